@@ -12,8 +12,15 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
-from snapshot_assets.catalog.verify.head import check_head, files_after_seal, files_to_seal, verified_revision
-from snapshot_assets.catalog.verify.objects import Report, check_chunk_checksum, check_files
+from snapshot_assets.catalog.verify.objects import (
+    Report,
+    check_chunk_checksum,
+    check_files,
+    check_head,
+    files_after_seal,
+    files_to_seal,
+    verified_revision,
+)
 from snapshot_assets.format.layout import MANIFEST
 from snapshot_assets.pipeline.dagster_internals import target_materialization
 from snapshot_assets.pipeline.metadata import fault_metadata

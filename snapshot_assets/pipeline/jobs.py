@@ -13,9 +13,9 @@ import dagster as dg
 from pydantic import Field
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.operations.checkpoint import checkpoint_head
 from snapshot_assets.catalog.operations.collect_garbage import execute_collection, plan_collection
 from snapshot_assets.catalog.operations.expire import execute_expiry, plan_expiry
+from snapshot_assets.catalog.operations.maintain_log import checkpoint_head
 from snapshot_assets.catalog.pins.automatic import Due, due, with_tags
 from snapshot_assets.catalog.pins.objects import delete_pin
 from snapshot_assets.catalog.pins.tags import create_tag

@@ -9,8 +9,8 @@ from typing import Any
 import dagster as dg
 
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.checkpoint import WrittenCheckpoint
 from snapshot_assets.catalog.operations.collect_garbage import GarbagePlan
+from snapshot_assets.catalog.operations.maintain_log import WrittenCheckpoint
 from snapshot_assets.catalog.operations.seal import Sealed
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import outside_text, rows_outside

@@ -49,6 +49,20 @@ def reseal(writer: Writer) -> int:
     return seal(writer.catalog).seal.revision
 
 
+def replaced(writer: Writer, chunk: int = 1) -> set[str]:
+    """Replace a chunk, and return its old files."""
+    old = tuple(writer.catalog.state.files.chunk(chunk))
+    writer.complete(chunk, writer.file(chunk, b"new rows"), replaces=old)
+    return set(old)
+
+
+def sealed_four_times(writer: Writer) -> Writer:
+    """Seal at 5, 7, 9 and 11, each with another file of chunk 1."""
+    sealed_by(writer)
+    assert [reseal(writer) for _ in range(3)] == [7, 9, 11]
+    return writer
+
+
 def faults(store):
     return {(fault.kind, fault.object) for fault in verify(store).faults}
 

@@ -36,20 +36,18 @@ from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipts.selection import adoptable_receipts
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import AcceptanceNeededError, LogWholeError, NoSnapshotError
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import pretty_json
 from snapshot_assets.format.layout import log_revision
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, delete_rows, expire, prune, rollback
 from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
 from snapshot_assets_tests.catalog.rebuild.losses import LOSSES, OTHERS, Rebuilt, highest_named, lose, shows_nothing
-from snapshot_assets_tests.catalog.tags import delete_savepoint
+from snapshot_assets_tests.catalog.tags import damage, delete_savepoint
 
 NOW = timedelta(0)
 NUMBERS = st.integers(0, 9)
@@ -366,10 +364,6 @@ def pinned_by(state: State) -> dict[str | int, int]:
     return {name: known.tag.revision for name, known in state.tags.items()} | {
         number: known.savepoint.revision for number, known in state.pins.savepoints.items()
     }
-
-
-def damage(store: ObjectStore) -> dict[str, str]:
-    return {fault.object: fault.message for fault in verify(store).faults if fault.is_damage}
 
 
 def named_by(state: State) -> set[str]:

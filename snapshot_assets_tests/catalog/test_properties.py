@@ -23,23 +23,14 @@ from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipts.selection import adoptable_receipts
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.format.layout import transaction_path
-from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, prune
-from snapshot_assets_tests.catalog.tags import Killed, dying
+from snapshot_assets_tests.catalog.tags import Killed, damage, dying, replaced
 
 NOW = timedelta(0)
-
-
-def damage(store: ObjectStore) -> set[str]:
-    return {fault.object for fault in verify(store).faults if fault.is_damage}
-
-
-def replaced(writer: Writer) -> None:
-    writer.complete(1, writer.file(1, b"late rows"), replaces=tuple(writer.catalog.state.files.chunk(1)))
 
 
 def history(writer: Writer) -> None:

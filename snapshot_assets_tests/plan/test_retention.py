@@ -5,7 +5,7 @@ from datetime import time, timedelta
 import pytest
 
 from snapshot_assets.catalog.pins.automatic import SavepointRule, TagRule, Ticks
-from snapshot_assets.catalog.rules.expire import Retention
+from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.errors import PlanError
 from snapshot_assets.plan.configuration import load_configuration
 from snapshot_assets.plan.plan import Plan

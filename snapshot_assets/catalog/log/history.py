@@ -10,9 +10,8 @@ from datetime import datetime
 from functools import cached_property
 
 from snapshot_assets.catalog.log.checkpoints import named_location, read_own_checkpoint
-from snapshot_assets.catalog.log.listing import list_log, log_after
 from snapshot_assets.catalog.log.replay import FAULTS
-from snapshot_assets.catalog.log.store import read_entry
+from snapshot_assets.catalog.log.store import list_log, log_after, read_entry
 from snapshot_assets.catalog.state.chain import foreign_location
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import ObjectNotFoundError

@@ -13,9 +13,8 @@ from contextlib import suppress
 from typing import TypeVar
 
 from snapshot_assets.catalog.log.checkpoints import read_own_checkpoint, warn_once
-from snapshot_assets.catalog.log.listing import Listing, is_there, log_after
-from snapshot_assets.catalog.log.listing import list_log as list_log  # for those who read the log
-from snapshot_assets.catalog.log.store import read_entry
+from snapshot_assets.catalog.log.store import Listing, is_there, log_after, read_entry
+from snapshot_assets.catalog.log.store import list_log as list_log  # for those who read the log
 from snapshot_assets.catalog.state.chain import LogEntry, check_location
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import (
@@ -29,10 +28,7 @@ from snapshot_assets.errors import (
     UnsupportedVersionError,
 )
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.layout import (
-    checkpoint_path,
-    transaction_path,
-)
+from snapshot_assets.format.layout import checkpoint_path, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 
 _READERS = 16

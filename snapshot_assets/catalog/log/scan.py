@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from snapshot_assets.catalog.log.checkpoints import is_whole, read_checkpoint, read_own_checkpoint, same_states
-from snapshot_assets.catalog.log.listing import Listing, is_there, list_log, log_after
 from snapshot_assets.catalog.log.replay import FAULTS, FaultError, despite_pruning, gap, read_entries
-from snapshot_assets.catalog.log.store import read_entry
+from snapshot_assets.catalog.log.store import Listing, is_there, list_log, log_after, read_entry
 from snapshot_assets.catalog.state.chain import LogEntry, check_location, foreign_location
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import (

@@ -10,22 +10,15 @@ from datetime import timedelta
 from itertools import islice
 
 from snapshot_assets.catalog.log.checkpoints import manifest_facts
-from snapshot_assets.catalog.log.listing import Listing, is_there
 from snapshot_assets.catalog.log.replay import FAULTS, open_log, read_state
 from snapshot_assets.catalog.log.scan import faults_of_log, scan_log
+from snapshot_assets.catalog.log.store import Listing, is_there
 from snapshot_assets.catalog.receipts.receipts import Receipt, read_receipt
 from snapshot_assets.catalog.state.chain import foreign_location
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import DamageError, ForeignLocationError, LostLogError, ObjectNotFoundError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.layout import (
-    MANIFEST,
-    checkpoint_path,
-    chunk_of,
-    in_layout,
-    is_receipt,
-    transaction_path,
-)
+from snapshot_assets.format.layout import MANIFEST, checkpoint_path, chunk_of, in_layout, is_receipt, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 
 _PINS = ("tag/", "savepoint/")

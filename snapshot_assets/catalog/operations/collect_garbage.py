@@ -80,10 +80,6 @@ def execute_collection(catalog: Catalog, plan: GarbagePlan) -> GarbagePlan:
     Deletes nothing but what was planned, and is still garbage and old enough on the store's clock. If interrupted, it
     leaves objects that no transaction names; the next collection deletes them.
 
-    Args:
-        catalog: The location, opened for writing.
-        plan: The plan.
-
     Returns:
         The plan with what was really deleted. Other planned garbage is `waiting`, unless it is needed again or gone.
 

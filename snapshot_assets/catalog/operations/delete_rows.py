@@ -79,13 +79,6 @@ def execute_row_deletion(catalog: Catalog, plan: RowDeletionPlan) -> RowDeletion
 
     Commits nothing if no file may hold such a row, or an equal tombstone deletes them already.
 
-    Args:
-        catalog: The location, opened for writing.
-        plan: The plan.
-
-    Returns:
-        The plan with its revision.
-
     Raises:
         ConflictError: Other files were committed since that may hold such rows, the location has another snapshot, or
             another schema; nothing was deleted.

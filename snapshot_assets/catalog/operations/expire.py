@@ -66,7 +66,7 @@ def plan_expiry(catalog: Catalog, retention: Retention | None, *, state: State |
     now, version = catalog.now(), state.format_version
 
     def decide(names: Collection[str] | None = None, numbers: Collection[int] | None = None) -> tuple[Prepare, Prepare]:
-        expire = _keep_all if retention is None else rules.expire(retention, now, version, numbers)
+        expire = (lambda _: None) if retention is None else rules.expire(retention, now, version, numbers)
         return delete_outlived_tags(now, version, names), expire
 
     to_delete, to_expire = decide()
@@ -78,19 +78,8 @@ def plan_expiry(catalog: Catalog, retention: Retention | None, *, state: State |
     return replace(plan, decide=decide(plan.tags, plan.expired))
 
 
-def _keep_all(_: State) -> None:
-    return None
-
-
 def execute_expiry(catalog: Catalog, plan: ExpiryPlan) -> ExpiryPlan:
     """Delete the tags of a plan, then expire its revisions; nothing but what was planned and is still due.
-
-    Args:
-        catalog: The location, opened for writing.
-        plan: The plan.
-
-    Returns:
-        The plan with what was really done, and its revision.
 
     Raises:
         SupersededError: The location was upgraded since it was planned.

@@ -75,13 +75,6 @@ def execute_rollback(catalog: Catalog, plan: RollbackPlan) -> RollbackPlan:
 
     Runs that planned before the rollback cannot commit afterwards.
 
-    Args:
-        catalog: The location, opened for writing.
-        plan: The plan.
-
-    Returns:
-        The plan with its revision.
-
     Raises:
         VersionNotFoundError: The revision expired since it was planned.
         ConflictError: Data changed or a revision was sealed since it was planned, or the location has another snapshot

@@ -8,19 +8,20 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
+from operator import attrgetter
 from typing import Literal
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.manifest import checksum_of, consistency_of, write_hints
 from snapshot_assets.catalog.state.fold import SealState, State
-from snapshot_assets.catalog.verify.faults import Fault
-from snapshot_assets.catalog.verify.head import check_head, files_to_seal, verified_revision
-from snapshot_assets.catalog.verify.remedy import again_with
+from snapshot_assets.catalog.verify.faults import Fault, again_with
+from snapshot_assets.catalog.verify.objects import check_head, files_to_seal, verified_revision
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.actions import RowsOutside, Seal
 
 _SHOWN = 10
+_BY_TABLE = attrgetter("schema", "table")
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def seal(
         _check_complete(state)
         hashed_bytes += _check_whole(catalog, state, verified)
         verified = state.revision
-        prepared = Seal(verified, checksum_of(state), consistency_of(state), tuple(sorted(rows_outside, key=_by_table)))
+        prepared = Seal(verified, checksum_of(state), consistency_of(state), tuple(sorted(rows_outside, key=_BY_TABLE)))
         try:
             revision = catalog.commit(rules.seal(token, prepared))
         except rules.StaleVerificationError:
@@ -78,10 +79,6 @@ def seal(
     assert newest is not None
     write_hints(catalog.store, catalog.state, catalog.refresh)
     return Sealed(newest, revision is not None, hashed_bytes, before)
-
-
-def _by_table(item: RowsOutside) -> tuple[str, str]:
-    return item.schema, item.table
 
 
 def _check_complete(state: State) -> None:

@@ -158,13 +158,7 @@ def due(state: State, now: datetime, *, tag: TagRule | None = None, savepoint: S
 
 
 def with_tags(state: State, wanted: Due, now: datetime) -> State:
-    """Return a copy of a state in which the tags that are due are created and deleted.
-
-    Args:
-        state: The head.
-        wanted: What is due.
-        now: The current time.
-    """
+    """Return a copy of a state in which the tags that are due now are created and deleted."""
     actions: list[act.Action] = [act.TagDeleted(known.tag.name) for known in wanted.tags_gone]
     if wanted.tag is not None:
         new, unwritten = wanted.tag, act.ObjectRef(tag_path(wanted.tag.name, new_attempt()), "", 0)
@@ -203,10 +197,7 @@ def why_no_tag(rule: TagRule, state: State, now: datetime) -> str:
 
 
 def _savepoint_due(rule: SavepointRule, state: State, now: datetime) -> bool:
-    """Return whether something is sealed, and no automatic savepoint was created since the newest tick.
-
-    A savepoint always pins the head, because it compacts first.
-    """
+    """Return whether something is sealed, and no automatic savepoint was created since the newest tick."""
     tick = rule.ticks.newest(now)
     made = any(known.pin.created_at >= tick for known in _automatic(state.pins.savepoints.values()))
     return state.newest_seal is not None and not made

@@ -84,13 +84,7 @@ def list_savepoints(state: State) -> list[ListedSavepoint]:
 
 
 def _common_columns(state: State, pins: Sequence[Pin], names: Sequence[str | int]) -> Iterator[dict[str, Any]]:
-    """Yield the columns that both lists have.
-
-    Args:
-        state: The head.
-        pins: The pins, by revision; later revisions were committed later.
-        names: Their names or ids, for `previous` and `next`.
-    """
+    """Yield the columns that both lists have, for pins by revision and their names or ids."""
     summaries = revision_summaries(state) if pins else {}
     revisions = [pin.revision for pin in pins]
     for pin in pins:

@@ -33,8 +33,14 @@ def create_savepoint(catalog: Catalog, compacted: int, *, automatic: bool = Fals
     created_at = catalog.now()
 
     def wanted(state: State) -> act.SavepointCreated:
-        number = state.pins.last_savepoint + 1
-        return act.SavepointCreated(number, _compacted_seal(state, compacted), NO_OBJECT, created_at, automatic)
+        number, revision = state.pins.last_savepoint + 1, sealed_head(state)
+        if state.data_revision != compacted:
+            raise UncompactedError(
+                f"Revision {state.data_revision} changed data after everything was compacted, which was at revision "
+                f"{compacted}; no savepoint was made. Compact again.",
+                revision=state.data_revision,
+            )
+        return act.SavepointCreated(number, revision, NO_OBJECT, created_at, automatic)
 
     made = create_pin(catalog, wanted)
     assert made is not None
@@ -55,14 +61,3 @@ def sealed_head(state: State) -> int:
             revision=state.revision,
         )
     return state.newest_seal.revision
-
-
-def _compacted_seal(state: State, compacted: int) -> int:
-    sealed = sealed_head(state)
-    if state.data_revision != compacted:
-        raise UncompactedError(
-            f"Revision {state.data_revision} changed data after everything was compacted, which was at revision "
-            f"{compacted}; no savepoint was made. Compact again.",
-            revision=state.data_revision,
-        )
-    return sealed

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TypeVar
 
 from snapshot_assets.catalog.log.checkpoints import check_transaction, read_checkpoint
-from snapshot_assets.catalog.log.listing import Listing, list_log, listing_of, log_after
 from snapshot_assets.catalog.log.replay import FAULTS, read_entries
+from snapshot_assets.catalog.log.store import Listing, list_log, listing_of, log_after
 from snapshot_assets.catalog.manifest import StoredManifest, read_manifest
 from snapshot_assets.catalog.pins.objects import PinObject, read_pin
 from snapshot_assets.catalog.receipts.receipts import read_receipt

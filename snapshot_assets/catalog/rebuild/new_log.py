@@ -24,7 +24,7 @@ from snapshot_assets.catalog.rebuild.unproved_chunks import Recovered
 from snapshot_assets.catalog.receipts.receipts import Receipt
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained_events import needed_events
-from snapshot_assets.catalog.verify.remedy import again_with
+from snapshot_assets.catalog.verify.faults import again_with
 from snapshot_assets.errors import ConflictError, ObjectExistsError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import FORMAT_VERSION

@@ -177,15 +177,8 @@ def _to_json(receipt: Receipt) -> dict[str, Any]:
 
 def _file_to_json(file: DataFile) -> dict[str, Any]:
     """Return a file's readable values and the complete add-file action of the transaction."""
-    return {
-        "path": file.path,
-        "schema": file.schema,
-        "table": file.table,
-        "rows": file.rows,
-        "bytes": file.bytes,
-        "sha256": file.sha256,
-        "add_file": _base64(encode_file(AddFile(file))),
-    }
+    readable = {name: getattr(file, name) for name in ("path", "schema", "table", "rows", "bytes", "sha256")}
+    return readable | {"add_file": _base64(encode_file(AddFile(file)))}
 
 
 def _base64(message: Message) -> str:

@@ -8,8 +8,7 @@ left to do, and raises to refuse.
 | --- | --- |
 | `begin` | begin a snapshot, extend its range, add a schema |
 | `chunks` | start, complete, replace or fail chunks |
-| `seal` | seal a state, delete rows, delete the snapshot, purge files |
-| `expire` | expire revisions, delete tags after their time to live |
+| `seal` | seal a state, delete rows, delete the snapshot, purge files, expire revisions, delete outlived tags |
 | `rollback` | go back to an older revision |
 | `preconditions` | the checks that rules share |
 """
@@ -23,10 +22,18 @@ from snapshot_assets.catalog.rules.chunks import (
     fail_chunk,
     in_progress,
 )
-from snapshot_assets.catalog.rules.expire import Retention, delete_outlived_tags, expire
 from snapshot_assets.catalog.rules.preconditions import check_unchanged, refuse_deleted, refuse_pinned, refuse_upgraded
 from snapshot_assets.catalog.rules.rollback import Reversal, reversal, rollback
-from snapshot_assets.catalog.rules.seal import StaleVerificationError, delete, purge, seal, tombstone
+from snapshot_assets.catalog.rules.seal import (
+    Retention,
+    StaleVerificationError,
+    delete,
+    delete_outlived_tags,
+    expire,
+    purge,
+    seal,
+    tombstone,
+)
 
 __all__ = [
     "CompactedMeanwhileError",

@@ -11,11 +11,7 @@ from snapshot_assets.format import actions as act
 
 
 def refuse_pinned(tags: Iterable[str], savepoints: Iterable[int]) -> None:
-    """Refuse to delete a snapshot that tags or savepoints pin.
-
-    Args:
-        tags: The names of all tags.
-        savepoints: The ids of all savepoints.
+    """Refuse to delete a snapshot that has tags or savepoints, by their names and ids.
 
     Raises:
         PinnedError: There are tags or savepoints. Names them.

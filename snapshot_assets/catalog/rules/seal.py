@@ -1,17 +1,21 @@
-"""Rules for seals, tombstones, deletion of a snapshot and purging of files; see `rules`."""
+"""Rules for seals, tombstones, expiry, deletion of a snapshot and purging of files; see `rules`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import pairwise
 
 from snapshot_assets.catalog.catalog import Actions, Token, rule
 from snapshot_assets.catalog.manifest import checksum_of
-from snapshot_assets.catalog.rules.preconditions import check_unchanged, refuse_deleted, refuse_pinned
+from snapshot_assets.catalog.rules.preconditions import check_unchanged, refuse_deleted, refuse_pinned, refuse_upgraded
 from snapshot_assets.catalog.state.file_pruning import match_files
-from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.errors import ConflictError
+from snapshot_assets.catalog.state.fold import SealState, State
+from snapshot_assets.errors import ConflictError, PlanError
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.checkpoint import Event
 from snapshot_assets.format.relations import TableName
 
 
@@ -103,3 +107,98 @@ def purge(state: State, paths: Sequence[str]) -> Actions:
             needed=needed,
         )
     return [act.Purged(tuple(purged))] if purged else None
+
+
+@dataclass(frozen=True)
+class Retention:
+    """Which sealed revisions stay readable without a pin: those that at least one of two rules keeps.
+
+    Attributes:
+        keep_last: Number of newest revisions to keep; None for no such rule. A compaction counts as one with the
+            revisions that it compacted, and the last of them is kept. Otherwise compactions would push out exports.
+        keep_for: Keeps revisions that were sealed no longer ago than this; None for no such rule.
+
+    Raises:
+        PlanError: There is no rule, or a rule is invalid.
+    """
+
+    keep_last: int | None = None
+    keep_for: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        if self.keep_last is None and self.keep_for is None:
+            raise PlanError("No rule keeps any revision; give keep_last, keep_for, or both.")
+        if self.keep_last is not None and self.keep_last < 1:
+            raise PlanError(f"keep_last is {self.keep_last}; give 1 or more: the newest seal always stays.")
+        if self.keep_for is not None and self.keep_for < timedelta(0):
+            raise PlanError(f"keep_for is {self.keep_for}; give a duration such as 30d.")
+
+    def expirable(self, state: State, now: datetime) -> list[int]:
+        """Return the sealed revisions that no rule keeps and that are not expired yet, ascending.
+
+        The newest seal always stays (FORMAT.md, section 6).
+        """
+        seals = [seal for seal in state.seals if seal.revision not in state.expired]
+        kept = _newest_versions(seals, state.events, self.keep_last or 1)
+        since = None if self.keep_for is None else now - self.keep_for
+        older = [seal for seal in seals if seal.revision not in kept]
+        return [seal.revision for seal in older if since is None or seal.committed_at < since]
+
+
+def _newest_versions(seals: Sequence[SealState], events: Sequence[Event], count: int) -> set[int]:
+    """Return the newest sealed revisions, counting those that only compact the one before as one with it."""
+    changes = [(event.revision, _exported(event)) for event in events if event.changes_data]
+    revisions, exports = [revision for revision, _ in changes], [exported for _, exported in changes]
+    versions = []
+    for this, after in pairwise(seal.revision for seal in seals):
+        between = exports[bisect_right(revisions, this) : bisect_right(revisions, after)]
+        if not between or max(between) > this:  # the change is unknown, or more than a compaction
+            versions.append(this)
+    return set([*versions, *(seal.revision for seal in seals[-1:])][-count:])
+
+
+def _exported(event: Event) -> int:
+    """Return the revision that exported the rows which an event compacts; if it does anything else, its own."""
+    chunks = [action for action in event.actions if isinstance(action, act.Chunk)]
+    others = [action for action in event.actions if not isinstance(action, act.Chunk | act.Seal)]
+    if others or not chunks:
+        return event.revision
+    return max(chunk.exported or event.revision for chunk in chunks)
+
+
+@rule
+def expire(
+    state: State, retention: Retention, now: datetime, version: int, planned: Collection[int] | None = None
+) -> Actions:
+    """Expire the sealed revisions of the head that retention does not keep.
+
+    Pinned revisions may be among them; these stay readable until they lose their last pin.
+
+    Args:
+        state: The head.
+        retention: Which revisions stay.
+        now: The current time.
+        version: The location's format version at the time of planning.
+        planned: Expire only revisions among these; None for no such limit.
+
+    Raises:
+        LocationDeletedError: The snapshot was deleted.
+        SupersededError: The location was upgraded meanwhile.
+    """
+    refuse_deleted(state)
+    refuse_upgraded(state, version)
+    expired = tuple(each for each in retention.expirable(state, now) if planned is None or each in planned)
+    return [act.Expired(expired)] if expired else None
+
+
+@rule
+def delete_outlived_tags(state: State, now: datetime, version: int, planned: Collection[str] | None = None) -> Actions:
+    """Delete the head's tags whose time to live is over; a tag that was renewed meanwhile stays.
+
+    The caller deletes their objects after the commit. Arguments and errors are as those of `expire`; `planned` are the
+    names of tags.
+    """
+    refuse_deleted(state)
+    refuse_upgraded(state, version)
+    outlived = [name for name, known in state.tags.items() if known.outlived(now)]
+    return [act.TagDeleted(name) for name in outlived if planned is None or name in planned] or None

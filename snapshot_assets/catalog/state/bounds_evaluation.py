@@ -126,14 +126,7 @@ def _either(one: _Answers, other: _Answers) -> _Answers:
 
 @dataclass(frozen=True)
 class _Column:
-    """One column of the files.
-
-    Attributes:
-        null: Whether each file may hold a NULL in it.
-        value: Whether each file may hold a value in it.
-        places: The files that have the column, by its type.
-        bounds: The statistics of the column.
-    """
+    """One column: whether each file may hold a NULL or a value in it, the files that have it by type, its bounds."""
 
     null: np.ndarray
     value: np.ndarray
@@ -187,16 +180,7 @@ _KINDS = {bool: "boolean", int: "integer", float: "floating", bytes: "binary"}
 
 
 def _signs(bounds: pa.ChunkedArray, kind: pa.DataType, wanted: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Compare bounds with a value.
-
-    Args:
-        bounds: Least or greatest values as Parquet holds them.
-        kind: The column's type in the files.
-        wanted: The value; for a decimal, its unscaled integer.
-
-    Returns:
-        For each bound -1, 0 or 1 if it is less than, equal to or greater than the value, and whether it is known.
-    """
+    """Return the sign of each bound minus a value (of a decimal, its unscaled integer), and whether it is known."""
     known = bounds.is_valid().to_numpy()
     if pa.types.is_binary(bounds.type):
         if pa.types.is_decimal(kind):

@@ -78,13 +78,7 @@ def foreign_location(name: str, found: str, own: str, named_by: str = "") -> For
 
 
 def misnamed(name: str, found: int, expected: int) -> MisnamedError:
-    """Return the error for a log object that holds another revision than its name.
-
-    Args:
-        name: The object's path.
-        found: The revision that it holds.
-        expected: The revision in its name.
-    """
+    """Return the error for a log object whose name has another revision, the expected one, than its content."""
     return MisnamedError(
         f"{name} holds revision {found}; expected {expected}. It was copied here under another name: move it away.",
         object=name,

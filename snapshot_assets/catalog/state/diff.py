@@ -99,10 +99,8 @@ def difference(state: State, first: int, second: int) -> list[DiffRow]:
 
 
 def _files(columns: FileColumns, before: np.ndarray, after: np.ndarray) -> tuple[list[DiffRow], np.ndarray]:
-    """Return the files that only one revision has, by chunk and path, and a mask of the files that both have.
-
-    A file that a rollback returned has several rows, and each revision may have another of them.
-    """
+    """Return the files that only one revision has, by chunk and path, and a mask of the files that both have."""
+    # A file that a rollback returned has several rows, and each revision may have another of them.
     removed, added = before & ~after, after & ~before
     returned = columns.among(columns.paths(removed) & columns.paths(added))
     changes = [

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import merge
+from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,7 @@ from snapshot_assets.format.relations import DatabaseSchema, TableName
 
 _NO_COLUMNS = pa.schema([])
 _LAST = np.iinfo(np.int64).max
+_BY_PLACE = attrgetter("file.chunk", "file.path")
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class FileMatches:
 
     def __iter__(self) -> Iterator[Match]:
         """Yield the files by chunk and path; files from a checkpoint lack their statistics."""
-        yield from merge(*(part.matches(number) for number, part in enumerate(self.parts)), key=_order)
+        yield from merge(*(part.matches(number) for number, part in enumerate(self.parts)), key=_BY_PLACE)
 
     def totals(self, *, certain: bool = False) -> tuple[int, int, int]:
         """Return the number of files, their rows, and their bytes.
@@ -88,10 +90,6 @@ class FileMatches:
                     bounds = each["null_count"], each["minimum"], each["maximum"]
                     statistics[number, each["file"]] = ColumnStatistics(column, *bounds)
         return [statistics.get((match._part, match._row)) for match in matches]
-
-
-def _order(match: Match) -> tuple[int, str]:
-    return match.file.chunk, match.file.path
 
 
 def written_schemas(documents: Mapping[int, DatabaseSchema], name: TableName) -> dict[int, pa.Schema]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 
 from snapshot_assets.catalog.state.chain import LogEntry, check_follows, check_location, missing_rebuild_checkpoint
-from snapshot_assets.catalog.state.pins import PinAction, Place
+from snapshot_assets.catalog.state.pins import PinAction
 from snapshot_assets.catalog.state.state import BaseState, ChunkState, SealState
 from snapshot_assets.errors import DocumentError
 from snapshot_assets.format import actions as act
@@ -180,7 +180,7 @@ class State(BaseState):
             case act.Expired():
                 self.expired.update(action.revisions)
             case _ if isinstance(action, PinAction):
-                place = Place(self.revision, event.writer_id, self.format_version)
+                place = event.writer_id, self.revision, self.format_version
                 self.pins.fold(action, place, self.was_sealed, name)
 
     def _start(self, snapshot_id: str, header: act.Header) -> None:
@@ -215,12 +215,7 @@ class State(BaseState):
 
 
 def first_version(events: Iterable[Event], last: int) -> int:
-    """Return the format version of a location's first transaction.
-
-    Args:
-        events: The location's events.
-        last: The format version after them.
-    """
+    """Return the format version of a location's first transaction, given its events and the version after them."""
     upgrades = (action for event in events for action in event.actions if isinstance(action, act.Upgraded))
     return next((action.previous for action in upgrades), last)
 

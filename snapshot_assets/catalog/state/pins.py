@@ -52,13 +52,8 @@ class SavepointState:
 PinState = TagState | SavepointState
 
 
-@dataclass(frozen=True)
-class Place:
-    """The revision of an action, its writer, and the format version at that revision."""
-
-    revision: int
-    writer: str
-    version: int
+Place = tuple[str, int, int]
+"""The writer of an action, its revision, and the format version at that revision."""
 
 
 @dataclass
@@ -92,7 +87,7 @@ class Pins:
 
         Args:
             action: The action.
-            place: Its revision, writer and format version.
+            place: Its writer, revision and format version.
             sealed: Returns whether a revision is sealed; only sealed revisions can be pinned.
             name: The transaction's path, for messages.
 
@@ -116,7 +111,7 @@ class Pins:
                 self._expect(action.id > self.last_savepoint, f"creates {action} after {self.last_savepoint}", name)
                 check_savepoint_path(action.object.path, action.id)
                 self._expect(sealed(action.revision), f"pins revision {action.revision}, which is not sealed", name)
-                self.savepoints[action.id] = SavepointState(action, place.writer, place.revision, place.version)
+                self.savepoints[action.id] = SavepointState(action, *place)
                 self.last_savepoint = action.id
             case act.SavepointDeleted():
                 # A checkpoint keeps the deletion of the last savepoint, so that its id is never used again.
@@ -125,12 +120,7 @@ class Pins:
                 self.last_savepoint = max(self.last_savepoint, action.id)
 
     def retained_actions(self, action: PinAction, revision: int) -> Iterator[PinAction]:
-        """Yield what a checkpoint keeps of an action, so that folding the checkpoint gives these pins.
-
-        Args:
-            action: The action.
-            revision: Its revision.
-        """
+        """Yield what a checkpoint keeps of a revision's action, so that folding the checkpoint gives these pins."""
         match action:
             case act.TagRenamed() | act.TagReplaced():
                 yield from self.retained_actions(action.tag, revision)
@@ -144,7 +134,7 @@ class Pins:
     def _add_tag(self, tag: act.TagCreated, place: Place, sealed: Callable[[int], bool], name: str) -> None:
         check_tag_path(tag.object.path, tag.name)
         self._expect(sealed(tag.revision), f"tags revision {tag.revision}, which is not sealed", name)
-        self.tags[tag.name] = TagState(tag, place.writer, place.revision, place.version)
+        self.tags[tag.name] = TagState(tag, *place)
 
     def _drop_tag(self, tag: str, name: str) -> None:
         self._expect(self.tags.pop(tag, None) is not None, f"deletes tag {tag!r}, which is not there", name)

@@ -1,15 +1,36 @@
-"""A fault that verification reports, and the check of small objects against the log."""
+"""The faults that verification reports, and how each kind of damage is repaired.
+
+Older revisions that are damaged can expire if the newest state is whole.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import shlex
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from snapshot_assets.errors import DamageError, ObjectNotFoundError
+from snapshot_assets.catalog.log.replay import FaultError
+from snapshot_assets.catalog.log.scan import LogScan
+from snapshot_assets.catalog.rules import Retention
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.pins import PinState, TagState
+from snapshot_assets.errors import (
+    BrokenLinkError,
+    DamageError,
+    ForeignLocationError,
+    ForkError,
+    LostLogError,
+    MisnamedError,
+    ObjectNotFoundError,
+    UnsupportedVersionError,
+)
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
+from snapshot_assets.format.layout import UNTIMED_CHUNK, checkpointed_revision, revision_of
+from snapshot_assets.format.units import time_text
 from snapshot_assets.storage.base import ObjectStore
 
 
@@ -83,3 +104,110 @@ def object_faults(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int |
     found = read_object(store, ref, exists, chunk)
     if isinstance(found, Fault):
         yield found
+
+
+def log_remedy(scan: LogScan, path: str, error: FaultError) -> str:
+    """Return a sentence on how a fault of the log is repaired; "" if the error states it.
+
+    Args:
+        scan: The log.
+        path: The object that has the fault.
+        error: The fault.
+    """
+    revision = checkpointed_revision(path)
+    if isinstance(error, MisnamedError) and revision_of(path):
+        return (
+            " If it overwrote a transaction of this log, then bring that one back from a copy, or rebuild the log with "
+            "`snapshots catalog rebuild`."
+        )
+    if isinstance(error, ForeignLocationError | MisnamedError | LostLogError | UnsupportedVersionError):
+        return ""
+    if revision is not None and isinstance(error, ForkError):
+        return ""
+    if revision is not None and scan.start < revision <= scan.state.revision:
+        return " `snapshots catalog checkpoint` writes it again."
+    copied = " If it was copied here, move it away." if isinstance(error, ForkError | BrokenLinkError) else ""
+    return f"{copied} Bring it back from a copy, or rebuild the log with `snapshots catalog rebuild`."
+
+
+def with_remedy(state: State, fault: Fault) -> Fault:
+    """Return a fault of the newest state with how it is repaired, if exporting its chunk again does that."""
+    if fault.chunk is None:
+        return fault
+    advice = f"Bring it back from a copy, or export its chunk again {again_with(state, fault.chunk)}."
+    undone = " Then delete rows again: deleted rows that the source still has come back." if state.tombstones else ""
+    return replace(fault, message=f"{fault.message} {advice}{undone}")
+
+
+def again_with(state: State, chunk: int) -> str:
+    """Return in words what exports a completed chunk again."""
+    if chunk == UNTIMED_CHUNK:
+        return "by materialising the asset `untimed_tables` with `replace: true`"
+    window = state.window(chunk)
+    return f"with `snapshots export create --replace {time_text(window.start)}/{time_text(window.end)}`"
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """How to expire the older revisions that need damaged objects; the newest state is whole.
+
+    Attributes:
+        newest: The revision of the newest state.
+        revisions: The readable revisions that need damaged objects.
+        pins: Their tags and savepoints, in words.
+        expire_too: Readable revisions that are whole and expire with them.
+        seal_first: Whether the newest state must be sealed first, because the newest seal never expires.
+        commands: The commands to run, in this order.
+    """
+
+    newest: int
+    revisions: tuple[int, ...]
+    pins: tuple[str, ...]
+    expire_too: tuple[int, ...]
+    seal_first: bool
+    commands: tuple[str, ...]
+
+
+def remedy_of(head: State, uri: str, faults: Iterable[Fault]) -> Remedy | None:
+    """Return how to end damage, given all faults of a location; None if the newest state, `head`, has any."""
+    damage = [fault for fault in faults if fault.is_damage]
+    damaged = {revision for fault in damage for revision in fault.revisions}
+    if not damage or not all(fault.revisions for fault in damage):
+        return None
+    pins = [known for known in head.pins if known.pin.revision in damaged]
+    unexpired = damaged - head.expired
+    keep_last = _keep_last(head, unexpired)
+    expiring = set(_outlived(head, keep_last or 1)) if unexpired else set()
+    left = head.pins.revisions() - damaged
+    return Remedy(
+        newest=head.revision,
+        revisions=tuple(sorted(damaged)),
+        pins=tuple(sorted(str(known.pin) for known in pins)),
+        expire_too=tuple(sorted(expiring - damaged - left)),
+        seal_first=keep_last == 0,
+        commands=tuple(_commands(uri, pins, (keep_last or 1) if unexpired else None)),
+    )
+
+
+def _outlived(head: State, keep_last: int) -> list[int]:
+    return Retention(keep_last).expirable(head, head.committed_at)
+
+
+def _keep_last(head: State, revisions: Collection[int]) -> int:
+    """Return the greatest `keep_last` that lets some revisions expire; 0 if the newest seal is one of them."""
+    unexpired = sum(sealed.revision not in head.expired for sealed in head.seals)
+    return bisect_left(
+        range(1, unexpired + 1), True, key=lambda count: not set(_outlived(head, count)).issuperset(revisions)
+    )
+
+
+def _commands(uri: str, pins: Iterable[PinState], keep_last: int | None) -> Iterator[str]:
+    where = f"--snapshot {shlex.quote(uri)}"
+    for known in pins:
+        if isinstance(known, TagState):
+            yield f"snapshots tag delete {known.tag.name} {where}"
+        else:
+            yield f"snapshots savepoint delete {known.savepoint.id} {where}"
+    if keep_last is not None:
+        yield f"snapshots catalog expire --keep-last {keep_last} {where}"
+    yield f"snapshots catalog gc {where}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from snapshot_assets.catalog.log.listing import is_there
 from snapshot_assets.catalog.log.scan import LogScan
+from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.manifest import hints_of, manifest_of, sums_of
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, object_faults

@@ -16,10 +16,10 @@ from snapshot_assets.catalog.log.scan import LogScan, scan_log
 from snapshot_assets.catalog.log.truncation import contradictions
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.faults import Fault, FaultKind
+from snapshot_assets.catalog.state.retained_events import documents_of
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind, log_remedy, remedy_of, with_remedy
 from snapshot_assets.catalog.verify.hints import hint_faults
 from snapshot_assets.catalog.verify.objects import Depth, Report, check_documents, check_files, checked_files
-from snapshot_assets.catalog.verify.remedy import log_remedy, remedy_of, with_remedy
 from snapshot_assets.catalog.verify.retained import (
     of_older,
     older_document_faults,
@@ -28,17 +28,7 @@ from snapshot_assets.catalog.verify.retained import (
     pin_faults,
 )
 from snapshot_assets.errors import LostLogError, ObjectNotFoundError
-from snapshot_assets.format.actions import (
-    Action,
-    AddFile,
-    Chunk,
-    Rebuilt,
-    SavepointCreated,
-    SchemaAdded,
-    TagCreated,
-    TagRenamed,
-    TagReplaced,
-)
+from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import check_bytes
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import (
@@ -133,7 +123,7 @@ def _log_faults(scan: LogScan) -> Iterator[Fault]:
         yield Fault(FaultKind.LOG, path, f"{type(error).__name__}: {error}{log_remedy(scan, path, error)}")
     for event in scan.state.events:
         for action in event.actions:
-            if isinstance(action, Rebuilt) and action.lost:
+            if isinstance(action, act.Rebuilt) and action.lost:
                 message = f"The log was rebuilt at revision {event.revision}; lost: {' '.join(action.lost)}"
                 yield Fault(FaultKind.LOST, transaction_path(event.revision), message)
 
@@ -188,20 +178,16 @@ def _ever_named(scan: LogScan) -> set[str]:
     return scan.state.files.paths() | {path for action in actions for path in named_by(action)}
 
 
-def named_by(action: Action) -> list[str]:
+def named_by(action: act.Action) -> list[str]:
     """Return the paths of the objects that an action names."""
     match action:
-        case AddFile():
+        case act.AddFile():
             return [action.file.path]
-        case SchemaAdded():
-            return [ref.path for ref in action.files]
-        case Chunk():
-            return [ref.path for ref in action.receipts]
-        case TagCreated() | SavepointCreated():
+        case act.TagCreated() | act.SavepointCreated():
             return [action.object.path]
-        case TagRenamed() | TagReplaced():
+        case act.TagRenamed() | act.TagReplaced():
             return [action.tag.object.path]
-    return []
+    return [ref.path for ref in documents_of(action)]
 
 
 def _checkpoint_faults(store: ObjectStore, scan: LogScan, objects: Listed) -> Iterator[Fault]:

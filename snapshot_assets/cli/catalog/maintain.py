@@ -6,8 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from snapshot_assets.catalog.operations.checkpoint import checkpoint_head
-from snapshot_assets.catalog.operations.prune_log import PrunePlan, execute_pruning, plan_pruning
+from snapshot_assets.catalog.operations.maintain_log import PrunePlan, checkpoint_head, execute_pruning, plan_pruning
 from snapshot_assets.catalog.operations.upgrade import UpgradePlan, execute_upgrade, plan_upgrade
 from snapshot_assets.catalog.rebuild.rebuild import Rebuild
 from snapshot_assets.catalog.rebuild.rebuild import rebuild as rebuild_log

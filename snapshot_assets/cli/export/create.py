@@ -14,8 +14,8 @@ from snapshot_assets.catalog.operations.seal import damage_error
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import outside_text, rows_outside
 from snapshot_assets.catalog.verify.faults import Fault
-from snapshot_assets.catalog.verify.head import check_head, files_to_seal, verified_revision
 from snapshot_assets.catalog.verify.hints import damaged_documents
+from snapshot_assets.catalog.verify.objects import check_head, files_to_seal, verified_revision
 from snapshot_assets.cli.export import create_request as request
 from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.engine.export.chunks import Outcome

@@ -10,8 +10,8 @@ from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.rules import refuse_pinned
 from snapshot_assets.catalog.state.diff import Change, DiffRow, Kind, difference
 from snapshot_assets.catalog.state.versions import resolve_version
+from snapshot_assets.catalog.verify.faults import Remedy
 from snapshot_assets.catalog.verify.objects import Report
-from snapshot_assets.catalog.verify.remedy import Remedy
 from snapshot_assets.catalog.verify.retained import some_of
 from snapshot_assets.catalog.verify.verify import verify as verify_location
 from snapshot_assets.cli.confirm import confirmed

@@ -20,12 +20,7 @@ from snapshot_assets.catalog.state.file_pruning import match_files, written_sche
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import (
-    LimitExceededError,
-    SnapshotError,
-    TornObjectError,
-    UnsupportedVersionError,
-)
+from snapshot_assets.errors import LimitExceededError, SnapshotError, TornObjectError, UnsupportedVersionError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
 from snapshot_assets.format.literals import Literal

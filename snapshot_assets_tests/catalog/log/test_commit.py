@@ -23,6 +23,7 @@ from snapshot_assets.errors import (
     MisnamedError,
     ObjectExistsError,
     OutcomeUnknownError,
+    PlanError,
     SnapshotExistsError,
     StoreUnavailableError,
     SupersededError,
@@ -85,19 +86,10 @@ def test_a_store_that_refuses_conditional_creates_serves_a_single_writer(store):
     assert read_state(store).revision == 2
 
 
-@pytest.mark.parametrize(
-    "field",
-    [
-        "requested_schemas",
-        "requested_tables",
-        "requested_start",
-        "format",
-        "schema_only",
-        "source",
-        "time_zone",
-        "kind",
-    ],
-)
+FIELDS = "requested_schemas requested_tables requested_start format schema_only source time_zone kind"
+
+
+@pytest.mark.parametrize("field", FIELDS.split())
 def test_each_field_of_the_plan_is_compared(writer, field):
     value = {"schema_only": True, "requested_schemas": ("x",), "requested_tables": ("x.y",)}.get(field, "x")
     with pytest.raises(SnapshotExistsError):
@@ -278,8 +270,6 @@ def test_a_failed_chunk_never_undoes_a_completed_one(writer):
 
 
 def test_a_chunk_outside_the_range_is_refused(writer):
-    from snapshot_assets.errors import PlanError
-
     with pytest.raises(PlanError, match="no window 4"):
         writer.complete(4)
 
@@ -322,7 +312,7 @@ def test_equal_schema_is_adopted_and_another_gets_the_next_id(writer):
         writer.catalog.commit(rules.add_schema(writer.token, third))
 
 
-def test_the_end_of_a_continuous_plan_only_moves_forward(store):
+def test_the_end_of_a_continuous_plan_only_moves_forward_and_that_of_others_never(store):
     writer = Writer(store)
     writer.begin(replace(HEADER, kind="continuous"))
     later = START + 5 * DAY
@@ -330,8 +320,6 @@ def test_the_end_of_a_continuous_plan_only_moves_forward(store):
     assert writer.catalog.commit(rules.extend(writer.token, later)) is None
     assert writer.catalog.commit(rules.extend(writer.token, START + DAY)) is None
     assert len(read_state(store).windows()) == 5
-
-
-def test_a_once_plan_cannot_be_extended(writer):
-    with pytest.raises(ConflictError, match="continuous"):
-        writer.catalog.commit(rules.extend(writer.token, START + 9 * DAY))
+    writer.begin(HEADER, force=True)
+    with pytest.raises(ConflictError, match="Only a continuous plan can be extended"):
+        writer.catalog.commit(rules.extend(writer.token, later))

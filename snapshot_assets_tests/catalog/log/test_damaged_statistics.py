@@ -10,7 +10,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes, write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.checkpoint import checkpoint_head
+from snapshot_assets.catalog.operations.maintain_log import checkpoint_head
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.errors import DamageError, LogWholeError
 from snapshot_assets.format.layout import checkpoint_path, transaction_path

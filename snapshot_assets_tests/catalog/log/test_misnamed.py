@@ -12,7 +12,7 @@ from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.checkpoint import checkpoint_head
+from snapshot_assets.catalog.operations.maintain_log import checkpoint_head
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.errors import DamageError, MisnamedError, SupersededError

@@ -20,7 +20,7 @@ from snapshot_assets.catalog.operations.collect_garbage import plan_collection
 from snapshot_assets.catalog.operations.expire import plan_expiry
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
-from snapshot_assets.catalog.rules.expire import Retention
+from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, ForeignLocationError, ForkError
 from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, transaction_path
@@ -29,15 +29,11 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune
-from snapshot_assets_tests.catalog.tags import objects
+from snapshot_assets_tests.catalog.tags import objects, replaced
 
 NOW = timedelta(0)
 HEAD = 7
 """The head of the location that others' objects are copied into."""
-
-
-def replaced(writer: Writer) -> None:
-    writer.complete(1, writer.file(1), replaces=tuple(writer.catalog.state.files.chunk(1)))
 
 
 def at_head(writer: Writer) -> Writer:

@@ -15,7 +15,7 @@ from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.collect_garbage import execute_collection, plan_collection
-from snapshot_assets.catalog.operations.prune_log import execute_pruning, plan_pruning
+from snapshot_assets.catalog.operations.maintain_log import execute_pruning, plan_pruning
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.receipts.receipts import write_receipt, write_young_receipt
@@ -27,19 +27,13 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune
 from snapshot_assets_tests.catalog.operations.test_unpinned import aged, working
-from snapshot_assets_tests.catalog.tags import file_of, flip, reseal, sealed_by
+from snapshot_assets_tests.catalog.tags import file_of, flip, replaced, reseal, sealed_by
 
 NOW = timedelta(0)
 
 
 def local_path(store: ObjectStore) -> Path:
     return parse_location(store.uri).local_path
-
-
-def replaced(writer: Writer, chunk: int = 1) -> set[str]:
-    old = tuple(writer.catalog.state.files.chunk(chunk))
-    writer.complete(chunk, writer.file(chunk, b"new rows"), replaces=old)
-    return set(old)
 
 
 def collected(writer: Writer, **options) -> dict[str, str]:

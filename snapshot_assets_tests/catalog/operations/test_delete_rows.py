@@ -16,12 +16,7 @@ from snapshot_assets.catalog.operations.delete_rows import execute_row_deletion,
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import (
-    ConflictError,
-    DocumentError,
-    PlanError,
-    UnknownRelationError,
-)
+from snapshot_assets.errors import ConflictError, DocumentError, PlanError, UnknownRelationError
 from snapshot_assets.format.actions import RowsOutside, Tombstone
 from snapshot_assets.format.checksums import canonical_json, sha256_hex
 from snapshot_assets.format.codec import to_micros

@@ -11,7 +11,7 @@ from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, plan_expiry
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
-from snapshot_assets.catalog.rules.expire import Retention
+from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.state.retained_events import needed_events
 from snapshot_assets.catalog.state.unreferenced import ReleasedObject, end_of_pin
 from snapshot_assets.catalog.verify.verify import verify
@@ -21,17 +21,21 @@ from snapshot_assets.format.layout import is_receipt, transaction_path
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
 from snapshot_assets_tests.catalog.execute import expire
 from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
-from snapshot_assets_tests.catalog.tags import NOW, Changed, collected, file_of, flip, readable, reseal, sealed_by
+from snapshot_assets_tests.catalog.tags import (
+    NOW,
+    Changed,
+    collected,
+    file_of,
+    flip,
+    readable,
+    reseal,
+    sealed_four_times,
+)
 
 
 @pytest.fixture
 def sealed(writer: Writer) -> Writer:
-    """Seals at 5, 7, 9 and 11, each with another file of chunk 1."""
-    sealed_by(writer)
-    for _ in range(3):
-        reseal(writer)
-    assert [seal.revision for seal in writer.catalog.state.seals] == [5, 7, 9, 11]
-    return writer
+    return sealed_four_times(writer)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from snapshot_assets.catalog.operations.expire import plan_expiry
 from snapshot_assets.catalog.pins.automatic import TagRule, due
-from snapshot_assets.catalog.rules.expire import Retention
+from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.catalog.state.pins import TagState
 from snapshot_assets.format import actions as act

@@ -18,12 +18,7 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import (
-    AcceptanceNeededError,
-    ConflictError,
-    IncompleteError,
-    VersionNotFoundError,
-)
+from snapshot_assets.errors import AcceptanceNeededError, ConflictError, IncompleteError, VersionNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.predicates import IsNull
 from snapshot_assets.format.relations import TableName

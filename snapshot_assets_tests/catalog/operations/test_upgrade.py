@@ -17,13 +17,7 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.operations.upgrade import UpgradePlan, plan_upgrade
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import (
-    NoSnapshotError,
-    PlanError,
-    SnapshotError,
-    SupersededError,
-    UnsupportedVersionError,
-)
+from snapshot_assets.errors import NoSnapshotError, PlanError, SnapshotError, SupersededError, UnsupportedVersionError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer

@@ -32,15 +32,7 @@ from snapshot_assets.format.documents import parse_json
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import DAY, Writer
 from snapshot_assets_tests.catalog.execute import delete_rows
-from snapshot_assets_tests.catalog.tags import (
-    SEAL,
-    Changed,
-    delete_savepoint,
-    faults,
-    race,
-    reseal,
-    save,
-)
+from snapshot_assets_tests.catalog.tags import SEAL, Changed, delete_savepoint, faults, race, reseal, save
 
 
 def objects(store):

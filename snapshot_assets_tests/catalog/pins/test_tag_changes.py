@@ -12,22 +12,10 @@ from snapshot_assets.catalog.pins.objects import delete_pin
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.state.unreferenced import end_of_pin
 from snapshot_assets.catalog.state.versions import resolve_version
-from snapshot_assets.errors import (
-    ConflictError,
-    PlanError,
-    TagExistsError,
-    VersionNotFoundError,
-)
+from snapshot_assets.errors import ConflictError, PlanError, TagExistsError, VersionNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import parse_json
-from snapshot_assets_tests.catalog.tags import (
-    SEAL,
-    Changed,
-    faults,
-    path_of,
-    reseal,
-    tag_objects,
-)
+from snapshot_assets_tests.catalog.tags import SEAL, Changed, faults, path_of, reseal, tag_objects
 
 WEEK = timedelta(days=7)
 

@@ -11,24 +11,11 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, replace_tag
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import (
-    OutcomeUnknownError,
-    StoreUnavailableError,
-    TagExistsError,
-)
+from snapshot_assets.errors import OutcomeUnknownError, StoreUnavailableError, TagExistsError
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
-from snapshot_assets_tests.catalog.tags import (
-    SEAL,
-    Changed,
-    faults,
-    path_of,
-    race,
-    reseal,
-    save,
-    tag_objects,
-)
+from snapshot_assets_tests.catalog.tags import SEAL, Changed, faults, path_of, race, reseal, save, tag_objects
 
 
 @pytest.fixture

@@ -14,11 +14,7 @@ from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import (
-    DocumentError,
-    UnsafePathError,
-    VersionNotFoundError,
-)
+from snapshot_assets.errors import DocumentError, UnsafePathError, VersionNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import parse_json, pretty_json

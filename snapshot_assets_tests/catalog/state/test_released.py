@@ -19,22 +19,27 @@ from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry
 from snapshot_assets.catalog.operations.rollback import plan_rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, replace_tag
-from snapshot_assets.catalog.rules.expire import Retention
+from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.state.unreferenced import ReleasedObject, end_of_pin
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, START, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, rollback
-from snapshot_assets_tests.catalog.tags import Changed, delete_savepoint, file_of, reseal, save, sealed_by
+from snapshot_assets_tests.catalog.tags import (
+    Changed,
+    delete_savepoint,
+    file_of,
+    reseal,
+    save,
+    sealed_by,
+    sealed_four_times,
+)
 
 SECOND = timedelta(seconds=1)
 
 
 @pytest.fixture
 def sealed(writer: Writer) -> Writer:
-    """Seals at 5, 7, 9 and 11, each with another file of chunk 1."""
-    sealed_by(writer)
-    assert [reseal(writer) for _ in range(3)] == [7, 9, 11]
-    return writer
+    return sealed_four_times(writer)
 
 
 def later(writer: Writer, by: timedelta = DAY / 2) -> Catalog:

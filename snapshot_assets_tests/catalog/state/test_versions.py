@@ -14,17 +14,14 @@ from snapshot_assets.errors import VersionNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.units import time_text
 from snapshot_assets_tests.catalog.conftest import Writer
-from snapshot_assets_tests.catalog.tags import SEAL, reseal, save, sealed_by
+from snapshot_assets_tests.catalog.tags import SEAL, save, sealed_four_times
 
 MOMENT = timedelta(milliseconds=1)
 
 
 @pytest.fixture
 def sealed(writer) -> Writer:
-    """Seals at 5, 7, 9 and 11."""
-    sealed_by(writer)
-    assert [reseal(writer) for _ in range(3)] == [7, 9, 11]
-    return writer
+    return sealed_four_times(writer)
 
 
 def expire(writer: Writer, *revisions: int) -> None:

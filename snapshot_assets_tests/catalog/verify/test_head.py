@@ -9,8 +9,8 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.verify import head as module
-from snapshot_assets.catalog.verify.head import (
+from snapshot_assets.catalog.verify import objects as module
+from snapshot_assets.catalog.verify.objects import (
     check_head,
     due_files,
     files_after_seal,

@@ -36,15 +36,10 @@ def faults(writer, depth="full"):
     return {(fault.kind, fault.object) for fault in verify(writer.store, depth=depth).faults}
 
 
-def test_a_sealed_snapshot_has_no_fault(sealed):
-    report = verify(sealed.store)
-    assert report.faults == []
-    assert (report.files, report.bytes, report.revision) == (2, 14, 5)
-
-
-def test_quick_reads_no_data(sealed):
-    report = verify(sealed.store, depth="quick")
-    assert (report.faults, report.files, report.bytes) == ([], 2, 0)
+@pytest.mark.parametrize(("depth", "read"), [("full", 14), ("quick", 0)])
+def test_a_sealed_snapshot_has_no_fault_and_quick_reads_no_data(sealed, depth, read):
+    report = verify(sealed.store, depth=depth)
+    assert (report.faults, report.files, report.bytes, report.revision) == ([], 2, read, 5)
 
 
 def test_all_faults_are_collected(sealed):

@@ -1,4 +1,7 @@
-"""Pruning: deletes the oldest part of the log, which a checkpoint also holds (InfluxDB IOx, "Pruning")."""
+"""Maintains the log's own objects: writes checkpoints on demand, and prunes old transactions.
+
+Pruning deletes the oldest part of the log, which a checkpoint also holds (InfluxDB IOx, "Pruning").
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,72 @@ from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log.checkpoints import is_whole
-from snapshot_assets.catalog.log.replay import list_log
+from snapshot_assets.catalog.log.checkpoints import is_whole, write_checkpoint
+from snapshot_assets.catalog.log.replay import read_from_log
+from snapshot_assets.catalog.log.store import is_there, list_log
 from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_end
 from snapshot_assets.catalog.operations.collect_garbage import checked_grace
 from snapshot_assets.catalog.state.unreferenced import ReleasedObject
-from snapshot_assets.errors import ConflictError
+from snapshot_assets.errors import ConflictError, DamageError
 from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, log_revision, revision_of, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.listed import Listed
 from snapshot_assets.storage.probe import probe
 
 _KEPT = 2
+
+
+@dataclass(frozen=True)
+class WrittenCheckpoint:
+    """The checkpoint of the newest revision.
+
+    Attributes:
+        bytes: Its size.
+        new: Whether this call wrote it.
+        mended: Paths of older, damaged checkpoints that this call wrote again from the log.
+    """
+
+    path: str
+    revision: int
+    bytes: int
+    new: bool
+    mended: tuple[str, ...] = ()
+
+
+def checkpoint_head(catalog: Catalog) -> WrittenCheckpoint:
+    """Write the checkpoint of the newest revision unless a readable one exists, then repair older ones.
+
+    Checkpoints from before a rebuild are not part of the log, and stay as they are.
+
+    Args:
+        catalog: The location, opened for writing.
+
+    Raises:
+        DamageError: An older checkpoint is damaged and the log cannot reproduce it; all others are written.
+    """
+    catalog.refresh()
+    revision, store = catalog.require_snapshot().revision, catalog.store
+    new = not is_whole(store, revision)
+    path = catalog.checkpoint() if new else checkpoint_path(revision)
+    written = WrittenCheckpoint(path, catalog.state.revision, store.head(path).size, new)
+    return replace(written, mended=_mend_older(store, revision, catalog.state.rebuilt_at))
+
+
+def _mend_older(store: ObjectStore, head: int, rebuilt_at: int) -> tuple[str, ...]:
+    """Write damaged checkpoints before the head again, and return their paths."""
+    mended, faults = list[str](), list[DamageError]()
+    for revision in list_log(store).checkpoints:
+        path = checkpoint_path(revision)
+        if rebuilt_at <= revision < head and not is_whole(store, revision) and is_there(store, path):
+            try:
+                mended.append(write_checkpoint(store, read_from_log(store, revision)))
+            except DamageError as fault:
+                advice = "Bring it back from a copy, or rebuild the log with `snapshots catalog rebuild`."
+                what = f"{path} is damaged, and the log before it cannot reproduce it: {fault}"
+                faults.append(DamageError(f"{what} {advice}", object=path))
+    if faults:
+        raise faults[0]
+    return tuple(mended)
 
 
 @dataclass(frozen=True)
@@ -81,13 +138,6 @@ def execute_pruning(catalog: Catalog, plan: PrunePlan) -> PrunePlan:
 
     If interrupted, it has pruned less.
 
-    Args:
-        catalog: The location, opened for writing.
-        plan: The plan.
-
-    Returns:
-        The plan with what was really deleted.
-
     Raises:
         LostLogError: The log's end was lost.
         DamageError: The log or a checkpoint has a fault; nothing was deleted.
@@ -101,7 +151,12 @@ def execute_pruning(catalog: Catalog, plan: PrunePlan) -> PrunePlan:
     old = _prunable(store, list_log(store).checkpoints, plan.kept, before)
     gone = [*takewhile(lambda path: path in planned, (info.path for info in old))]
     if gone:
-        _refuse_unreadable(store, plan.kept, plan.newest)
+        for each in (plan.kept, plan.newest):
+            if not is_whole(store, each):
+                raise ConflictError(
+                    f"{checkpoint_path(each)} is missing or damaged since the pruning was planned; nothing was deleted."
+                    " Run again."
+                )
         refuse_faults(store, "nothing was pruned")
     for path in gone:
         store.delete(path)
@@ -110,15 +165,6 @@ def execute_pruning(catalog: Catalog, plan: PrunePlan) -> PrunePlan:
 
 def _kind(path: str) -> str:
     return "checkpoint" if revision_of(path) is None else "transaction"
-
-
-def _refuse_unreadable(store: ObjectStore, *checkpoints: int) -> None:
-    for each in checkpoints:
-        if not is_whole(store, each):
-            raise ConflictError(
-                f"{checkpoint_path(each)} is missing or damaged since the pruning was planned; nothing was deleted. "
-                "Run again."
-            )
 
 
 def _prunable(store: ObjectStore, checkpoints: Iterable[int], kept: int, before: datetime) -> list[ObjectInfo]:
