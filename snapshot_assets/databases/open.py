@@ -35,15 +35,12 @@ class DatabaseModule(Protocol):
 
     def open(self, address: DatabaseAddress) -> Database:
         """Connect for reading; see `open_database`."""
-        ...
 
     def open_target(self, address: DatabaseAddress) -> SqlTarget:
         """Connect for writing; see `open_database`."""
-        ...
 
     def default_alias(self, uri: str) -> str:
         """Return a public name from the URI, without user or password."""
-        ...
 
     def define(self, schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
         """Return how to create a schema that comes from the same kind of database.
@@ -52,12 +49,19 @@ class DatabaseModule(Protocol):
             schema: What is restored; a selection may leave out tables that others refer to.
             expressions: Whether to restore the SQL text of the snapshot: defaults, checks, generated columns and
                 views. If not, they are listed in `lost`.
+
+        Raises:
+            DocumentError: A text of the documents is not a type, expression or query as expected.
+            RestoreError: The same in PostgreSQL, or a table depends on one that is not restored; names the object.
+            UnsupportedTypeError: The database cannot have a table.
         """
-        ...
 
     def type_for(self, arrow_type: pa.DataType) -> str:
-        """Return the type for an Arrow type's values, for tables of another kind of database."""
-        ...
+        """Return the type for an Arrow type's values, for tables of another kind of database.
+
+        Raises:
+            UnsupportedTypeError: The database has no such type.
+        """
 
 
 def kind_of(uri: str) -> str:
@@ -81,11 +85,7 @@ def kind_of(uri: str) -> str:
 
 
 def default_alias(uri: str) -> str:
-    """Return a public name from a URI, without user, password or host.
-
-    Raises:
-        UnknownSourceError: The URI is of no known kind, or has an invalid form.
-    """
+    """Return a public name from a URI, without user, password or host; see `open_database` for its errors."""
     return database_module(uri).default_alias(uri)
 
 
@@ -124,10 +124,5 @@ def database_module(uri: str) -> DatabaseModule:
 
 
 def open_target(address: DatabaseAddress) -> SqlTarget:
-    """Connect to a database as the target of a restore.
-
-    Raises:
-        UnknownSourceError: See `open_database`.
-        DatabaseError: See `open_database`.
-    """
+    """Connect to a database as the target of a restore; see `open_database` for its errors."""
     return database_module(address.uri).open_target(address)

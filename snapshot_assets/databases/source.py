@@ -106,7 +106,6 @@ class HeldState(Protocol):
     @property
     def token(self) -> str | None:
         """The `DatabaseAddress.consistency` that reads the state; None if the database has none."""
-        ...
 
     def check(self) -> None:
         """Check that the state is still held.
@@ -114,7 +113,6 @@ class HeldState(Protocol):
         Raises:
             ConsistencyLostError: It is gone, and no connection can read it again.
         """
-        ...
 
 
 class SchemaSource(Protocol):
@@ -135,23 +133,18 @@ class SchemaSource(Protocol):
             UnsupportedTypeError: No carrier holds the values of a column's type.
             DatabaseDeniedError: This user may not read a selected table.
         """
-        ...
 
     def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
         """Count the rows with a finite time before `start` or at or after `end`."""
-        ...
 
     def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
         """Return the least and greatest finite time over the timed tables, or None if there is no row."""
-        ...
 
     def fence(self) -> dict[str, str]:
         """Return identifiers of the state that this connection reads, such as PostgreSQL's snapshot and LSN."""
-        ...
 
     def close(self) -> None:
         """Close the connection."""
-        ...
 
 
 class Database(SchemaSource, Protocol):
@@ -159,11 +152,9 @@ class Database(SchemaSource, Protocol):
 
     def estimate(self, scan: Scan) -> Estimate:
         """Estimate the size of a scan without reading its rows."""
-        ...
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Divide a scan into at most `parts` disjoint scans of similar size that together yield its rows."""
-        ...
 
     def scan(self, scan: Scan) -> AbstractContextManager[Iterator[pa.RecordBatch]]:
         """Stream a scan's rows as batches whose schema is exactly `scan.table.arrow_schema()`.
@@ -173,7 +164,6 @@ class Database(SchemaSource, Protocol):
         Raises:
             CarrierError: A value does not fit its native carrier; names the column and the override for the plan.
         """
-        ...
 
     def hold(self) -> AbstractContextManager[HeldState]:
         """Hold the present state of the database for other connections until the context ends.
@@ -181,4 +171,3 @@ class Database(SchemaSource, Protocol):
         Connections whose `DatabaseAddress.consistency` is the state's token read it. This connection does not: to
         extract the schema, open another one with the token too.
         """
-        ...

@@ -149,7 +149,6 @@ class RestoreTarget(Protocol):
 
     def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
         """Describe those of the tables that exist."""
-        ...
 
     def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
         """Return the columns whose type in the target differs from that in the tables.
@@ -157,15 +156,12 @@ class RestoreTarget(Protocol):
         Spellings and lengths do not matter. A scale or precision that would round does. A target that checks every
         value itself returns none.
         """
-        ...
 
     def imports(self) -> list[RestoreRecord]:
         """Return the imports in the ledger, oldest first; none without a ledger."""
-        ...
 
     def loaded(self, location_id: str) -> list[LoadedFile]:
         """Return the files of a location in the ledger."""
-        ...
 
     def begin(self, record: RestoreRecord, statements: Sequence[Statement], newest: str) -> RestoreRecord:
         """Record an import and run its first statements, in one transaction; create the ledger if it does not exist.
@@ -181,7 +177,6 @@ class RestoreTarget(Protocol):
         Raises:
             RestoreError: A statement failed; names the object. Nothing was changed.
         """
-        ...
 
     def renew(self, record: RestoreRecord, old: Sequence[LoadedFile], new: Sequence[LoadedFile]) -> None:
         """Record other files for rows that the tables hold, after a compaction, in one transaction.
@@ -195,7 +190,6 @@ class RestoreTarget(Protocol):
             OtherImportError: The import is no longer the newest one into a table.
             RestoreError: The ledger holds other files. Nothing was changed.
         """
-        ...
 
     def finish(self, record: RestoreRecord, statements: Sequence[Statement]) -> None:
         """Run the last statements and mark the import as finished, in one transaction, unless it is finished.
@@ -203,19 +197,15 @@ class RestoreTarget(Protocol):
         Raises:
             RestoreError: A statement failed, such as a key that the rows violate; names the object.
         """
-        ...
 
     def count(self, table: Table, rows: Rows) -> int:
         """Count a table's rows: all, those of a window, or those without a finite time."""
-        ...
 
     def forget(self) -> None:
         """Drop the ledger."""
-        ...
 
     def close(self) -> None:
         """Close the connection."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ def _of_dataclass(kind: Any) -> Codec:
         for each in fields(kind)
         if each.name in descriptors
     }
-    window = next((name for name, each in descriptors.items() if _is_range(each)), None)
+    window = next((name for name, each in descriptors.items() if each.message_type == pb.TimeRange.DESCRIPTOR), None)
 
     def encode_fields(value: Any) -> Message:
         values = {name: part.encode(getattr(value, name)) for name, part in parts.items()}
@@ -137,10 +137,6 @@ def _of_dataclass(kind: Any) -> Codec:
         return kind(**values)
 
     return Codec(encode_fields, decode_fields)
-
-
-def _is_range(field: FieldDescriptor) -> bool:
-    return field.message_type is not None and field.message_type.name == "TimeRange"
 
 
 def _encode_range(start: datetime | None, end: datetime | None) -> pb.TimeRange:

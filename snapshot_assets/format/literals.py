@@ -94,7 +94,7 @@ def _scalar(value: Value, arrow_type: pa.DataType) -> pa.Scalar:
         raise TypeError(f"expected {'no value of this type' if wanted is None else wanted.__name__}")
     if pa.types.is_decimal(arrow_type):
         number = Decimal(str(value))
-        if not number.is_finite() or str(value) != decimal_text(number, arrow_type):
+        if not number.is_finite() or str(value) != _decimal_text(number, arrow_type):
             raise ValueError("it is not written with the digits of its scale")
         return pa.scalar(number, arrow_type)
     if pa.types.is_temporal(arrow_type):
@@ -105,12 +105,8 @@ def _scalar(value: Value, arrow_type: pa.DataType) -> pa.Scalar:
     return pa.scalar(value, arrow_type)
 
 
-def decimal_text(number: Decimal, arrow_type: pa.DataType) -> str:
-    """Return a decimal's canonical text: all digits of its scale, no exponent, no minus before 0.
-
-    Raises:
-        ValueError: It has more digits than the type.
-    """
+def _decimal_text(number: Decimal, arrow_type: pa.DataType) -> str:
+    """Return a decimal's canonical text: all digits of its scale, no exponent, no minus before 0."""
     _, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)
     shift = exponent + arrow_type.scale
@@ -188,7 +184,7 @@ def _value(given: Given, arrow_type: pa.DataType) -> Value:
     if is_.is_decimal(arrow_type):
         if isinstance(given, str) and _NUMBER.fullmatch(given):
             given = Decimal(given)
-        return decimal_text(_only(given, Decimal), arrow_type)
+        return _decimal_text(_only(given, Decimal), arrow_type)
     if is_.is_floating(arrow_type):
         if isinstance(given, str) and given in _FLOATS:
             return _FLOATS[given]

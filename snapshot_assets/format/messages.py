@@ -134,12 +134,7 @@ def encode_predicate(predicate: pred.Predicate) -> pb.Predicate:
 
 
 def decode_predicate(message: pb.Predicate) -> pred.Predicate:
-    """Return the predicate in a message; Protobuf has already limited its depth.
-
-    Raises:
-        DocumentError: The predicate is invalid; see `predicates.check_predicate`.
-        UnsupportedVersionError: This code does not know the kind of a part.
-    """
+    """Return the predicate in a message, after checking it; Protobuf has already limited its depth."""
     return pred.check_predicate(_decode(message))
 
 

@@ -86,23 +86,17 @@ class Or:
 Predicate = Comparison | IsIn | IsNull | Not | And | Or
 
 
-def parts_of(predicate: Predicate) -> tuple[Predicate, ...]:
-    """Return the direct operands of a predicate."""
-    match predicate:
-        case Not():
-            return (predicate.predicate,)
-        case And() | Or():
-            return predicate.predicates
-    return ()
-
-
 def walk(predicate: Predicate) -> Iterator[tuple[Predicate, int]]:
     """Yield a predicate and all its parts, each with its depth from 1, without recursion."""
     todo = [(predicate, 1)]
     while todo:
         one, depth = todo.pop()
         yield one, depth
-        todo += [(part, depth + 1) for part in parts_of(one)]
+        match one:
+            case Not():
+                todo.append((one.predicate, depth + 1))
+            case And() | Or():
+                todo += [(part, depth + 1) for part in one.predicates]
 
 
 def columns_of(predicate: Predicate) -> dict[str, pa.DataType | None]:

@@ -63,12 +63,7 @@ def encode_action(action: act.Action) -> pb.Action:
 
 
 def decode_action(message: pb.Action) -> act.Action:
-    """Return the action in a message.
-
-    Raises:
-        UnsupportedVersionError: This code does not know the kind of the action, or of a part of it.
-        DocumentError: The action is invalid in itself.
-    """
+    """Return the action in a message; see `decode_document` for its errors."""
     kind = message.WhichOneof("kind")
     if kind is None:
         raise UnsupportedVersionError("It holds an action that this code does not know. Use a newer snapshot_assets.")

@@ -131,11 +131,7 @@ def parse_time(text: object) -> datetime:
 
 
 def time_text(instant: datetime) -> str:
-    """Return the canonical text of an instant: UTC with `Z`, and a fraction without trailing zeros if it is not 0.
-
-    Raises:
-        PlanError: The instant has no zone.
-    """
+    """Return the canonical text of an instant (see `to_utc`): `Z`, and a fraction without trailing zeros, if any."""
     utc = to_utc(instant).replace(tzinfo=None)
     text = utc.isoformat(timespec="microseconds" if utc.microsecond else "seconds")
     return (text.rstrip("0") if utc.microsecond else text) + "Z"

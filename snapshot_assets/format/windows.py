@@ -19,6 +19,7 @@ from snapshot_assets.format.units import duration_text, time_text, to_utc
 MAX_WINDOWS = 100_000
 """Most windows of one plan: Dagster's limit of partitions per asset."""
 
+_DAY = timedelta(days=1)
 _ROUND_LENGTHS = tuple(
     timedelta(seconds=seconds)
     for seconds in (1, 5, 10, 30, 60, 300, 600, 1_800, 3_600, 7_200, 10_800, 14_400, 21_600, 43_200, 86_400)
@@ -56,7 +57,7 @@ class Window:
 
 
 def count_windows(start: datetime, end: datetime, length: timedelta) -> int:
-    """Return how many windows cover `[start, end)`.
+    """Return how many windows cover `[start, end)`, given by aware instants.
 
     Raises:
         PlanError: The range or the length is empty or negative, or there are more than `MAX_WINDOWS` windows.
@@ -72,16 +73,7 @@ def count_windows(start: datetime, end: datetime, length: timedelta) -> int:
 
 
 def plan_windows(start: datetime, end: datetime, length: timedelta) -> tuple[Window, ...]:
-    """Return the windows that cover `[start, end)`, the last one clipped to `end`.
-
-    Args:
-        start: First instant of the range; aware.
-        end: First instant after the range; aware.
-        length: Length of each window.
-
-    Raises:
-        PlanError: As `count_windows`.
-    """
+    """Return the windows that cover `[start, end)`, the last one clipped to `end`; see `count_windows`."""
     return tuple(window_at(start, length, index, end=end) for index in range(1, count_windows(start, end, length) + 1))
 
 
@@ -130,13 +122,7 @@ def window_at(start: datetime, length: timedelta, index: int, *, end: datetime |
 
 
 def window_holding(start: datetime, length: timedelta, instant: datetime, *, end: datetime | None = None) -> Window:
-    """Return the window that contains an instant.
-
-    Args:
-        start: First instant of the plan's range; aware.
-        length: Length of each window.
-        instant: The instant; aware.
-        end: First instant after the range; None for an unbounded range.
+    """Return the window that contains an aware instant; see `window_at` for the other arguments.
 
     Raises:
         PlanError: The instant is outside the range.
@@ -170,16 +156,12 @@ def _require_length(length: timedelta) -> None:
 def _limited(count: int, span: timedelta, length: timedelta) -> int:
     """Return the count if a plan may have that many windows."""
     if count > MAX_WINDOWS:
+        least = -(-span // MAX_WINDOWS)
+        whole_days = -(-least // _DAY) * _DAY
+        shortest = next((each for each in _ROUND_LENGTHS if each >= least), whole_days)
         raise PlanError(
             f"chunk_time_window {duration_text(length)} cuts the range into {count} windows; the most is "
-            f"{MAX_WINDOWS}; use {duration_text(_length_that_works(span))} or longer",
+            f"{MAX_WINDOWS}; use {duration_text(shortest)} or longer",
             windows=count,
         )
     return count
-
-
-def _length_that_works(span: timedelta) -> timedelta:
-    """Return the shortest round length that gives at most `MAX_WINDOWS` windows."""
-    least = -(-span // MAX_WINDOWS)
-    day = timedelta(days=1)
-    return next((length for length in _ROUND_LENGTHS if length >= least), -(-least // day) * day)

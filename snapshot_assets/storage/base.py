@@ -34,7 +34,6 @@ class ObjectWriter(Protocol):
 
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes; returns how many."""
-        ...
 
 
 class ObjectStore(Protocol):
@@ -49,7 +48,6 @@ class ObjectStore(Protocol):
     @property
     def uri(self) -> str:
         """The location's URI, without credentials."""
-        ...
 
     def get(self, path: str, *, limit: int | None = None) -> bytes:
         """Return an object's bytes.
@@ -58,19 +56,15 @@ class ObjectStore(Protocol):
             path: The object.
             limit: Most bytes to accept; a larger object raises `LimitExceededError` before it is read.
         """
-        ...
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         """Return up to `length` bytes from `start`; fewer at the end of the object."""
-        ...
 
     def open_reader(self, path: str) -> AbstractContextManager[BinaryIO]:
         """Open an object for random access, as a seekable file that reads ahead in blocks, in bounded memory."""
-        ...
 
     def put(self, path: str, data: bytes) -> None:
         """Write an object, atomically and durably; replaces one that exists."""
-        ...
 
     def create(self, path: str, data: bytes) -> None:
         """Write an object only if none exists; exactly one of several racing creates wins.
@@ -78,37 +72,30 @@ class ObjectStore(Protocol):
         Raises:
             ObjectExistsError: The object exists (it may be our own, if a reply was lost).
         """
-        ...
 
     def open_writer(self, path: str) -> AbstractContextManager[ObjectWriter]:
         """Stream an object in bounded memory. Leaving the context publishes it durably; an error aborts it."""
-        ...
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Yield all objects whose path starts with `prefix` (whole segments, such as `data/` or `data/7/`).
 
         Sorted by path. The local driver's own temporary files are not among them; see `temporaries`.
         """
-        ...
 
     def temporaries(self) -> Iterator[ObjectInfo]:
         """Yield the driver's temporary files, sorted by path: those of live writers and of killed ones.
 
         Cloud stores have none. `delete` removes one.
         """
-        ...
 
     def folders(self, prefix: str = "") -> tuple[str, ...]:
         """Return the names of the direct children of `prefix` that hold objects, sorted."""
-        ...
 
     def head(self, path: str) -> ObjectInfo:
         """Return an object's size and time without reading it."""
-        ...
 
     def delete(self, path: str) -> None:
         """Delete an object; a missing object is no error."""
-        ...
 
 
 def check_path(path: str) -> str:

@@ -138,11 +138,19 @@ class CloudStore(RemoteStore[_Client]):
 
     def _connect(self) -> _Client:
         location, options = self._location, self._options
-        common: dict[str, Any] = {
-            "prefix": location.prefix or None,
-            "client_options": _client_options(options),
-            "retry_config": _retries(options),
+        client_options: ClientConfig = {
+            "allow_http": options.allow_http,
+            "connect_timeout": timedelta(seconds=10),
+            "read_timeout": timedelta(seconds=30),
+            "timeout": timedelta(seconds=120),
         }
+        retry_config: RetryConfig = {
+            "max_retries": options.retries,
+            "retry_timeout": timedelta(seconds=120),
+            "backoff": {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=10), "base": 2},
+        }
+        prefix = location.prefix or None
+        common: dict[str, Any] = {"prefix": prefix, "client_options": client_options, "retry_config": retry_config}
         try:
             match location.scheme:
                 case "s3":
@@ -158,23 +166,6 @@ class CloudStore(RemoteStore[_Client]):
 
 def _info(item: ObjectMeta) -> ObjectInfo:
     return ObjectInfo(item["path"], item["size"], item["last_modified"])
-
-
-def _client_options(options: StoreOptions) -> ClientConfig:
-    return {
-        "allow_http": options.allow_http,
-        "connect_timeout": timedelta(seconds=10),
-        "read_timeout": timedelta(seconds=30),
-        "timeout": timedelta(seconds=120),
-    }
-
-
-def _retries(options: StoreOptions) -> RetryConfig:
-    return {
-        "max_retries": options.retries,
-        "retry_timeout": timedelta(seconds=120),
-        "backoff": {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=10), "base": 2},
-    }
 
 
 def _s3(options: StoreOptions) -> dict[str, Any]:

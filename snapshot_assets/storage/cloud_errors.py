@@ -77,21 +77,21 @@ def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
     failed = f"Cannot {operation} {uri}: {_reason(text, status, code)}"
     if code in _NO_BUCKET:
         return StorageError(f"{failed}. Create the bucket, or correct its name.", uri=uri)
-    if isinstance(error, AlreadyExistsError | PreconditionError) and not _is_conflict(number, code):
+    # Azure answers 409 also where the object exists.
+    conflict = number == 409 and not (code or "").endswith("AlreadyExists")
+    if isinstance(error, AlreadyExistsError | PreconditionError) and not conflict:
         return ObjectExistsError(f"Object {uri} exists already.", uri=uri)
     if isinstance(error, FileNotFoundError | NotFoundError):
         if operation in ("read", "delete"):
             return ObjectNotFoundError(f"There is no object {uri}.", uri=uri)
         return StorageError(f"{failed}. Create the bucket, or correct its name.", uri=uri)
-    if _is_denial(error, number, code, text):
+    # The address of instance credentials is asked only where no other credentials were found.
+    denied = number in (401, 403) or code in _DENIED or _INSTANCE_CREDENTIALS in text
+    if denied or isinstance(error, PermissionDeniedError | UnauthenticatedError):
         advice = f"Check the credentials, and give them the right to {operation} there"
         if _INSTANCE_CREDENTIALS in text:
             advice = _GIVE_CREDENTIALS[uri.split(":", 1)[0]]
-        return StoreDeniedError(
-            f"{failed}. {advice}.",
-            uri=uri,
-            operation=operation,
-        )
+        return StoreDeniedError(f"{failed}. {advice}.", uri=uri, operation=operation)
     if operation == "create" and (number == 501 or isinstance(error, NotSupportedError)):
         return ConditionalCreateUnsupportedError(
             f"{failed}. This store has no conditional creates; only a single writer may use it, with "
@@ -109,17 +109,6 @@ def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
 def is_unsatisfiable_range(error: Exception) -> bool:
     """Return whether a range started at or after the end of its object."""
     return _first(_STATUS, str(error)) == "416"
-
-
-def _is_denial(error: Exception, number: int, code: str | None, text: str) -> bool:
-    typed = isinstance(error, PermissionDeniedError | UnauthenticatedError)
-    # The address of instance credentials is asked only where no other credentials were found.
-    return typed or number in (401, 403) or code in _DENIED or _INSTANCE_CREDENTIALS in text
-
-
-def _is_conflict(number: int, code: str | None) -> bool:
-    """Return whether another request conflicted; Azure answers 409 also where the object exists."""
-    return number == 409 and not (code or "").endswith("AlreadyExists")
 
 
 def _may_pass(number: int, code: str | None, text: str) -> bool:

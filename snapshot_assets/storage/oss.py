@@ -73,14 +73,7 @@ class OpendalStore(RemoteStore["Operator"]):
     library = "opendal"
 
     def __init__(self, location: Location, service: str, settings: Mapping[str, str], retries: int) -> None:
-        """Take a location and the settings of its service. Connects to nothing.
-
-        Args:
-            location: The location; its segments become the service's root.
-            service: OpenDAL's name of the service.
-            settings: Its settings, credentials included.
-            retries: How often a failed request is repeated.
-        """
+        """Take a location, OpenDAL's name of its service, and the service's settings. Connects to nothing."""
         super().__init__(location, retries)
         self._service = service
         self._settings = dict(settings)

@@ -130,17 +130,6 @@ def compactor(*chunks: int) -> Callable[[Actor], None]:
     return work
 
 
-def tombstoner(where: str) -> Callable[[Actor], None]:
-    def work(actor: Actor) -> None:
-        delete_rows(actor.open(), TableName("main", "m"), where)
-
-    return work
-
-
-def upgrader(actor: Actor) -> None:
-    upgrade(actor.open())
-
-
 def forcer(actor: Actor) -> None:
     catalog = actor.open()
     header = replace(HEADER, name="forced")
@@ -161,19 +150,11 @@ def tagger(name: str, place: int = -1) -> Callable[[Actor], None]:
     return work
 
 
-def untagger(actor: Actor) -> None:
-    delete_tag(actor.open(), "first")
-
-
 def impatient(actor: Actor) -> None:
     """Deletes a tag, then collects garbage."""
     catalog = actor.open()
     delete_tag(catalog, "first")
     collect_garbage(catalog)
-
-
-def renamer(actor: Actor) -> None:
-    rename_tag(actor.open(), "first", "renamed")
 
 
 def retagger(actor: Actor) -> None:
@@ -187,17 +168,6 @@ def saver(actor: Actor) -> None:
     create_savepoint(catalog, catalog.state.data_revision)
 
 
-def unsaver(actor: Actor) -> None:
-    delete_savepoint(actor.open(), 1)
-
-
-def expirer(keep: int) -> Callable[[Actor], None]:
-    def work(actor: Actor) -> None:
-        expire(actor.open(), keep_last=keep)
-
-    return work
-
-
 def rollbacker(place: int, **how: bool) -> Callable[[Actor], None]:
     """Rolls back to a revision that is readable at the start."""
 
@@ -206,14 +176,6 @@ def rollbacker(place: int, **how: bool) -> Callable[[Actor], None]:
         rollback(catalog, _readable(catalog, place), **how)
 
     return work
-
-
-def collector(actor: Actor) -> None:
-    collect_garbage(actor.open())
-
-
-def pruner(actor: Actor) -> None:
-    prune(actor.open())
 
 
 def checkpointer(actor: Actor) -> None:
@@ -249,32 +211,32 @@ def verifier(actor: Actor) -> None:
     assert not damage, damage
 
 
-KINDS: dict[str, Callable[[Actor], None]] = {
+KINDS: dict[str, Callable[[Actor], object]] = {
     **{f"writer of {chunks}": writer(*chunks) for chunks in ((1,), (2,), (1, 3), (3, 2))},
     **{f"dying writer of {chunk}": dying(chunk) for chunk in (1, 2)},
     "failing writer of 2": failing(2),
     "resumer": resumer,
     **{f"compactor of {chunks}": compactor(*chunks) for chunks in ((1,), (2, 1), (3, 2))},
-    "tombstoner": tombstoner("t is null"),
-    "other tombstoner": tombstoner("t < '2025-01-02T00:00:00Z'"),
-    "upgrader": upgrader,
+    "tombstoner": lambda actor: delete_rows(actor.open(), TableName("main", "m"), "t is null"),
+    "other tombstoner": lambda actor: delete_rows(actor.open(), TableName("main", "m"), "t < '2025-01-02T00:00:00Z'"),
+    "upgrader": lambda actor: upgrade(actor.open()),
     "tagger": tagger("nightly"),
     "tagger of first": tagger("first"),
     "tagger of an older one": tagger("older", -2),
-    "untagger": untagger,
+    "untagger": lambda actor: delete_tag(actor.open(), "first"),
     "untagger that collects": impatient,
-    "renamer": renamer,
+    "renamer": lambda actor: rename_tag(actor.open(), "first", "renamed"),
     "retagger": retagger,
     "saver": saver,
-    "unsaver": unsaver,
-    "expirer": expirer(1),
-    "milder expirer": expirer(2),
+    "unsaver": lambda actor: delete_savepoint(actor.open(), 1),
+    "expirer": lambda actor: expire(actor.open(), keep_last=1),
+    "milder expirer": lambda actor: expire(actor.open(), keep_last=2),
     "rollbacker to the oldest": rollbacker(0, undelete=True),
     "rollbacker to the newest but one": rollbacker(-2),
     "discarder": rollbacker(0, undelete=True, discard_newer=True),
-    "collector": collector,
-    "second collector": collector,
-    "pruner": pruner,
+    "collector": lambda actor: collect_garbage(actor.open()),
+    "second collector": lambda actor: collect_garbage(actor.open()),
+    "pruner": lambda actor: prune(actor.open()),
     "checkpointer": checkpointer,
     "second checkpointer": checkpointer,
     "reader": reader,

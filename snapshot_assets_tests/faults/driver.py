@@ -10,10 +10,12 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow.compute
 import pyarrow.parquet  # noqa: F401  (the children need both)
@@ -22,8 +24,10 @@ from snapshot_assets.catalog.log import store as log
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.databases.duckdb import target as duckdb_target  # noqa: F401
+from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.postgresql import target as postgresql_target  # noqa: F401
 from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.export.tasks import ChunkResult, Task
 from snapshot_assets.engine.restore.run import RestoreRun
@@ -37,7 +41,9 @@ from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into
 from snapshot_assets_tests.faults.source import CHUNKS, PLAN, differences
 from snapshot_assets_tests.faults.store import Fault, FaultyStore, wait_for
-from snapshot_assets_tests.faults.targets import counted_targets
+
+_TARGET_CALLS = ("_execute", "_rows", "_insert")
+_TARGET_USERS = ("snapshot_assets.engine.restore.spark_loader", "snapshot_assets.engine.restore.tasks")
 
 
 @dataclass
@@ -92,6 +98,29 @@ def export(
     if signal_to:
         Path(signal_to).touch()
     return result | {"read": runner.read, "trace": store.trace}
+
+
+@contextmanager
+def counted_targets(store: FaultyStore) -> Iterator[None]:
+    """Within the context, count and strike every statement to a target like a call of the store."""
+
+    def counted(address: DatabaseAddress) -> SqlTarget:
+        target = open_target(address)
+        for name in _TARGET_CALLS:
+            setattr(target, name, _struck(store, name.removeprefix("_"), getattr(target, name)))
+        return target
+
+    with patch(f"{_TARGET_USERS[0]}.open_target", counted), patch(f"{_TARGET_USERS[1]}.open_target", counted):
+        yield
+
+
+def _struck(store: FaultyStore, operation: str, call: Any) -> Any:
+    def run(*arguments: Any) -> Any:
+        what = arguments[-1] if operation != "insert" else f"into {arguments[0].table_name}"
+        with store._call(operation, str(what)):
+            return call(*arguments)
+
+    return run
 
 
 def restore(

@@ -176,14 +176,6 @@ def place(prepared: Path, folder: Path) -> ObjectStore:
 # Operations
 
 
-def _begin(store: ObjectStore) -> None:
-    Writer(store).begin(CONTINUOUS)
-
-
-def _force(store: ObjectStore) -> None:
-    Writer(store).begin(replace(CONTINUOUS, name="forced"), force=True)
-
-
 def _extend(store: ObjectStore) -> None:
     writer = opened(store)
     writer.catalog.commit(rules.extend(writer.token, START + 5 * DAY))
@@ -214,23 +206,11 @@ def _fail_chunk(store: ObjectStore) -> None:
     writer.catalog.commit(rules.fail_chunk(writer.token, 2, "the source is gone", "run"))
 
 
-def _seal(store: ObjectStore) -> None:
-    seal(opened(store).catalog)
-
-
-def _tombstone(store: ObjectStore) -> None:
-    delete_rows(opened(store).catalog, TableName("main", "m"), "t is not null")
-
-
 def _compact(store: ObjectStore) -> None:
     catalog = Catalog.open_for_writing(store)
     plan = plan_compaction(catalog.store, catalog.require_snapshot(), Wanted())
     for _ in CompactRun(catalog, InlineRunner(), "compact", retry=RetryPolicy(base=0)).execute(plan):
         pass
-
-
-def _upgrade(store: ObjectStore) -> None:
-    upgrade(opened(store).catalog)
 
 
 def _rebuild(store: ObjectStore) -> None:
@@ -241,10 +221,6 @@ def _rebuild(store: ObjectStore) -> None:
 def _create_tag(store: ObjectStore) -> None:
     catalog = opened(store).catalog
     create_tag(catalog, "nightly", catalog.state.seals[-1].revision)
-
-
-def _delete_tag(store: ObjectStore) -> None:
-    delete_tag(opened(store).catalog, "kept")
 
 
 def _rename_tag(store: ObjectStore) -> None:
@@ -264,29 +240,9 @@ def _create_savepoint(store: ObjectStore) -> None:
         create_savepoint(catalog, catalog.state.data_revision)
 
 
-def _delete_savepoint(store: ObjectStore) -> None:
-    delete_savepoint(opened(store).catalog, 1)
-
-
-def _expire(store: ObjectStore) -> None:
-    expire(opened(store).catalog, keep_last=1)
-
-
 def _roll_back(store: ObjectStore) -> None:
     catalog = opened(store).catalog
     rollback(catalog, catalog.state.seals[0].revision, discard_newer=True)
-
-
-def _checkpoint(store: ObjectStore) -> None:
-    write_checkpoint(store, opened(store).catalog.state)
-
-
-def _collect(store: ObjectStore) -> None:
-    collect_garbage(opened(store).catalog, **_NOW)
-
-
-def _prune(store: ObjectStore) -> None:
-    prune(opened(store).catalog, **_NOW)
 
 
 def _delete(store: ObjectStore) -> None:
@@ -313,10 +269,6 @@ def _nothing_to_prune(store: ObjectStore) -> bool:
     return not plan_pruning(Catalog.open(store), **_NOW).deleted
 
 
-def _nothing_there(store: ObjectStore) -> bool:
-    return not list(store.list())
-
-
 @dataclass(frozen=True)
 class Operation:
     """One operation of the catalog, as its own process performs it.
@@ -331,7 +283,7 @@ class Operation:
     """
 
     start: str
-    run: Callable[[ObjectStore], None]
+    run: Callable[[ObjectStore], object]
     done: Callable[[ObjectStore], bool] = lambda store: True
     code: Callable[[], AbstractContextManager[None]] = nullcontext
     between: tuple[str, ...] = ()
@@ -340,33 +292,43 @@ class Operation:
 DAMAGED = "a log with a fault"
 
 OPERATIONS = {
-    "begin": Operation("empty", _begin),
-    "begin by force": Operation("tagged", _force),
+    "begin": Operation("empty", lambda store: Writer(store).begin(CONTINUOUS)),
+    "begin by force": Operation(
+        "tagged", lambda store: Writer(store).begin(replace(CONTINUOUS, name="forced"), force=True)
+    ),
     "extend": Operation("started", _extend),
     "add a schema": Operation("full", _add_schema),
     "record chunks in progress": Operation("started", _in_progress),
     "complete a chunk": Operation("started", _chunk),
     "replace a chunk": Operation("tagged", _replace),
     "fail a chunk": Operation("started", _fail_chunk),
-    "seal": Operation("full", _seal, _hints_are_of_the_seal),
-    "seal again": Operation("unsealed", _seal, _hints_are_of_the_seal),
+    "seal": Operation("full", lambda store: seal(opened(store).catalog), _hints_are_of_the_seal),
+    "seal again": Operation("unsealed", lambda store: seal(opened(store).catalog), _hints_are_of_the_seal),
     "create a tag": Operation("tagged", _create_tag),
-    "delete a tag": Operation("tagged", _delete_tag),
+    "delete a tag": Operation("tagged", lambda store: delete_tag(opened(store).catalog, "kept")),
     "rename a tag": Operation("tagged", _rename_tag),
     "replace a tag": Operation("unsealed", _replace_tag),
     "create a savepoint": Operation("tagged", _create_savepoint),
-    "delete a savepoint": Operation("saved", _delete_savepoint),
-    "expire": Operation("long", _expire),
+    "delete a savepoint": Operation("saved", lambda store: delete_savepoint(opened(store).catalog, 1)),
+    "expire": Operation("long", lambda store: expire(opened(store).catalog, keep_last=1)),
     "roll back": Operation("long", _roll_back, _hints_are_of_the_seal),
-    "delete rows": Operation("tagged", _tombstone, _hints_are_of_the_seal),
+    "delete rows": Operation(
+        "tagged",
+        lambda store: delete_rows(opened(store).catalog, TableName("main", "m"), "t is not null"),
+        _hints_are_of_the_seal,
+    ),
     "compact": Operation("scattered", _compact, _hints_are_of_the_seal),
-    "upgrade": Operation("tagged", _upgrade, code=next_version),
+    "upgrade": Operation("tagged", lambda store: upgrade(opened(store).catalog), code=next_version),
     "rebuild a log with a hole": Operation("with a hole", _rebuild, _hints_are_of_the_seal, between=(DAMAGED,)),
     "rebuild a lost log": Operation("without a log", _rebuild, _hints_are_of_the_seal, between=(DAMAGED,)),
-    "checkpoint": Operation("tagged", _checkpoint, _checkpoint_at_head),
-    "collect garbage": Operation("long", _collect, _nothing_to_collect),
-    "prune": Operation("long", _prune, _nothing_to_prune),
-    "delete": Operation("long", _delete, _nothing_there),
+    "checkpoint": Operation(
+        "tagged", lambda store: write_checkpoint(store, opened(store).catalog.state), _checkpoint_at_head
+    ),
+    "collect garbage": Operation(
+        "long", lambda store: collect_garbage(opened(store).catalog, **_NOW), _nothing_to_collect
+    ),
+    "prune": Operation("long", lambda store: prune(opened(store).catalog, **_NOW), _nothing_to_prune),
+    "delete": Operation("long", _delete, lambda store: not list(store.list())),
 }
 
 

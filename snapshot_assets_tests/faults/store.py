@@ -1,4 +1,4 @@
-"""A real store that counts its calls and, at one of them, ends the process, fails, or loses the reply."""
+"""Real stores: one ends the process, fails, or loses the reply at one of its calls; one omits objects from listings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from snapshot_assets.errors import ObjectExistsError, StoreUnavailableError
-from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 
 KINDS = (
     "kill-before",
@@ -162,6 +162,24 @@ class _CountingWriter:
 
     def write(self, data):
         return self.store._done("write", self.path, lambda: self.writer.write(data))
+
+
+@dataclass
+class HidingStore:
+    """A real store whose listings omit some objects, as listings of a folder with concurrent writers may.
+
+    Attributes:
+        hides: Returns whether a listing omits the object at a path.
+    """
+
+    inner: ObjectStore
+    hides: Callable[[str], bool]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        return (info for info in self.inner.list(prefix) if not self.hides(info.path))
 
 
 def wait_for(path: Path) -> None:

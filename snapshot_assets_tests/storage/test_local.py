@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import errno
-import multiprocessing
 import os
 import resource
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,14 +21,13 @@ from snapshot_assets.errors import (
     StoreDeniedError,
     StoreFullError,
     StoreUnavailableError,
-    TransientError,
     UnsafePathError,
 )
 from snapshot_assets.storage.local import LocalStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.os_errors import storage_error
+from snapshot_assets_tests.storage.conftest import MIB, SPAWN, kill_while_streaming
 
-SPAWN = multiprocessing.get_context("spawn")
 OTHER_USER = 65534
 
 
@@ -93,27 +90,14 @@ def test_deleting_the_last_object_removes_its_folders_but_not_the_location(local
 
 
 def test_what_a_killed_writer_left_is_found_as_temporary_and_can_be_deleted(local: LocalStore, root: Path) -> None:
-    ready = SPAWN.Event()
-    process = SPAWN.Process(target=_stream_for_ever, args=(local, ready))
-    process.start()
-    assert ready.wait(60)
-    process.kill()
-    process.join(60)
+    kill_while_streaming(local)
     assert list(local.list()) == []
     assert local.folders() == ()
     (left,) = local.temporaries()
     assert left.path.startswith("data/1/.tmp-")
-    assert left.size == 3 * 1024 * 1024
+    assert left.size == 20 * MIB
     local.delete(left.path)
     assert files(root) == []
-
-
-def _stream_for_ever(local: LocalStore, ready) -> None:  # type: ignore[no-untyped-def]
-    with local.open_writer("data/1/stream") as writer:
-        writer.write(bytes(3 * 1024 * 1024))
-        ready.set()
-        while True:
-            signal.pause()
 
 
 def test_the_drivers_own_temporary_names_are_not_given_to_objects(local: LocalStore) -> None:
@@ -273,19 +257,13 @@ def _try_as_other_user(local: LocalStore, closed: list[str]) -> dict[str, tuple[
         (errno.ENOTSUP, "create", ConditionalCreateUnsupportedError),
         (errno.ESTALE, "read", StoreUnavailableError),
         (errno.ENOENT, "read", ObjectNotFoundError),
+        *((number, "write", StorageError) for number in (errno.EIO, errno.ENOENT, errno.ENAMETOOLONG, errno.ENOTDIR)),
     ],
 )
 def test_what_the_system_says_has_a_kind(number: int, operation: str, kind: type[StorageError]) -> None:
     error = storage_error(operation, "file:///data/x", OSError(number, os.strerror(number)))
     assert type(error) is kind
     assert "file:///data/x" in str(error)
-
-
-@pytest.mark.parametrize("number", [errno.EIO, errno.ENOENT, errno.ENAMETOOLONG, errno.ENOTDIR])
-def test_a_broken_disk_is_not_worth_a_retry(number: int) -> None:
-    error = storage_error("write", "file:///data/x", OSError(number, os.strerror(number)))
-    assert type(error) is StorageError
-    assert not isinstance(error, TransientError)
 
 
 def test_objects_and_new_folders_are_flushed_before_they_are_reported(tmp_path: Path) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pickle
-import signal
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime, timedelta
 
@@ -19,9 +17,8 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.local import LocalStore
+from snapshot_assets_tests.storage.conftest import MIB, SPAWN, kill_while_streaming
 
-SPAWN = multiprocessing.get_context("spawn")
-MIB = 1024 * 1024
 AWKWARD = ["data/1/a b.parquet", "data/1/ünïcödé.parquet", "data/1/%2E%2E-+~'()&=;,.csv", "data/1/日本/🚀"]
 
 
@@ -149,15 +146,12 @@ def test_listing_is_sorted_as_plain_text(store: ObjectStore) -> None:
 
 
 def test_folders_are_those_that_hold_objects(store: ObjectStore) -> None:
+    assert (paths(store), store.folders()) == ([], ())  # a location that was never written
     for name in ("data/7/a", "data/10/deep/er/b", "data/file", "schema/x"):
         store.put(name, b"")
     assert store.folders() == ("data", "schema")
     assert store.folders("data/") == ("10", "7")
     assert store.folders("nothing/") == ()
-
-
-def test_a_location_that_was_never_written_is_empty(store: ObjectStore) -> None:
-    assert (paths(store), store.folders()) == ([], ())
 
 
 def test_times_are_the_stores_and_aware(store: ObjectStore) -> None:
@@ -249,25 +243,10 @@ def _race(store: ObjectStore, number: int, keys: int, size: int, barrier, result
 
 
 def test_a_killed_writer_leaves_nothing_visible(store: ObjectStore) -> None:
-    ready = SPAWN.Event()
-    process = SPAWN.Process(target=_stream_for_ever, args=(store, ready))
-    process.start()
-    assert ready.wait(60)
-    assert process.pid is not None
-    os.kill(process.pid, signal.SIGKILL)
-    process.join(60)
-    assert process.exitcode == -signal.SIGKILL
+    kill_while_streaming(store)
     assert paths(store) == []
     store.create("data/1/stream", b"the name is free")
     assert paths(store) == ["data/1/stream"]
-
-
-def _stream_for_ever(store: ObjectStore, ready) -> None:  # type: ignore[no-untyped-def]
-    with store.open_writer("data/1/stream") as writer:
-        writer.write(bytes(20 * MIB))
-        ready.set()
-        while True:
-            signal.pause()
 
 
 def test_deletions_and_creates_of_one_folder_do_not_disturb_each_other(store: ObjectStore) -> None:

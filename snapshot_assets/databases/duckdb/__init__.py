@@ -72,11 +72,7 @@ def memory_limit_of(uri: str) -> str | None:
 
 
 def default_alias(uri: str) -> str:
-    """Return the file's name without its suffix, as an alias.
-
-    Raises:
-        UnknownSourceError: The URI names no file.
-    """
+    """Return the file's name without its suffix, as an alias; see `path_of`."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", PurePosixPath(path_of(uri)).stem)
     return (name if re.match(r"[A-Za-z_]", name) else f"_{name}")[:100]
 
@@ -87,14 +83,7 @@ def _refused(reason: str) -> UnknownSourceError:
 
 
 def open(address: DatabaseAddress) -> Database:
-    """Open a database file read-only.
-
-    Raises:
-        UnknownSourceError: The URI is invalid.
-        DatabaseLockedError: A process holds the file for writing.
-        ConsistencyLostError: The file is not in the state that the address demands.
-        DatabaseError: There is no such file, or it is not a DuckDB database, or it is damaged.
-    """
+    """Open a database file read-only; see `DuckDBDatabase`."""
     from snapshot_assets.databases.duckdb.source import DuckDBDatabase
 
     return DuckDBDatabase(address)

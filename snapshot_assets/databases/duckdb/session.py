@@ -154,11 +154,7 @@ class DuckDBSession(DuckDBConnection):
             cursor.close()
 
     def check(self) -> None:
-        """Check that the path still leads to the file that was opened.
-
-        Raises:
-            ConsistencyLostError: The file was replaced or written to.
-        """
+        """Check that the path still leads to the file that was opened, and that it is unchanged; see `HeldState`."""
         found = _file_state(self._path, self.alias)
         if found != self.token:
             raise ConsistencyLostError(
@@ -172,13 +168,7 @@ class DuckDBSession(DuckDBConnection):
 
 
 def _file_state(path: str, alias: str) -> str:
-    """Return the state of a database file and its write-ahead log: `inode:bytes:modified` of each.
-
-    It comes from the file system, without opening the file; see `session_config`.
-
-    Raises:
-        DatabaseError: There is no such file.
-    """
+    """Return `inode:bytes:modified` of a file and its write-ahead log, without opening them; see `session_config`."""
     if not os.path.isfile(path):
         found = "it is a folder" if os.path.isdir(path) else "it does not exist"
         raise DatabaseError(f"DuckDB {alias!r}: {path!r} is not a database file: {found}. Check the URI.")

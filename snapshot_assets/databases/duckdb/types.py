@@ -144,11 +144,7 @@ def _foreign(arrow_type: pa.DataType, quoted: str, type_text: str) -> tuple[pa.D
 
 @cache
 def type_for(arrow_type: pa.DataType) -> str:
-    """Return the DuckDB type that holds an Arrow type's values exactly; see `DatabaseModule.type_for`.
-
-    Raises:
-        UnsupportedTypeError: DuckDB has no such type.
-    """
+    """Return the DuckDB type that holds an Arrow type's values exactly; see `DatabaseModule.type_for`."""
     if pa.types.is_list(arrow_type):
         return f"{type_for(arrow_type.value_type)}[]"
     if pa.types.is_map(arrow_type):

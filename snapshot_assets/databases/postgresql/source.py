@@ -20,12 +20,7 @@ class PostgresqlDatabase(Scanner):
     """One connection, which reads one state of the database until it is closed; see `Database`.
 
     Args:
-        address: A `postgresql://` URI with any options that libpq takes, such as `sslmode`.
-
-    Raises:
-        DatabaseUnavailableError: The server cannot be reached.
-        DatabaseDeniedError: It refused the user, the password or the database.
-        ConsistencyLostError: The snapshot `address.consistency` is gone.
+        address: A `postgresql://` URI with any options that libpq takes, such as `sslmode`; see `PostgresqlSession`.
     """
 
     kind = "postgresql"
@@ -95,11 +90,7 @@ class _ExportedSnapshot:
         self.token: str = row["token"]
 
     def check(self) -> None:
-        """Check that the session is still open.
-
-        Raises:
-            ConsistencyLostError: It has ended, and the snapshot with it.
-        """
+        """Check that the session is still open; see `HeldState`."""
         try:
             self._session.rows("SELECT 1 AS alive", "checking the held snapshot")
         except DatabaseError as cause:

@@ -101,15 +101,7 @@ FROM compared WHERE found_id IS DISTINCT FROM wanted_id OR generated OR limited 
 
 
 class PostgresqlTarget(PostgresqlConnection, SqlTarget):
-    """One connection that writes; see `RestoreTarget`.
-
-    Args:
-        address: Where to connect.
-
-    Raises:
-        DatabaseUnavailableError: The server cannot be reached.
-        DatabaseDeniedError: It refused the user or password.
-    """
+    """One connection that writes; see `RestoreTarget` and `PostgresqlConnection`."""
 
     kind = "postgresql"
     _execute = PostgresqlConnection.execute

@@ -159,9 +159,6 @@ def type_for(arrow_type: pa.DataType) -> str:
 
     Flat lists become arrays. All other nested types become JSON: arrays must be rectangular, and composite types need
     names.
-
-    Raises:
-        UnsupportedTypeError: PostgreSQL has no such type.
     """
     if arrow_type in _FOR_ARROW:
         return _FOR_ARROW[arrow_type]

@@ -44,11 +44,7 @@ def catalog_path(uri: str) -> tuple[str, tuple[str, ...]]:
 
 
 def default_alias(uri: str) -> str:
-    """Return the catalog and namespace as an alias.
-
-    Raises:
-        UnknownSourceError: The URI is invalid.
-    """
+    """Return the catalog and namespace as an alias; see `catalog_path`."""
     catalog, namespace = catalog_path(uri)
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", ".".join((catalog, *namespace)))
     return (name if re.match(r"[A-Za-z_]", name) else f"_{name}")[:100]

@@ -28,11 +28,7 @@ _TOKEN = re.compile(
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-    """Return the statements that create a schema; see `DatabaseModule.define`. `expressions` changes nothing.
-
-    Raises:
-        UnsupportedTypeError: A table has no column.
-    """
+    """Return the statements that create a schema; see `DatabaseModule.define`. `expressions` changes nothing."""
     return Definition(
         tables=schema.tables,
         before=tuple(_create(table) for table in schema.tables),
@@ -41,11 +37,7 @@ def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
 
 
 def type_for(arrow_type: pa.DataType) -> str:
-    """Return the Spark type that holds an Arrow type's values; see `DatabaseModule.type_for`.
-
-    Raises:
-        UnsupportedTypeError: Spark has no such type.
-    """
+    """Return the Spark type that holds an Arrow type's values; see `DatabaseModule.type_for`."""
     if pa.types.is_null(arrow_type):
         return "string"  # a column of type void cannot be stored
     try:

@@ -25,9 +25,6 @@ class TargetTables:
     Args:
         address: The catalog.
         spark: The session; its time zone is UTC.
-
-    Raises:
-        UnknownSourceError: The URI is invalid.
     """
 
     def __init__(self, address: DatabaseAddress, spark: SparkSession) -> None:

@@ -25,7 +25,7 @@ from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, prune
 from snapshot_assets_tests.catalog.tags import SEAL, Changed, damage, reseal, save, sealed_by
-from snapshot_assets_tests.faults.hiding import HidingStore
+from snapshot_assets_tests.faults.store import HidingStore
 
 NOW = timedelta(0)
 

@@ -38,11 +38,7 @@ from snapshot_assets.format.relations import (
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-    """Return the statements that create a schema; see `DatabaseModule.define`.
-
-    Raises:
-        DocumentError: A text of the documents is not a type, expression or query as expected.
-    """
+    """Return the statements that create a schema; see `DatabaseModule.define`."""
     with closing(Texts()) as texts:
         return _Defining(schema, texts, expressions=expressions).definition()
 

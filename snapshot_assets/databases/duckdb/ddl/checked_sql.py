@@ -75,11 +75,7 @@ class Texts:
         return f"({text})"
 
     def generated(self, text: str, type_text: str, what: str) -> str:
-        """Return the expression of a generated column, without the cast to its type, which DuckDB always adds.
-
-        Raises:
-            DocumentError: The text is not exactly one expression.
-        """
+        """Return a generated column's `expression` without the cast to its type, which DuckDB always adds."""
         end = f" AS {type_text})"
         if text.startswith("CAST(") and text.endswith(end):
             with suppress(DocumentError):  # then the two ends belong to different casts

@@ -35,9 +35,6 @@ def create_table(table: Table, texts: Texts, *, keys: bool = False) -> str:
         table: Its document.
         texts: Checks the document's SQL.
         keys: Whether to create its keys with it.
-
-    Raises:
-        DocumentError: A text of the document is refused.
     """
     name = table.table_name
     parts = []

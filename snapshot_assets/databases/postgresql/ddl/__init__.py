@@ -20,16 +20,7 @@ __all__ = ["define"]
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-    """Return how to create a schema of PostgreSQL; see `DatabaseModule`.
-
-    Args:
-        schema: What is restored.
-        expressions: Whether SQL text of the documents is restored.
-
-    Raises:
-        RestoreError: A document's SQL has another form than expected, or a table depends on one that is not restored;
-            names the object.
-    """
+    """Return how to create a schema of PostgreSQL; see `DatabaseModule`."""
     try:
         return _define(RestoreContext(schema, expressions))
     except (LookupError, TypeError, ValueError, AttributeError) as error:

@@ -17,7 +17,7 @@ from snapshot_assets.databases.postgresql.introspect.relations import (
 )
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.types import TIMESTAMPS, carried
-from snapshot_assets.databases.selection import check_selection, selects
+from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.errors import DatabaseDeniedError, UnknownRelationError
 from snapshot_assets.format import relations as documents
@@ -35,23 +35,16 @@ def extract(session: PostgresqlSession, selection: Selection) -> DatabaseSchema:
     tables, views = _selected(selection, relations)
     _check_readable(tables)
     read_details(session, relations, tables, views)
-    used = {relation.name.schema for relation in (*tables, *views)}
+    exported = [relation.name for relation in (*tables, *views)]
+    names = selected_schemas(selection, exported, [schema.name for schema in schemas])
     # The columns of partitions have the types of their table's.
     used_types = [kind for relation in (*tables, *views) for kind in relation.used.types]
     return DatabaseSchema(
         database="postgresql",
-        schemas=tuple(
-            without_used_types(schema, used_types)
-            for schema in schemas
-            if schema.name in used or _selects_schema(selection, schema.name)
-        ),
+        schemas=tuple(without_used_types(schema, used_types) for schema in schemas if schema.name in names),
         tables=tuple(_table(table, selection) for table in tables),
         views=tuple(map(_view, views)),
     )
-
-
-def _selects_schema(selection: Selection, name: str) -> bool:
-    return not selection.tables and (not selection.schemas or name in selection.schemas)
 
 
 def _check(selection: Selection, schemas: list[Schema], relations: list[SourceRelation]) -> None:
