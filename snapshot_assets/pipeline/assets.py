@@ -18,7 +18,7 @@ from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans, as_failure, snapshot_io_manager
 from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
 from snapshot_assets.pipeline.metadata import seal_metadata
-from snapshot_assets.pipeline.partitions import partitions_of, window_of
+from snapshot_assets.pipeline.partitions import partitions_of, require_range, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, Snapshots, snapshots_of, snapshots_resource
 from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
 from snapshot_assets.pipeline.tags import tag_asset, tag_job, tag_sensor
@@ -99,7 +99,7 @@ def _check_names(settings: Mapping[str, Any]) -> None:
 
 def _definitions_of(plan: Plan) -> dg.Definitions:
     """Return all definitions of a plan except the resources `snapshots` and `pyspark`."""
-    plan.require_dagster()
+    require_range(plan)
     jobs, tagging = plan_jobs(plan), tag_job(plan)
     with accepting_unstable_parts():
         assets, checks = [_schema(plan), _manifest(plan), tag_asset(plan, POOL)], manifest_checks(plan)

@@ -35,10 +35,6 @@ class Problem(NamedTuple):
     path: tuple[str, ...]
     message: str
 
-    def under(self, *outer: str) -> Problem:
-        """Return the same mistake with a longer path."""
-        return self._replace(path=(*outer, *self.path))
-
     def __str__(self) -> str:
         return f"{'.'.join(self.path)}: {self.message}" if self.path else self.message
 

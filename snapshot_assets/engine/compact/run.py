@@ -145,7 +145,7 @@ class _Work:
         """Compact some chunks; transient failures are retried from the start."""
         return attempt_chunks(job, self._attempt, self.run.retry, stop)
 
-    def _attempt(self, jobs: Sequence[ChunkCompaction]) -> Iterator[tuple[ChunkCompaction, Compacted]]:
+    def _attempt(self, jobs: Sequence[ChunkCompaction]) -> Iterator[Compacted]:
         for job, parts in zip(jobs, self._merged(jobs), strict=True):
             try:
                 if isinstance(parts, SnapshotError):
@@ -155,7 +155,7 @@ class _Work:
                 raise
             except SnapshotError as error:
                 outcome = Compacted(job.chunk.id, "failed", job, error=error)
-            yield job, outcome
+            yield outcome
 
     def _merged(self, jobs: Sequence[ChunkCompaction]) -> list[list[Merged] | SnapshotError]:
         """Run the jobs' tasks once and return each one's results."""

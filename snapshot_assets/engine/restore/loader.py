@@ -88,7 +88,7 @@ class Loader:
             )
 
     def _run_job(self, job: Sequence[ChunkLoad], stop: threading.Event) -> list[ChunkOutcome]:
-        return attempt_chunks(job, lambda todo: zip(todo, self._attempt(todo), strict=True), self.retry, stop)
+        return attempt_chunks(job, self._attempt, self.retry, stop)
 
     def _attempt(self, loads: Sequence[ChunkLoad]) -> list[ChunkOutcome]:
         """Hash all files, then load the chunks without a damaged file; returns one outcome per chunk."""
