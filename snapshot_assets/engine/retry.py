@@ -37,17 +37,17 @@ class RetryPolicy:
 
 def attempt_chunks(
     chunks: Iterable[Chunk],
+    stop: threading.Event,
     attempt: Callable[[Sequence[Chunk]], Iterable[Outcome]],
     policy: RetryPolicy,
-    stop: threading.Event,
 ) -> list[Outcome]:
     """Process chunks; those with a transient failure are retried by themselves.
 
     Args:
         chunks: The chunks.
+        stop: Set to prevent further attempts.
         attempt: Tries some of them once, and yields the outcome of each, in order.
         policy: How often, and after which waits.
-        stop: Set to prevent further attempts.
 
     Returns:
         The last outcome of each chunk; chunks without one were stopped before.

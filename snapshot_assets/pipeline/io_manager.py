@@ -190,12 +190,10 @@ def _named(context: dg.OutputContext, plan: Plan, obj: Any) -> dict[TableName, D
                 f"{context.asset_key.to_user_string()} returned {type(frame).__name__} for {name!r}; the snapshot IO "
                 "manager takes a Spark DataFrame or a dict of them by table."
             )
-    return {_table_name(plan, name): frame for name, frame in frames.items()}
-
-
-def _table_name(plan: Plan, name: str) -> TableName:
-    schema, dot, table = name.rpartition(".")
-    return TableName(schema if dot else plan.name, table)
+    parts = {name: name.rpartition(".") for name in frames}
+    return {
+        TableName(schema if dot else plan.name, table): frames[name] for name, (schema, dot, table) in parts.items()
+    }
 
 
 def snapshot_io_manager(plan: str) -> dg.IOManagerDefinition:

@@ -184,7 +184,7 @@ def _run_batch(export: Export, batch: Sequence[ChunkPlan], stop: threading.Event
         for result in _attempt(export, plans):
             yield _commit_or_fail(export, result)
 
-    outcomes = attempt_chunks(batch, attempt, export.retry, stop)
+    outcomes = attempt_chunks(batch, stop, attempt, export.retry)
     for outcome in outcomes:
         if outcome.error is not None:
             _record_failure(export, outcome.chunk, outcome.error)
