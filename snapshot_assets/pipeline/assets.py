@@ -64,14 +64,13 @@ def build_definitions(
     Example:
         .. code-block:: python
 
-            configuration = load_configuration("snapshots.yaml")
             alone = build_definitions(
-                configuration,
+                load_configuration("snapshots.yaml"),
                 executor=dg.in_process_executor,
                 resources={"pyspark": spark_resource(**{"spark.master": "local[8,4]"})},
                 s3=S3Resource(endpoint_url="https://minio.example.com"),
             )
-            beside_others = dg.Definitions.merge(your_definitions, build_definitions(configuration))
+            beside_others = dg.Definitions.merge(your_definitions, build_definitions(load_configuration()))
     """
     _check_names(settings)
     shared = dg.Definitions(
