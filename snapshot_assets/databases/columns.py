@@ -8,13 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from snapshot_assets.errors import (
-    AmbiguousTimeIndexError,
-    CarrierError,
-    DatabaseError,
-    PlanError,
-    UnsupportedTypeError,
-)
+from snapshot_assets.errors import AmbiguousTimeIndexError, CarrierError, DatabaseError, PlanError, UnsupportedTypeError
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.names import ColumnPath, column_text
 from snapshot_assets.format.relations import Carrier, Column, Sequence, Table, TableName

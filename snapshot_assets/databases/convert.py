@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from snapshot_assets.databases.columns import identity_sequences
-from snapshot_assets.databases.sql import identifier
+from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.errors import UnsupportedTypeError
 from snapshot_assets.format.relations import (
     Carrier,
@@ -227,12 +227,9 @@ class _Conversion:
             if self._kind == "spark" or not is_plain(index):
                 self.lose(f"Index {index.name} of {table.table_name} is left out: {index.definition}.")
                 continue
-            keys = ", ".join(map(identifier, index.columns))
-            unique = "UNIQUE " if index.unique else ""
-            relation = f"{identifier(table.schema_name)}.{identifier(table.name)}"
-            yield index.model_copy(
-                update={"definition": f"CREATE {unique}INDEX {identifier(index.name)} ON {relation} ({keys})"}
-            )
+            head = f"CREATE {'UNIQUE ' if index.unique else ''}INDEX {identifier(index.name)}"
+            definition = f"{head} ON {qualified(table.table_name)} {identifiers(index.columns)}"
+            yield index.model_copy(update={"definition": definition})
 
 
 def _change(column: Column, arrow_type: pa.DataType, type_text: str) -> str:
@@ -272,5 +269,4 @@ def _draws_from(default: str | None, sequence: Sequence) -> bool:
 
 def _drawing(sequence: Sequence) -> str:
     """Return the default that draws from a sequence, for PostgreSQL and DuckDB."""
-    name = f"{identifier(sequence.schema_name)}.{identifier(sequence.name)}"
-    return "nextval('" + name.replace("'", "''") + "')"
+    return f"nextval({literal(qualified((sequence.schema_name, sequence.name)))})"

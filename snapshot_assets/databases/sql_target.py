@@ -6,7 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from snapshot_assets.databases.references import Reference, parents_first, refus
 from snapshot_assets.databases.source import AllRows, Rows
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.databases.target import LEDGER_SCHEMA, Load, LoadedFile, RestoreRecord, RestoreTarget, Statement
+from snapshot_assets.databases.time_column import TimeColumn
 from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.relations import Table, TableName
 
@@ -23,9 +24,11 @@ class SqlTarget(RestoreTarget, ABC):
     """A target with transactions, which a task opens, loads files into, and closes; see `RestoreTarget`.
 
     Attributes:
+        time_column: The class of a timed table's predicates.
         deletes_parents: Whether a transaction that deletes referencing rows can then delete the referenced ones.
     """
 
+    time_column: ClassVar[type[TimeColumn]]
     deletes_parents = True
 
     @abstractmethod
@@ -47,10 +50,6 @@ class SqlTarget(RestoreTarget, ABC):
     @abstractmethod
     def _own_rows(self, name: TableName) -> str:
         """Return the FROM item of a table, without the rows of tables that inherit from it."""
-
-    @abstractmethod
-    def _predicate(self, table: Table, rows: Rows) -> str:
-        """Return the SQL predicate of some rows of a timed table."""
 
     def _lock(self, tables: Sequence[TableName] = ()) -> None:
         """Until the transaction ends, lock the ledger against other imports, and tables against all changes."""
@@ -163,7 +162,7 @@ class SqlTarget(RestoreTarget, ABC):
     def _delete(self, chunk: int, load: Load) -> None:
         name = load.table.table_name
         self._execute(
-            f"DELETE FROM {self._own_rows(name)}{self._where(load.table, load.rows)}",
+            f"DELETE FROM {self._own_rows(name)} WHERE {self.time_column.predicate(load.table, load.rows)}",
             f"deleting the rows of chunk {chunk} from {name}",
         )
         self._execute(
@@ -179,9 +178,9 @@ class SqlTarget(RestoreTarget, ABC):
         if child is not None and self.deletes_parents:
             if isinstance(child.rows, AllRows):
                 return False
-            stays = f" AND ({self._predicate(child.table, child.rows)}) IS NOT TRUE"
-        deleted = "" if isinstance(parent.rows, AllRows) else f" AND ({self._predicate(parent.table, parent.rows)})"
-        referred = f"SELECT 1 FROM {self._own_rows(reference.referred)} AS p WHERE {reference.match}{deleted}"
+            stays = f" AND ({self.time_column.predicate(child.table, child.rows)}) IS NOT TRUE"
+        deleted = self.time_column.predicate(parent.table, parent.rows)
+        referred = f"SELECT 1 FROM {self._own_rows(reference.referred)} AS p WHERE {reference.match} AND ({deleted})"
         doing = f"looking for rows to which foreign key {reference.name} of {reference.table} refers"
         return self._any(f"{self._own_rows(reference.child)} AS c WHERE EXISTS ({referred}){stays}", doing)
 
@@ -213,7 +212,8 @@ class SqlTarget(RestoreTarget, ABC):
 
     def count(self, table: Table, rows: Rows) -> int:
         """Count a table's rows; see `RestoreTarget`."""
-        query = f"SELECT count(*) AS rows FROM {self._own_rows(table.table_name)}{self._where(table, rows)}"
+        where = self.time_column.predicate(table, rows)
+        query = f"SELECT count(*) AS rows FROM {self._own_rows(table.table_name)} WHERE {where}"
         return int(self._rows(query, f"counting {table.table_name}")[0]["rows"])
 
     def forget(self) -> None:
@@ -229,9 +229,6 @@ class SqlTarget(RestoreTarget, ABC):
     def _any(self, source: str, doing: str) -> bool:
         """Return whether a FROM item, with any WHERE clause, yields a row."""
         return bool(self._rows(f"SELECT EXISTS (SELECT 1 FROM {source}) AS any_row", doing)[0]["any_row"])
-
-    def _where(self, table: Table, rows: Rows) -> str:
-        return "" if isinstance(rows, AllRows) else f" WHERE {self._predicate(table, rows)}"
 
     def _run(self, statements: Sequence[Statement]) -> None:
         for statement in statements:

@@ -1,4 +1,4 @@
-"""A table's time index in SQL: the part that DuckDB and Spark share.
+"""A table's time index in SQL: the part that all databases share.
 
 A window is two instants. A time without a zone is an instant only in a zone, and around a change of clocks the order
 of local times is not the order of instants. There the predicate compares the instant itself, and adds wide bounds in
@@ -78,9 +78,9 @@ class TimeColumn(ABC):
         """The predicate of rows with a finite time."""
 
     @property
-    @abstractmethod
     def timeless(self) -> str:
         """The predicate of rows whose time is NULL or infinite."""
+        return f"({self.name} IS NULL OR NOT {self.finite})"
 
     def within(self, start: datetime, end: datetime) -> str:
         """Return the predicate of rows whose time lies in `[start, end)`."""
@@ -109,9 +109,13 @@ class TimeColumn(ABC):
     def _shifts(self) -> bool:
         """Whether a change of clocks reorders the column's values."""
 
-    @abstractmethod
     def _between(self, start: datetime, end: datetime) -> str:
         """Return the predicate of `[start, end)` in the column's own type."""
+        return f"({self.name} >= {self._bound(start)} AND {self.name} < {self._bound(end)})"
+
+    @abstractmethod
+    def _bound(self, bound: datetime) -> str:
+        """Return an instant as a constant of the column's type; if that is coarser, the first one not before it."""
 
     @abstractmethod
     def _instant(self, value: str) -> str:

@@ -18,7 +18,7 @@ from snapshot_assets.databases.duckdb.session import DuckDBConnection, session_c
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.duckdb.types import ingest
 from snapshot_assets.databases.references import Reference
-from snapshot_assets.databases.source import DatabaseAddress, Rows
+from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.databases.sql_target import Feed, SqlTarget
 from snapshot_assets.databases.target import ExistingTable, OtherType, RestoreRecord, Statement
@@ -56,6 +56,7 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
 
     kind = "duckdb"
     database = TARGET
+    time_column = DuckDBTimeColumn
     deletes_parents = False
     _own_rows = DuckDBConnection.relation
 
@@ -195,9 +196,6 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
             with suppress(duckdb.Error):  # the transaction failed; the next stream replaces this one
                 self._connection.unregister(_STREAM)
         return feed.rows
-
-    def _predicate(self, table: Table, rows: Rows) -> str:
-        return DuckDBTimeColumn.predicate(table, rows)
 
     def _references(self, tables: Sequence[TableName]) -> list[Reference]:
         schemas, wanted = self.schema_names(), set(tables)

@@ -41,12 +41,6 @@ class DuckDBTimeColumn(TimeColumn):
         return f"({self.name} > {self._constant('-infinity')} AND {self.name} < {self._constant('infinity')})"
 
     @property
-    def timeless(self) -> str:
-        """The predicate of rows whose time is NULL or infinite."""
-        infinite = " OR ".join(f"{self.name} = {self._constant(end)}" for end in ("infinity", "-infinity"))
-        return f"({self.name} IS NULL OR {infinite})"
-
-    @property
     def _shifts(self) -> bool:
         return self.zone != "UTC" and self.type not in _ZONED and self.type != "DATE"
 
@@ -55,8 +49,8 @@ class DuckDBTimeColumn(TimeColumn):
         return self.type.endswith("_NS")
 
     def _between(self, start: datetime, end: datetime) -> str:
-        between = f"{self.name} >= {self._bound(start)} AND {self.name} < {self._bound(end)}"
-        return f"({between} AND {self.finite})" if self._nanoseconds else f"({between})"
+        between = super()._between(start, end)
+        return f"({between} AND {self.finite})" if self._nanoseconds else between
 
     def _bound(self, bound: datetime) -> str:
         if self._nanoseconds and not _NANOSECONDS_FROM <= bound <= _NANOSECONDS_TO:

@@ -143,14 +143,9 @@ class PostgresqlConnection:
             raise failure from None
 
     def _fail_again(self, query: str, doing: str) -> None:
-        """Run a query again in the same state, to get the error that the driver lost.
-
-        EXPLAIN ANALYZE runs COPY's plan, but neither fetches long values nor prints any. If it succeeds, the first row
-        is read too, outside COPY. Only read-only transactions stream, so nothing changes.
-
-        Raises:
-            SnapshotError: The query failed again, with the server's own error.
-        """
+        """Run a query again in the same state, to get the error that the driver lost."""
+        # EXPLAIN ANALYZE runs COPY's plan, but neither fetches long values nor prints any. If it succeeds, the first
+        # row is read too, outside COPY. Only read-only transactions stream, so nothing changes.
         self.rows(f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) {query}", doing)
         self.execute(f"SELECT * FROM ({query}) AS again LIMIT 1", doing)
 

@@ -13,7 +13,7 @@ from snapshot_assets.databases.postgresql.ingest import PostgresqlIngest, ingest
 from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.references import Reference
-from snapshot_assets.databases.source import DatabaseAddress, Rows
+from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.sql_target import Feed, SqlTarget
 from snapshot_assets.databases.target import ExistingTable, OtherType
@@ -104,6 +104,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
     """One connection that writes; see `RestoreTarget` and `PostgresqlConnection`."""
 
     kind = "postgresql"
+    time_column = PostgresqlTimeColumn
     _execute = PostgresqlConnection.execute
     _rows = PostgresqlConnection.rows
 
@@ -200,9 +201,6 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         query = _HAS_OWN_ROWS_ONLY.format(schema=literal(name.schema), name=literal(name.table))
         alone = any(row["alone"] for row in self.rows(query, f"looking up {name}"))
         return f"ONLY {qualified(name)}" if alone else qualified(name)
-
-    def _predicate(self, table: Table, rows: Rows) -> str:
-        return PostgresqlTimeColumn.predicate(table, rows)
 
     def _references(self, tables: Sequence[TableName]) -> list[Reference]:
         references = []

@@ -41,11 +41,6 @@ class PostgresqlTimeColumn(TimeColumn):
         """The predicate of rows with a finite time."""
         return f"pg_catalog.isfinite({self.name})"
 
-    @property
-    def timeless(self) -> str:
-        """The predicate of rows whose time is NULL or infinite."""
-        return f"({self.name} IS NULL OR NOT {self.finite})"
-
     def bounds_query(self, source: str) -> str:
         """Return the query of the least and greatest finite time of a FROM item, in microseconds since 1970."""
         finite = f"{self.name} > '-infinity' AND {self.name} < 'infinity'"
@@ -67,14 +62,10 @@ class PostgresqlTimeColumn(TimeColumn):
     def _shifts(self) -> bool:
         return self.type != "timestamptz" and self.zone != "UTC"
 
-    def _between(self, start: datetime, end: datetime) -> str:
-        return f"({self.name} >= {self._bound(start)} AND {self.name} < {self._bound(end)})"
-
-    def _bound(self, moment: datetime) -> str:
-        """Return a moment as a constant of the column's type; for a date, the first one that is not before it."""
+    def _bound(self, bound: datetime) -> str:
         if self.type == "timestamptz":
-            return self._instant_constant(moment)
-        local = moment.astimezone(UTC).replace(tzinfo=None)
+            return self._instant_constant(bound)
+        local = bound.astimezone(UTC).replace(tzinfo=None)
         if self.type == "timestamp":
             return f"{literal(local.isoformat())}::pg_catalog.timestamp"
         day = f"{literal(local.date().isoformat())}::pg_catalog.date"

@@ -107,10 +107,7 @@ class SparkCatalogDatabase(TimedSource):
         )
 
     def _view_columns(self, name: TableName, selection: Selection) -> tuple[Column, ...]:
-        """Return a view's columns; none if it no longer works or has a type without a carrier.
-
-        The definition of such a view is exported all the same.
-        """
+        """Return a view's columns; none if it no longer works or has a type without a carrier."""
         try:
             return schema_columns(name, self._catalog.schema(name), selection)
         except (DatabaseError, UnknownRelationError, UnsupportedTypeError):

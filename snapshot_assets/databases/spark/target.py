@@ -13,12 +13,7 @@ from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows
 from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.ledger import Claim, Contents, Ledger, LedgerEvent
 from snapshot_assets.databases.spark.target_tables import TargetTables
-from snapshot_assets.databases.target import (
-    LEDGER_SCHEMA,
-    LoadedFile,
-    RestoreRecord,
-    Statement,
-)
+from snapshot_assets.databases.target import LEDGER_SCHEMA, LoadedFile, RestoreRecord, Statement
 from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.relations import Table
 

@@ -31,9 +31,6 @@ class SparkTimeColumn(TimeColumn):
     def _shifts(self) -> bool:
         return self.type == "timestamp_ntz" and self.zone != "UTC"
 
-    def _between(self, start: datetime, end: datetime) -> str:
-        return f"({self.name} >= {self._bound(start)} AND {self.name} < {self._bound(end)})"
-
     def _bound(self, bound: datetime) -> str:
         match self.type:
             case "date":

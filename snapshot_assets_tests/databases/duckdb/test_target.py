@@ -13,22 +13,11 @@ import pytest
 
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, TimelessRows, WindowRows
 from snapshot_assets.databases.target import Load, Statement
-from snapshot_assets.errors import (
-    DatabaseError,
-    DatabaseLockedError,
-    RestoreError,
-)
+from snapshot_assets.errors import DatabaseError, DatabaseLockedError, RestoreError
 from snapshot_assets.format.relations import DatabaseSchema, Table
 from snapshot_assets_tests.databases.duckdb.files import MAIN_T, make_file, path_of
 from snapshot_assets_tests.databases.duckdb.shop import SHOP, differences, fresh
-from snapshot_assets_tests.databases.restores import (
-    copy,
-    definition_of,
-    entry,
-    extracted,
-    record_of,
-    target,
-)
+from snapshot_assets_tests.databases.restores import copy, definition_of, entry, extracted, record_of, target
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,7 @@ from __future__ import annotations
 from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.duckdb import type_for as duckdb_type_for
 from snapshot_assets.databases.postgresql.ddl import define
-from snapshot_assets_tests.databases.postgresql.helpers import (
-    extracted,
-    in_schemas,
-    restore,
-    restored_alike,
-    run,
-)
+from snapshot_assets_tests.databases.postgresql.helpers import extracted, in_schemas, restore, restored_alike, run
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
 SERIAL = """

@@ -18,12 +18,7 @@ from snapshot_assets.databases.spark.target import SparkTarget
 from snapshot_assets.engine.parquet.frames import FrameChunk
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.engine.runner import SparkRunner
-from snapshot_assets.errors import (
-    OtherImportError,
-    RestoreError,
-    RestoreFailedError,
-    TargetNotEmptyError,
-)
+from snapshot_assets.errors import OtherImportError, RestoreError, RestoreFailedError, TargetNotEmptyError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.databases.spark.conftest import Lake
 from snapshot_assets_tests.engine.compact.compactions import compact, scatter

@@ -25,16 +25,7 @@ from snapshot_assets.databases.duckdb.ddl.tables import (
 )
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.databases.target import Definition, Statement
-from snapshot_assets.format.relations import (
-    Column,
-    DatabaseSchema,
-    Index,
-    Sequence,
-    Table,
-    TableName,
-    UserType,
-    View,
-)
+from snapshot_assets.format.relations import Column, DatabaseSchema, Index, Sequence, Table, TableName, UserType, View
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:

@@ -124,10 +124,7 @@ class _ViewReader:
         return statement[head.end() :].rstrip().removesuffix(";")
 
     def _columns(self, name: TableName, selection: Selection) -> tuple[Column, ...]:
-        """Return a view's columns; none if it no longer works, reads files, or has a type without a carrier.
-
-        The definition of such a view is exported all the same.
-        """
+        """Return a view's columns; none if it no longer works, reads files, or has a type without a carrier."""
         try:
             return self._tables.columns(name, selection)
         except (DatabaseError, UnsupportedTypeError):
@@ -154,12 +151,7 @@ class _ViewReader:
 
 
 def _paths(node: Any, hidden: Collection[str]) -> Iterator[list[str]]:
-    """Yield the names of the relations that a serialised query reads.
-
-    Args:
-        node: Any part of the query.
-        hidden: Names of common table expressions that are visible here, in lower case.
-    """
+    """Yield the names of the relations that a part of a serialised query reads, except `hidden`, in lower case."""
     if isinstance(node, list):
         for member in node:
             yield from _paths(member, hidden)

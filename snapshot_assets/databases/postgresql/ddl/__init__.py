@@ -74,11 +74,7 @@ def _after(
 
 
 def _needed_tables(context: RestoreContext, table: Table, owners: Mapping[TableName, TableName]) -> list[TableName]:
-    """Return the tables to create before a table; `owners` are those of the sequences of identity columns.
-
-    Raises:
-        RestoreError: A column has the row type of a table that is not restored.
-    """
+    """Return the tables to create before a table; `owners` are those of the sequences of identity columns."""
     name = table.table_name
     row_types = types.needed_tables(context, table.options.get("row_types", ()))
     # A table creates the sequence of its identity column; another table's default may draw from it too.

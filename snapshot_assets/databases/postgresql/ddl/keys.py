@@ -7,7 +7,7 @@ from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, capital
-from snapshot_assets.databases.sql import identifier, qualified
+from snapshot_assets.databases.sql import identifier, identifiers, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Table, TableName
 
@@ -19,7 +19,7 @@ def keys(context: RestoreContext, table: Table) -> Iterator[Statement]:
         if key is not None:
             kind, clause = ("primary key", "PRIMARY KEY") if key is primary else ("unique constraint", "UNIQUE")
             what = f"{kind} {key.name} of {relation.name}" if key.name else f"{kind} of {relation.name}"
-            definition = key.definition or f"{clause} ({_names(key.columns)})"
+            definition = key.definition or f"{clause} {identifiers(key.columns)}"
             yield from _constraint(context, relation, key.name, definition, what, key=True)
 
 
@@ -142,9 +142,8 @@ def foreign_keys(context: RestoreContext, table: Table) -> Iterator[Statement]:
     own, only = Relation.from_document(table), table.table_name not in context.partition_keys
     for key in table.foreign_keys:
         referred = TableName(key.referenced_schema, key.referenced_table)
-        definition = key.definition or (
-            f"FOREIGN KEY ({_names(key.columns)}) REFERENCES {qualified(referred)}({_names(key.referenced_columns)})"
-        )
+        references = f"{qualified(referred)}{identifiers(key.referenced_columns)}"
+        definition = key.definition or f"FOREIGN KEY {identifiers(key.columns)} REFERENCES {references}"
         yield from _foreign_key(context, own, key.name, definition, only, referred)
     for part in context.partitions(table):
         for row in part.options.get("constraints", ()):
@@ -170,7 +169,3 @@ def _foreign_key(
         return
     yield relation.alter(f"ADD CONSTRAINT {identifier(name)} {definition}", what, only=only)
     yield from _constraint_comment(relation, name, what)
-
-
-def _names(columns: tuple[str, ...]) -> str:
-    return ", ".join(map(identifier, columns))
