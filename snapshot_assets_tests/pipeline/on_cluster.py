@@ -68,6 +68,14 @@ def kill_executor(_: int) -> list[int]:
     return []
 
 
+def message_of_a_lost_executor(spark: SparkSession) -> str:
+    try:
+        list(SparkRunner(lambda: spark).map(kill_executor, [1]))
+    except TaskLostError as error:
+        return str(error)
+    return ""
+
+
 def compacted_rows(snapshots: Snapshots, plan: str) -> int:
     """Compact the readings, seal them, and return how many deleted rows were left out."""
     catalog = Catalog.open_for_writing(snapshots.store(plan))
@@ -100,9 +108,8 @@ def main(folder: Path, python: str) -> dict[str, Any]:
     reader = spark.read.format("snapshot").option("table", "main.readings")
     found["read"] = reader.load(plan.to).count()
     found["part"] = reader.option("start", "2025-01-02T12:00:00Z").load(plan.to).count()
-    frames = load_frames(
-        spark, snapshots.store(plan.name), export.catalog.refresh(), export.catalog.state.files.chunks()
-    )
+    state = export.catalog.refresh()
+    frames = load_frames(spark, snapshots.store(plan.name), state, state.files.chunks())
     found["frames"] = {str(name): frame.count() for name, frame in frames.items()}
 
     catalog = Catalog.open_for_writing(snapshots.store(plan.name))
@@ -115,10 +122,7 @@ def main(folder: Path, python: str) -> dict[str, Any]:
     found["restored"] = sum(outcome.rows for outcome in restored.restore())
     restored.finish()
     found["after"] = seen_by_executors(spark)
-    try:
-        list(SparkRunner(lambda: spark).map(kill_executor, [1]))
-    except TaskLostError as error:
-        found["lost"] = str(error)
+    found["lost"] = message_of_a_lost_executor(spark)
     spark.stop()
     return found
 
