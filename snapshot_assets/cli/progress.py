@@ -12,21 +12,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
-def _rows_and_bytes(outcome: Any) -> tuple[int, int]:
-    return outcome.rows, outcome.bytes
-
-
 @contextmanager
-def progress(
-    doing: str, chunks: int, outcomes: list[Any], sizes: Callable[[Any], tuple[int, int]] = _rows_and_bytes
-) -> Iterator[Callable[[Any], None]]:
+def progress(doing: str, chunks: int, outcomes: list[Any]) -> Iterator[Callable[[Any], None]]:
     """Show progress on stderr; yield a function to call with the outcome of each finished chunk.
 
     Args:
         doing: The activity, such as `exporting`.
         chunks: The number of chunks.
         outcomes: The outcomes are added to it.
-        sizes: Returns the rows and bytes of an outcome.
     """
     bar = Progress(
         TextColumn(doing),
@@ -44,11 +37,10 @@ def progress(
         task = bar.add_task(doing, total=chunks, rows=0, speed=0.0)
 
         def note(outcome: Any) -> None:
-            rows, size = sizes(outcome)
             with lock:
                 outcomes.append(outcome)
-                totals["rows"] += rows
-                totals["bytes"] += size
+                totals["rows"] += outcome.rows
+                totals["bytes"] += outcome.bytes
                 speed = totals["bytes"] / (1 << 20) / max(time.monotonic() - started, 0.001)
                 bar.update(task, advance=1, rows=totals["rows"], speed=speed)
 

@@ -37,17 +37,17 @@ class RetryPolicy:
 
 def attempt_chunks(
     chunks: Iterable[Chunk],
-    attempt: Callable[[Sequence[Chunk]], Iterable[tuple[Chunk, Outcome]]],
-    policy: RetryPolicy,
     stop: threading.Event,
+    attempt: Callable[[Sequence[Chunk]], Iterable[Outcome]],
+    policy: RetryPolicy,
 ) -> list[Outcome]:
     """Process chunks; those with a transient failure are retried by themselves.
 
     Args:
         chunks: The chunks.
-        attempt: Tries some of them once, and yields the outcome of each.
-        policy: How often, and after which waits.
         stop: Set to prevent further attempts.
+        attempt: Tries some of them once, and yields the outcome of each, in order.
+        policy: How often, and after which waits.
 
     Returns:
         The last outcome of each chunk; chunks without one were stopped before.
@@ -58,7 +58,7 @@ def attempt_chunks(
     while todo and not stop.is_set():
         again: list[Chunk] = []
         wait = next(waits, None)
-        for chunk, outcome in attempt(todo):
+        for chunk, outcome in zip(todo, attempt(todo), strict=True):
             if isinstance(outcome.error, TransientError) and wait is not None:
                 _LOG.warning("Chunk %s failed and is tried again: %s", outcome.chunk, scrub(str(outcome.error)))
                 again.append(chunk)

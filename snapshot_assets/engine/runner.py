@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from snapshot_assets.engine.export.tasks import ChunkResult, Task, run_task, write_table
+from snapshot_assets.engine.export.tasks import ChunkResult, Task, write_table
 from snapshot_assets.engine.session import Session, prepare_session, spark_errors
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Table
@@ -30,10 +30,6 @@ class InlineRunner:
         """Call a function with every item; see `SparkRunner.map`."""
         for item in items:
             yield from function(item)
-
-    def run(self, tasks: Sequence[Task]) -> Iterable[ChunkResult]:
-        """Run tasks; see `Runner.run`."""
-        return self.map(run_task, tasks)
 
     def run_frames(
         self, task: Task, chunk: int, window: str, frames: Sequence[tuple[Table, DataFrame]]
@@ -80,10 +76,6 @@ class SparkRunner:
         with self._starting:
             spark = prepare_session(self._session())
         return _collect(spark.range(0, len(items), 1, len(items)).mapInArrow(execute, _RESULT))
-
-    def run(self, tasks: Sequence[Task]) -> Iterable[ChunkResult]:
-        """Run tasks as one Spark job; see `Runner.run` and `map`."""
-        return self.map(run_task, tasks)
 
     def run_frames(
         self, task: Task, chunk: int, window: str, frames: Sequence[tuple[Table, DataFrame]]

@@ -81,6 +81,11 @@ class TimeFilter:
         return in_zone(times.cast(pa.timestamp(unit)), self.zone).cast(pa.timestamp(unit, "UTC"))
 
 
+def is_time(kind: pa.DataType) -> bool:
+    """Return whether a column's values compare as times: a time that is carried as text does not."""
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
+
+
 def in_zone(times: pa.Array, zone: str) -> pa.Array:
     """Return times without a zone as times of a zone.
 

@@ -18,8 +18,8 @@ from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans, as_failure, snapshot_io_manager
 from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
 from snapshot_assets.pipeline.metadata import seal_metadata
-from snapshot_assets.pipeline.partitions import partitions_of, window_of
-from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, Snapshots, snapshots_of, snapshots_resource
+from snapshot_assets.pipeline.partitions import partitions_of, require_range, window_of
+from snapshot_assets.pipeline.resources import POOL, SNAPSHOTS, SPARK, Snapshots, snapshots_of, snapshots_resource
 from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
 from snapshot_assets.pipeline.tags import tag_asset, tag_job, tag_sensor
 from snapshot_assets.plan.configuration import Configuration
@@ -27,10 +27,6 @@ from snapshot_assets.plan.plan import Plan
 
 CODE_VERSION = "1"
 """Raise it when an asset writes something else, so that Dagster marks its partitions as made by older code."""
-
-POOL = "snapshots"
-"""Concurrency pool of the assets that read the source."""
-
 
 _SETTINGS = tuple(
     name
@@ -68,14 +64,13 @@ def build_definitions(
     Example:
         .. code-block:: python
 
-            configuration = load_configuration("snapshots.yaml")
             alone = build_definitions(
-                configuration,
+                load_configuration("snapshots.yaml"),
                 executor=dg.in_process_executor,
                 resources={"pyspark": spark_resource(**{"spark.master": "local[8,4]"})},
                 s3=S3Resource(endpoint_url="https://minio.example.com"),
             )
-            beside_others = dg.Definitions.merge(your_definitions, build_definitions(configuration))
+            beside_others = dg.Definitions.merge(your_definitions, build_definitions(load_configuration()))
     """
     _check_names(settings)
     shared = dg.Definitions(
@@ -99,15 +94,15 @@ def _check_names(settings: Mapping[str, Any]) -> None:
 
 def _definitions_of(plan: Plan) -> dg.Definitions:
     """Return all definitions of a plan except the resources `snapshots` and `pyspark`."""
-    plan.require_dagster()
+    require_range(plan)
     jobs, tagging = plan_jobs(plan), tag_job(plan)
     with accepting_unstable_parts():
-        assets, checks = [_schema(plan), _manifest(plan), tag_asset(plan, POOL)], manifest_checks(plan)
+        assets, checks = [_schema(plan), _manifest(plan), tag_asset(plan)], manifest_checks(plan)
         if plan.target:
-            assets.append(restored_asset(plan, POOL))
+            assets.append(restored_asset(plan))
         if not plan.schema_only:
             assets += [_chunks(plan), _untimed_tables(plan)]
-            checks += chunk_checks(plan, partitions_of(plan))
+            checks += chunk_checks(plan)
             checks += row_counts_checks(plan) if plan.target else []
     return dg.Definitions(
         assets=assets,
@@ -125,12 +120,6 @@ def _chunks_job(plan: Plan) -> Any:
         selection=dg.AssetSelection.assets(_key(plan, "chunks")),
         description=f"Exports windows of {plan.name}; used by schedules and backfills.",
     )
-
-
-def _policy(plan: Plan) -> dg.BackfillPolicy:
-    if plan.chunks_per_run is None:
-        return dg.BackfillPolicy.single_run()
-    return dg.BackfillPolicy.multi_run(plan.chunks_per_run)
 
 
 def _key(plan: Plan, name: str) -> dg.AssetKey:
@@ -198,7 +187,7 @@ def _chunks(plan: Plan) -> dg.AssetsDefinition:
         plan,
         "chunks",
         partitions_def=partitions_of(plan),
-        backfill_policy=_policy(plan),
+        backfill_policy=dg.BackfillPolicy(max_partitions_per_run=plan.chunks_per_run),
         description=f"One chunk of `{plan.to}` per window: all timed tables' rows of `{plan.source}` in it.",
     )
     def chunks(context: dg.AssetExecutionContext, config: ChunkConfig) -> ChunkScans:

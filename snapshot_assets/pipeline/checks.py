@@ -24,7 +24,7 @@ from snapshot_assets.catalog.verify.objects import (
 from snapshot_assets.format.layout import MANIFEST
 from snapshot_assets.pipeline.dagster_internals import target_materialization
 from snapshot_assets.pipeline.metadata import fault_metadata
-from snapshot_assets.pipeline.partitions import window_of
+from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
@@ -41,10 +41,10 @@ Opened = Callable[[dg.AssetCheckExecutionContext, Plan], AbstractContextManager[
 """Opens the judge of a plan's chunks, for one run of a check."""
 
 
-def chunk_checks(plan: Plan, partitions: dg.PartitionsDefinition) -> list[dg.AssetChecksDefinition]:
+def chunk_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
     """Return the partitioned checks of `chunks`: `file_checksums` and `chunk_checksum`."""
     return [
-        partitioned_check(plan, dg.AssetKey([plan.name, "chunks"]), partitions, name, description, _judging(check))
+        partitioned_check(plan, dg.AssetKey([plan.name, "chunks"]), name, description, _judging(check))
         for name, description, check in (
             ("file_checksums", "Every file of the chunk has its size and SHA-256.", _files),
             ("chunk_checksum", "The chunk's checksum is that of its files.", _chunk),
@@ -135,7 +135,6 @@ def _coverage_faults(state: State, report: Report) -> list[Fault]:
 def partitioned_check(
     plan: Plan,
     asset: dg.AssetKey,
-    partitions: dg.PartitionsDefinition,
     name: str,
     description: str,
     opened: Opened,
@@ -146,7 +145,7 @@ def partitioned_check(
         asset=asset,
         name=name,
         description=description,
-        partitions_def=partitions,
+        partitions_def=partitions_of(plan),
         required_resource_keys={SNAPSHOTS},
     )
     def partitioned(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:

@@ -38,16 +38,13 @@ def open_instance() -> dg.DagsterInstance:
 
     A new instance has telemetry turned off; an existing one keeps its configuration.
     """
-    home = Path(os.environ.get("DAGSTER_HOME") or _state_home() / "snapshot_assets" / "dagster")
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    home = Path(os.environ.get("DAGSTER_HOME") or state / "snapshot_assets" / "dagster")
     if not home.exists():
         home.mkdir(parents=True)
         (home / "dagster.yaml").write_text(_NEW_INSTANCE, encoding="utf-8")
     os.environ["DAGSTER_HOME"] = str(home.resolve())
     return dg.DagsterInstance.get()
-
-
-def _state_home() -> Path:
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
 
 
 def run_plan(

@@ -184,18 +184,16 @@ def _frame_chunks(context: dg.OutputContext, plan: Plan, obj: Any) -> list[Frame
 def _named(context: dg.OutputContext, plan: Plan, obj: Any) -> dict[TableName, DataFrame]:
     own = context.asset_key.path[-1]
     frames = obj if isinstance(obj, Mapping) else {own: obj}
+    named: dict[TableName, DataFrame] = {}
     for name, frame in frames.items():
         if not isinstance(frame, DataFrame):
             raise PlanError(
                 f"{context.asset_key.to_user_string()} returned {type(frame).__name__} for {name!r}; the snapshot IO "
                 "manager takes a Spark DataFrame or a dict of them by table."
             )
-    return {_table_name(plan, name): frame for name, frame in frames.items()}
-
-
-def _table_name(plan: Plan, name: str) -> TableName:
-    schema, dot, table = name.rpartition(".")
-    return TableName(schema if dot else plan.name, table)
+        schema, dot, table = name.rpartition(".")
+        named[TableName(schema if dot else plan.name, table)] = frame
+    return named
 
 
 def snapshot_io_manager(plan: str) -> dg.IOManagerDefinition:

@@ -59,7 +59,7 @@ def first_rows(rows: Iterable[Mapping[str, Any]]) -> dg.TableMetadataValue:
 def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
     """Return the metadata of the manifest's materialization."""
     manifest = manifest_of(state)
-    return {
+    metadata = {
         "location": dg.MetadataValue.text(uri),
         "snapshot_id": state.snapshot_id,
         "revision": sealed.seal.revision,
@@ -74,15 +74,10 @@ def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
         "hashed_bytes": sealed.hashed_bytes,
         "verified_before": sealed.verified_before,
         "newly_sealed": sealed.new,
-        **_outside_metadata(state),
     }
-
-
-def _outside_metadata(state: State) -> dict[str, Any]:
-    """Return the rows of the source outside the range, by table; empty if there are none."""
-    if not (tables := rows_outside(state)):
-        return {}
-    return {"not_exported": outside_text(state), "rows_outside_by_table": first_rows(map(vars, tables))}
+    if tables := rows_outside(state):
+        metadata |= {"not_exported": outside_text(state), "rows_outside_by_table": first_rows(map(vars, tables))}
+    return metadata
 
 
 def fault_metadata(faults: list[Fault]) -> dict[str, Any]:

@@ -27,17 +27,35 @@ CRON_LENGTHS = (*(n * _MINUTE for n in _MINUTES), *(n * _HOUR for n in _HOURS), 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def require_range(plan: Plan) -> None:
+    """Refuse a plan whose windows are unknown when Dagster loads its definitions.
+
+    Raises:
+        PlanError: `start_time` is missing, or `end_time` of a plan that is not continuous.
+    """
+    if plan.schema_only:
+        return
+    missing = [name for name in ("start_time", "end_time") if getattr(plan, name) is None]
+    if plan.kind == "continuous":
+        missing.remove("end_time")
+    if missing:
+        raise PlanError(
+            f"plan {plan.name!r} has no {' and no '.join(missing)}, which its Dagster partitions need; give the range, "
+            "or kind: continuous with a start_time. Only the command line resolves an open range"
+        )
+
+
 def windows_of(plan: Plan, now: datetime | None = None) -> tuple[Window, ...]:
     """Return the plan's windows in order; for a continuous plan, the closed ones.
 
     Args:
-        plan: A plan that `require_dagster` accepts.
+        plan: A plan that `require_range` accepts.
         now: The current time, for a continuous plan; by default the clock's.
 
     Raises:
         PlanError: The plan omits an end of its range.
     """
-    plan.require_dagster()
+    require_range(plan)
     if plan.start_time is None:
         return ()
     if plan.end_time is None:
@@ -54,7 +72,7 @@ def partitions_of(plan: Plan, now: datetime | None = None) -> dg.PartitionsDefin
     whole windows of the plan's lag; the catalog refuses windows that appear too early.
 
     Args:
-        plan: A plan that `require_dagster` accepts and that exports rows.
+        plan: A plan that `require_range` accepts and that exports rows.
         now: The current time; by default the clock's.
 
     Raises:
@@ -116,7 +134,7 @@ def window_of(plan: Plan, key: str) -> Window:
 
 def _start_of(plan: Plan) -> datetime:
     """Return the start of the plan's first window."""
-    plan.require_dagster()
+    require_range(plan)
     if plan.start_time is None:
         raise PlanError(f"plan {plan.name!r} is schema_only: it has no windows, and so no partitions")
     return plan.start_time

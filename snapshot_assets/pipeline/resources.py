@@ -46,6 +46,10 @@ SPARK = "pyspark"
 """Resource key of the Spark session, as in dagster-pyspark's examples."""
 
 
+POOL = "snapshots"
+"""Concurrency pool of the assets."""
+
+
 @dataclass
 class Snapshots:
     """Opens locations and sources for the assets of one Dagster run.

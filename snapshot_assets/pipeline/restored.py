@@ -15,12 +15,11 @@ from snapshot_assets.engine.restore.row_counts import chunk_differences, rows_af
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.checks import Judge, partitioned_check
 from snapshot_assets.pipeline.io_manager import as_failure
 from snapshot_assets.pipeline.metadata import first_rows
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
-from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
+from snapshot_assets.pipeline.resources import POOL, SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.plan.plan import Plan
 
 
@@ -46,8 +45,8 @@ class RestoreConfig(dg.Config):
         )
 
 
-def restored_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
-    """Return the asset `restored` of a plan that has a target, in a concurrency pool."""
+def restored_asset(plan: Plan) -> dg.AssetsDefinition:
+    """Return the asset `restored` of a plan that has a target."""
 
     @dg.asset(
         key=dg.AssetKey([plan.name, "restored"]),
@@ -57,7 +56,7 @@ def restored_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
         deps=[dg.AssetKey([plan.name, "manifest"])],
         partitions_def=None if plan.schema_only else partitions_of(plan),
         backfill_policy=dg.BackfillPolicy.single_run(),
-        pool=pool,
+        pool=POOL,
         metadata={"location": plan.to},
         description=f"The newest sealed snapshot of `{plan.to}` in the plan's target, each row exactly once.",
     )
@@ -127,7 +126,7 @@ def row_counts_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
         return dg.AssetCheckResult(passed=passed, metadata=metadata)
 
     description = "The target has as many rows of the window as the manifest, table by table."
-    timed = partitioned_check(plan, asset, partitions_of(plan), "row_counts", description, _counting)
+    timed = partitioned_check(plan, asset, "row_counts", description, _counting)
     return [timed, untimed_row_counts]
 
 
@@ -145,16 +144,12 @@ def _counting(context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[Ju
             if chunk not in {UNTIMED_CHUNK, *(each.chunk for each in restore_plan.chunks)}:
                 return False, {"not_restored": f"Revision {restore_plan.state.revision}, which was restored, lacks it."}
             different = chunk_differences(target, restore_plan, chunk)
-            return not different, _difference_metadata(different)
+            metadata: dict[str, Any] = {"tables_that_differ": len(different)}
+            if different:
+                metadata["differences"] = first_rows(
+                    {"table": str(name), "expected": expected, "found": found}
+                    for name, (expected, found) in sorted(different.items())
+                )
+            return not different, metadata
 
         yield judge
-
-
-def _difference_metadata(different: dict[TableName, tuple[int, int]]) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"tables_that_differ": len(different)}
-    if different:
-        metadata["differences"] = first_rows(
-            {"table": str(name), "expected": expected, "found": found}
-            for name, (expected, found) in sorted(different.items())
-        )
-    return metadata

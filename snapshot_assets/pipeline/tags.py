@@ -16,7 +16,7 @@ from snapshot_assets.catalog.state.versions import version_to_pin
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.units import duration_text, parse_duration
 from snapshot_assets.pipeline.io_manager import as_failure
-from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
+from snapshot_assets.pipeline.resources import POOL, SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 
 _OBJECT = "manifest"
@@ -41,8 +41,8 @@ def _key(plan: Plan) -> dg.AssetKey:
     return dg.AssetKey([plan.name, "tag"])
 
 
-def tag_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
-    """Return the asset `tag`, in a pool: materialising a partition pins a sealed revision under its name."""
+def tag_asset(plan: Plan) -> dg.AssetsDefinition:
+    """Return the asset `tag`: materialising a partition pins a sealed revision under its name."""
 
     @dg.asset(
         key=_key(plan),
@@ -52,7 +52,7 @@ def tag_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
         deps=[dg.AssetKey([plan.name, "manifest"])],
         partitions_def=_partitions(plan),
         backfill_policy=dg.BackfillPolicy.multi_run(1),
-        pool=pool,
+        pool=POOL,
         description=f"Names for sealed revisions of `{plan.to}`, which stay readable for as long as a tag names them.",
     )
     def tag(context: dg.AssetExecutionContext, config: TagConfig) -> dg.MaterializeResult[None]:

@@ -47,10 +47,10 @@ from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import PlanError, UnknownSourceError
-from snapshot_assets.format.scrub import scrub
 from snapshot_assets.plan.fields import ALIAS, DatabaseReference, Storage
 from snapshot_assets.plan.plan import NAME, Plan
-from snapshot_assets.plan.problems import Problem, plan_error, problems_of, raising_value_errors
+from snapshot_assets.plan.problems import plan_error, problems_of, raising_value_errors
+from snapshot_assets.plan.references import References
 from snapshot_assets.plan.yaml_text import parse_yaml
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import Location, parse_location
@@ -62,7 +62,6 @@ DEFAULT_FILE = "snapshots.yaml"
 FOLDER_VARIABLE = "CONFIG_DIR"
 _LONGEST_NAME = 100
 _SECTIONS = ("sources", "storage", "plans")
-_REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{")
 
 
 class StorageByScheme(BaseModel):
@@ -214,22 +213,21 @@ def parse_configuration(
         PlanError: The text is wrong; the message lists every mistake.
     """
     tree = parse_yaml(text, str(path))
-    reader = _Reader(environment)
+    references = References(environment)
     if isinstance(tree, dict):
         tree = {name: section for name, section in tree.items() if name in sections or name not in _SECTIONS}
-    configuration = reader.read(tree, path)
-    if reader.problems:
-        raise plan_error(str(path), reader.problems)
+    configuration = _Reader(references).read(tree, path)
+    if references.problems:
+        raise plan_error(str(path), references.problems)
     return configuration
 
 
 class _Reader:
     """Reads one tree, and collects every mistake."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self.problems: list[Problem] = []
-        self._environment = environment
-        self._resolved: dict[str, str] = {}
+    def __init__(self, references: References) -> None:
+        self._references = references
+        self._report = references.report
 
     def read(self, tree: object, path: Path) -> Configuration:
         """Return the configuration; it is complete only if there are no problems."""
@@ -267,7 +265,7 @@ class _Reader:
             path = ("sources", alias)
             if not ALIAS.fullmatch(alias):
                 self._report(path, "is not an alias; write letters, digits, `_`, `.` and `-`, at most 100")
-            uri = self._resolve(path, written)
+            uri = self._references.resolve(path, written)
             if not isinstance(uri, str) or ":" not in uri:
                 self._report(path, "is not a URI; write such as postgresql://host/database")
                 continue
@@ -279,17 +277,18 @@ class _Reader:
                 yield alias, DatabaseAddress(alias, uri)
 
     def _storage(self, section: dict[str, object]) -> StorageByScheme:
-        options = self._resolve(("storage",), section)
+        options = self._references.resolve(("storage",), section)
         try:
             return StorageByScheme.model_validate(options)
         except ValidationError as error:
-            self._collect(("storage",), problems_of(error, StorageByScheme, secret=tuple(StorageByScheme.model_fields)))
+            problems = problems_of(error, StorageByScheme, secret=tuple(StorageByScheme.model_fields))
+            self._references.collect(("storage",), problems)
             return StorageByScheme()
 
     def _plans(self, section: dict[str, object]) -> Iterator[Plan]:
         for name, written in section.items():
             path = ("plans", name)
-            fields = self._section(path, self._resolve(path, written))
+            fields = self._section(path, self._references.resolve(path, written))
             if fields is None:
                 continue
             if fields.pop("name", name) != name:
@@ -297,40 +296,4 @@ class _Reader:
             try:
                 yield Plan(**{**fields, "name": name})
             except PlanError as error:
-                self._collect(path, error.attributes["problems"])
-
-    def _resolve(self, path: tuple[str, ...], tree: object) -> object:
-        """Return a tree with references to the environment replaced, in texts only."""
-        if isinstance(tree, dict):
-            return {key: self._resolve((*path, str(key)), value) for key, value in tree.items()}
-        if isinstance(tree, list):
-            return [self._resolve((*path, str(index)), value) for index, value in enumerate(tree)]
-        return _REFERENCE.sub(lambda match: self._value(path, match), tree) if isinstance(tree, str) else tree
-
-    def _value(self, path: tuple[str, ...], match: re.Match[str]) -> str:
-        name, default = match[1], match[2]
-        if match[0] == "$${":
-            return "${"
-        if name is None:
-            self._report(path, "has a `${` that names no variable; write ${NAME}, or $${ for a plain `${`")
-            return match[0]
-        value = self._environment.get(name, default)
-        if value is None:
-            self._report(path, f"refers to the environment variable {name}, which is not set; set {name}")
-            return match[0]
-        self._resolved[value] = match[0]
-        return value
-
-    def _report(self, path: tuple[str, ...], message: str) -> None:
-        self._collect((), [Problem(path, message)])
-
-    def _collect(self, path: tuple[str, ...], problems: list[Problem]) -> None:
-        """Add the first problem of each field, with references in place of their values."""
-        for problem in problems:
-            message = problem.message
-            for value in sorted(filter(None, self._resolved), key=len, reverse=True):
-                for form in {value, repr(value)[1:-1]}:
-                    message = message.replace(form, self._resolved[value])
-            found = problem.under(*path)._replace(message=scrub(message))
-            if found.path not in {known.path for known in self.problems}:
-                self.problems.append(found)
+                self._references.collect(path, error.attributes["problems"])

@@ -29,7 +29,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.databases.source import Selection
-from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import ColumnPath, table_text
 from snapshot_assets.format.relations import Carrier, TableName
 from snapshot_assets.format.units import duration_text, time_text
@@ -159,23 +158,6 @@ class Plan(BaseModel):
         """The exported part of the source."""
         carriers = {(table, column): carrier for (table, column), carrier in self.carriers.items()}
         return Selection(self.schemas, self.tables, self.time_columns, carriers)
-
-    def require_dagster(self) -> None:
-        """Refuse a plan whose windows are unknown when Dagster loads its definitions.
-
-        Raises:
-            PlanError: `start_time` is missing, or `end_time` of a plan that is not continuous.
-        """
-        if self.schema_only:
-            return
-        missing = [name for name in ("start_time", "end_time") if getattr(self, name) is None]
-        if self.kind == "continuous":
-            missing.remove("end_time")
-        if missing:
-            raise PlanError(
-                f"plan {self.name!r} has no {' and no '.join(missing)}, which its Dagster partitions need; give the "
-                "range, or kind: continuous with a start_time. Only the command line resolves an open range"
-            )
 
     def resolved(self, start: datetime, end: datetime) -> Self:
         """Return the plan with the ends that it omits filled in.

@@ -35,10 +35,6 @@ class Problem(NamedTuple):
     path: tuple[str, ...]
     message: str
 
-    def under(self, *outer: str) -> Problem:
-        """Return the same mistake with a longer path."""
-        return self._replace(path=(*outer, *self.path))
-
     def __str__(self) -> str:
         return f"{'.'.join(self.path)}: {self.message}" if self.path else self.message
 
@@ -63,7 +59,11 @@ def problems_of(error: ValidationError, model: type[BaseModel], secret: Collecti
         model: The outermost model.
         secret: Its fields that may hold secrets; their values are not shown.
     """
-    return [_problem(detail, model, secret) for detail in error.errors(include_url=False)]
+    problems = []
+    for detail in error.errors(include_url=False):
+        path = tuple(str(part) for part in detail["loc"] if part != "[key]")
+        problems.append(Problem(path, scrub(_message(detail, path, model, secret))))
+    return problems
 
 
 def raising_value_errors(parse: Callable[[Any], _T]) -> Callable[[Any], _T]:
@@ -76,11 +76,6 @@ def raising_value_errors(parse: Callable[[Any], _T]) -> Callable[[Any], _T]:
             raise ValueError(str(error)) from None
 
     return parse_or_value_error
-
-
-def _problem(detail: Any, model: type[BaseModel], secret: Collection[str]) -> Problem:
-    path = tuple(str(part) for part in detail["loc"] if part != "[key]")
-    return Problem(path, scrub(_message(detail, path, model, secret)))
 
 
 def _innermost(model: type[BaseModel], path: tuple[str, ...]) -> tuple[type[BaseModel], str]:

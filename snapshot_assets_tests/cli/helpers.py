@@ -61,6 +61,19 @@ def make_source(path: Path, *statements: str) -> str:
     return path.as_uri().replace("file:", "duckdb:")
 
 
+def differing(one: Path, other: Path, *tables: str) -> dict[str, int]:
+    """Return, by table, how many rows two DuckDB files do not have equally often; only tables that differ."""
+    found = {}
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{one}' AS a (READ_ONLY); ATTACH '{other}' AS b (READ_ONLY)")
+        for table in tables:
+            left, right = f"FROM a.{table}", f"FROM b.{table}"
+            query = f"(({left}) EXCEPT ALL ({right})) UNION ALL (({right}) EXCEPT ALL ({left}))"
+            if rows := len(connection.sql(query).fetchall()):
+                found[table] = rows
+    return found
+
+
 def make_plan(source: str, to: str, **fields: Any) -> Plan:
     """Return the plan that a call with `--source`, `--to` and `RANGE` makes."""
     given = {"name": "location", "source": source, "to": to, "start_time": START, "end_time": START + DAYS * DAY}

@@ -20,30 +20,15 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from snapshot_assets_tests.pipeline.project import ROWS, make_source
+from snapshot_assets_tests.pipeline.project import ROOT, ROWS, write_project
 
 BIN = Path(sys.executable).parent
-ROOT = Path(__file__).resolve().parents[2]
 KEYS = [f"2013-01-0{day}T00:00" for day in range(1, 7)]
-PLANS = """
-sources:
-  readings: duckdb://${CONFIG_DIR}/source.duckdb
-plans:
-  demo:
-    source: readings
-    to: file://${CONFIG_DIR}/snapshots
-    start_time: 2013-01-01T00:00:00Z
-    end_time: 2013-01-07T00:00:00Z
-    chunk_time_window: 1d
-"""
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    make_source(tmp_path / "source.duckdb")
-    (tmp_path / "snapshots.yaml").write_text(PLANS)
-    (tmp_path / "dagster").mkdir()
-    (tmp_path / "dagster" / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
+    write_project(tmp_path, days=6)
     return tmp_path
 
 

@@ -18,7 +18,6 @@ from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.export.run import ExportRun, OpenExport
-from snapshot_assets.engine.export.tasks import ChunkResult, Task
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import ExportFailedError
 from snapshot_assets.plan.plan import Plan
@@ -194,8 +193,8 @@ def test_the_reader_agrees_with_work_in_progress_and_with_a_failed_chunk(dataset
 class DyingRunner(InlineRunner):
     """Ends the run when its tasks have written everything and nothing is committed."""
 
-    def run(self, tasks: Sequence[Task]) -> Iterable[ChunkResult]:
-        list(super().run(tasks))
+    def map(self, function: Any, items: Sequence[Any]) -> Iterable[Any]:
+        list(super().map(function, items))
         raise KeyboardInterrupt
 
 

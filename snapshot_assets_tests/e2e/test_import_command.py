@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets_tests.cli.helpers import Snapshots, export, make_plan, make_source, store_of
+from snapshot_assets_tests.cli.helpers import Snapshots, differing, export, make_plan, make_source, store_of
 from snapshot_assets_tests.engine.restore.imports import Into
 from snapshot_assets_tests.servers.postgresql import PASSWORD, PostgresqlServer
 
@@ -44,19 +44,6 @@ def execute(path: Path, *statements: str) -> None:
             connection.execute(statement)
 
 
-def differing(one: Path, other: Path, *tables: str) -> list[str]:
-    """Return the tables whose rows two files do not have equally often."""
-    found = []
-    with duckdb.connect() as connection:
-        connection.execute(f"ATTACH '{one}' AS a (READ_ONLY); ATTACH '{other}' AS b (READ_ONLY)")
-        for table in tables:
-            left, right = f"FROM a.{table}", f"FROM b.{table}"
-            query = f"(({left}) EXCEPT ALL ({right})) UNION ALL (({right}) EXCEPT ALL ({left}))"
-            if connection.sql(query).fetchall():
-                found.append(table)
-    return found
-
-
 @pytest.mark.usefixtures("spark")
 def test_an_import_reports_what_it_did_and_the_next_one_has_nothing_to_do(
     snapshots: Snapshots, call: tuple[str, ...], exported: Path, target: Path, tmp_path: Path
@@ -75,7 +62,7 @@ def test_an_import_reports_what_it_did_and_the_next_one_has_nothing_to_do(
     }
     assert {name: first.json[name] for name in expected} == expected
     assert f"Runs are recorded in {tmp_path / 'dagster'}" in first.err
-    assert differing(tmp_path / "source.duckdb", target, "main.readings", "main.sensors") == []
+    assert differing(tmp_path / "source.duckdb", target, "main.readings", "main.sensors") == {}
     before = {path: path.stat().st_mtime_ns for path in exported.rglob("*")}
 
     again = snapshots(*call, "--json")
@@ -83,7 +70,7 @@ def test_an_import_reports_what_it_did_and_the_next_one_has_nothing_to_do(
     assert again.json["import"] == first.json["import"]
     assert "was restored before; nothing was done" in snapshots(*call).out
     assert {path: path.stat().st_mtime_ns for path in exported.rglob("*")} == before
-    assert differing(tmp_path / "source.duckdb", target, "main.readings", "main.sensors") == []
+    assert differing(tmp_path / "source.duckdb", target, "main.readings", "main.sensors") == {}
 
 
 def test_a_second_import_reports_missing_rows_and_fails(
@@ -237,7 +224,7 @@ def test_late_rows_are_replaced_when_asked(
     replaced = snapshots(*call, "--replace", "--json")
     assert replaced.status == 0, replaced.err
     assert (replaced.json["outcomes"], replaced.json["rows_loaded"]) == ({"replaced": 1, "skipped": 3}, 25)
-    assert differing(tmp_path / "source.duckdb", target, "main.readings", "main.sensors") == []
+    assert differing(tmp_path / "source.duckdb", target, "main.readings", "main.sensors") == {}
 
 
 @pytest.mark.usefixtures("spark")
@@ -335,5 +322,5 @@ def test_a_killed_import_is_finished_by_the_next_command_with_no_row_missing_or_
 
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert differing(tmp_path / "source.duckdb", target, "main.m", "main.untimed") == []
+    assert differing(tmp_path / "source.duckdb", target, "main.m", "main.untimed") == {}
     assert read_state(store_of(location)).tags == {}

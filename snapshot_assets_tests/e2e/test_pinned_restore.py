@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 import snapshot_assets
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
-from snapshot_assets_tests.cli.helpers import RANGE, Snapshots
-from snapshot_assets_tests.e2e.test_import_command import differing, execute
+from snapshot_assets_tests.cli.helpers import RANGE, Snapshots, differing
+from snapshot_assets_tests.e2e.test_import_command import execute
 from snapshot_assets_tests.engine.reading.data_source import rows, store_options
 from snapshot_assets_tests.servers.s3 import S3Server
 
@@ -77,12 +77,12 @@ def test_a_tagged_state_outlives_everything_and_is_restored_row_by_row(
     spark.sql("DROP VIEW readings_of_friday")
 
     assert call("import", "--at", "tag:friday", "--target", f"duckdb://{tmp_path}/back.duckdb", to="--from")
-    assert differing(friday, tmp_path / "back.duckdb", "main.readings", "main.sensors") == []
+    assert differing(friday, tmp_path / "back.duckdb", "main.readings", "main.sensors") == {}
 
     call("catalog", "rollback", "savepoint:1", "--yes")
     call("import", "--target", f"duckdb://{tmp_path}/rolled_back.duckdb", to="--from")
-    assert differing(database, tmp_path / "rolled_back.duckdb", "main.readings") == []
-    assert differing(friday, tmp_path / "rolled_back.duckdb", "main.sensors") == []
+    assert differing(database, tmp_path / "rolled_back.duckdb", "main.readings") == {}
+    assert differing(friday, tmp_path / "rolled_back.duckdb", "main.sensors") == {}
 
     call("tag", "delete", "friday", "--yes")
     call("savepoint", "delete", "1", "--yes")

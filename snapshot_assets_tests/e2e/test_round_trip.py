@@ -10,11 +10,10 @@ import duckdb
 import pytest
 import yaml
 
-from snapshot_assets_tests.cli.helpers import Snapshots
+from snapshot_assets_tests.cli.helpers import Snapshots, differing
 from snapshot_assets_tests.databases.duckdb.files import make_file, path_of
 from snapshot_assets_tests.databases.duckdb.shop import SHOP, fresh
 from snapshot_assets_tests.databases.postgresql.helpers import EVERYTHING, ROWS, schema_dump
-from snapshot_assets_tests.e2e.test_import_command import differing
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark")]
@@ -129,4 +128,4 @@ def test_a_database_goes_from_duckdb_to_postgresql_and_over_s3_back_with_equal_v
             [(rows,)] = connection.execute(query).fetchall()
             assert postgresql_server.psql(postgresql_database, query) == str(rows), table
     trip(postgresql_database, back.uri)
-    assert differing(Path(path_of(origin)), Path(path_of(back)), *(f"main.{table}" for table in tables)) == []
+    assert differing(Path(path_of(origin)), Path(path_of(back)), *(f"main.{table}" for table in tables)) == {}

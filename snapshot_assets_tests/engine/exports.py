@@ -42,11 +42,11 @@ class FailingRunner:
     lost: list[SnapshotError] = field(default_factory=list)
     attempts: list[list[int]] = field(default_factory=list)
 
-    def run(self, tasks: Sequence[Task]) -> Iterable[ChunkResult]:
+    def map(self, function: Any, tasks: Sequence[Task]) -> Iterable[ChunkResult]:
         self.attempts.append([work.chunk for task in tasks for work in task.works])
         if self.lost:
             raise self.lost.pop(0)
-        for result in InlineRunner().run(tasks):
+        for result in InlineRunner().map(function, tasks):
             errors = self.errors.get(result.chunk)
             yield ChunkResult(result.chunk, datetime.now(UTC), error=errors.pop(0)) if errors else result
 

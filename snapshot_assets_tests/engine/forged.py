@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,22 +25,10 @@ from snapshot_assets.format.layout import data_file_stem, new_attempt, schema_fo
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.transactions import encode_transaction
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets_tests.catalog.conftest import HEADER as WINDOWS
 
-HEADER = act.Header(
-    name="forged",
-    source="db",
-    catalog="",
-    schemas=(),
-    start=None,
-    end=None,
-    chunk_time_window=86_400_000_000,
-    kind="once",
-    format="parquet",
-    schema_only=False,
-    time_zone="UTC",
-    null_time="fail",
-    untimed_tables="export",
-    grace=86_400_000_000,
+HEADER = replace(
+    WINDOWS, schemas=(), start=None, end=None, untimed_tables="export", requested_start="", requested_end=""
 )
 Document = Mapping[str, Any]
 

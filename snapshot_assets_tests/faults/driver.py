@@ -53,9 +53,9 @@ class Recorder:
     inner: InlineRunner = field(default_factory=InlineRunner)
     read: list[int] = field(default_factory=list)
 
-    def run(self, tasks: Sequence[Task]) -> Iterable[ChunkResult]:
+    def map(self, function: Any, tasks: Sequence[Task]) -> Iterable[ChunkResult]:
         self.read += [work.chunk for task in tasks for work in task.works]
-        return self.inner.run(tasks)
+        return self.inner.map(function, tasks)
 
 
 def export(

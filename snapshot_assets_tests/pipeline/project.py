@@ -16,12 +16,25 @@ import duckdb
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.format.units import time_text
 from snapshot_assets.pipeline.assets import build_definitions
 from snapshot_assets.pipeline.partitions import partitions_of
 from snapshot_assets.pipeline.resources import SPARK, spark_resource
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 
+ROOT = Path(__file__).resolve().parents[2]
+_PLANS = """
+sources:
+  readings: duckdb://${{CONFIG_DIR}}/source.duckdb
+plans:
+  demo:
+    source: readings
+    to: file://${{CONFIG_DIR}}/snapshots
+    start_time: 2013-01-01T00:00:00Z
+    end_time: {end}
+    chunk_time_window: 1d
+"""
 START = datetime(2013, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 ROWS = (24, 24, 0, 24, 24, 24)
@@ -42,6 +55,16 @@ def make_source(path: Path) -> None:
                 " SELECT $start + to_hours(n::INT), n % 2 + 1, $day * 100 + n FROM range($rows) AS r(n)",
                 {"start": START + day * DAY, "day": day, "rows": rows},
             )
+
+
+def write_project(folder: Path, *, days: int) -> Path:
+    """Write a source, `snapshots.yaml` with a plan of the first days, and `DAGSTER_HOME`, which is returned."""
+    make_source(folder / "source.duckdb")
+    (folder / "snapshots.yaml").write_text(_PLANS.format(end=time_text(START + days * DAY)))
+    home = folder / "dagster"
+    home.mkdir()
+    (home / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
+    return home
 
 
 @dataclass

@@ -15,9 +15,8 @@ from pyspark.sql import SparkSession
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.pipeline.assets import build_definitions
 from snapshot_assets.plan.configuration import Configuration
-from snapshot_assets_tests.pipeline.project import ROWS, make_source
+from snapshot_assets_tests.pipeline.project import ROOT, ROWS, write_project
 
-ROOT = Path(__file__).resolve().parents[2]
 QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
 
 
@@ -117,28 +116,12 @@ defs = dg.Definitions.merge(
 )
 """
 
-PLANS = """
-sources:
-  readings: duckdb://${CONFIG_DIR}/source.duckdb
-plans:
-  demo:
-    source: readings
-    to: file://${CONFIG_DIR}/snapshots
-    start_time: 2013-01-01T00:00:00Z
-    end_time: 2013-01-03T00:00:00Z
-    chunk_time_window: 1d
-"""
-
 
 @pytest.mark.slow
 def test_a_projects_own_executor_and_session_export_and_seal_a_snapshot(tmp_path):
     """Every step is a process of its own there, which opens location and source for itself."""
-    make_source(tmp_path / "source.duckdb")
-    (tmp_path / "snapshots.yaml").write_text(PLANS)
+    home = write_project(tmp_path, days=2)
     (tmp_path / "users_project.py").write_text(USERS_PROJECT)
-    home = tmp_path / "dagster"
-    home.mkdir()
-    (home / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
     done = subprocess.run(
         [
             *(str(Path(sys.executable).parent / "dagster"), "asset", "materialize", "-m", "users_project"),

@@ -182,9 +182,17 @@ def test_a_schema_only_plan_has_no_windows_and_no_partitions():
         partitions_of(plan)
 
 
-def test_an_open_range_has_no_partitions():
-    with pytest.raises(PlanError, match="no start_time and no end_time"):
-        partitions_of(_plan())
+@pytest.mark.parametrize(
+    ("fields", "missing"),
+    [
+        ({}, "has no start_time and no end_time"),
+        ({"start_time": START}, "has no end_time"),
+        ({"end_time": START + DAY}, "has no start_time, which"),
+    ],
+)
+def test_an_open_range_has_no_partitions(fields, missing):
+    with pytest.raises(PlanError, match=re.escape(missing)):
+        partitions_of(_plan(**fields))
 
 
 def test_a_run_finds_the_windows_of_its_keys():

@@ -19,6 +19,7 @@ from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.execute import delete_rows
+from snapshot_assets_tests.cli import helpers
 from snapshot_assets_tests.pipeline.project import ROWS, START, Project, job
 
 
@@ -32,16 +33,8 @@ def restoring(exported: Project, make_project: Callable[..., Project]) -> Projec
 
 def differing(project: Project) -> dict[str, int]:
     """Return, by table, how many rows source and target do not have equally often; only tables that differ."""
-    found = {}
-    with duckdb.connect() as connection:
-        for name, path in (("source", project.database), ("target", project.target)):
-            connection.execute(f"ATTACH '{path}' AS {name} (READ_ONLY)")
-        for table in ("readings", "sensors"):
-            ours, theirs = f"FROM source.main.{table}", f"FROM target.main.{table}"
-            query = f"(({ours}) EXCEPT ALL ({theirs})) UNION ALL (({theirs}) EXCEPT ALL ({ours}))"
-            if rows := len(connection.sql(query).fetchall()):
-                found[table] = rows
-    return found
+    found = helpers.differing(project.database, project.target, "main.readings", "main.sensors")
+    return {name.removeprefix("main."): rows for name, rows in found.items()}
 
 
 def delete_from_day(project: Project, day: int, count: int) -> None:

@@ -91,8 +91,7 @@ def test_a_malformed_reference_is_reported(text):
     assert "names no variable; write ${NAME}, or $${" in problems["sources.a"]
 
 
-def test_all_mistakes_of_a_file_are_reported_at_once():
-    text = """
+MISTAKEN = """
     sources:
       flights: mysql://host/db
       bad alias: duckdb:///x/y.duckdb
@@ -107,8 +106,11 @@ def test_all_mistakes_of_a_file_are_reported_at_once():
       c: 7
       d: {name: e, source: flights, to: s3://backups/d, target: nowhere}
       9f: {source: flights, to: s3://backups/f}
-    """
-    problems = _problems(text)
+"""
+
+
+def test_all_mistakes_of_a_file_are_reported_at_once():
+    problems = _problems(MISTAKEN)
     assert list(problems) == [
         "storge",
         "sources.flights",

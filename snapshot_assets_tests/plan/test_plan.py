@@ -1,5 +1,4 @@
 import pickle
-import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -235,27 +234,6 @@ def test_an_error_travels_between_processes():
 def test_a_plan_travels_between_processes():
     plan = _plan(source="postgresql://u:p@h/d", storage={"region": "x"}, tables=["a.b"])
     assert pickle.loads(pickle.dumps(plan)) == plan
-
-
-@pytest.mark.parametrize(
-    ("fields", "missing"),
-    [
-        ({}, "has no start_time and no end_time"),
-        ({"start_time": START}, "has no end_time"),
-        ({"end_time": END}, "has no start_time, which"),
-    ],
-)
-def test_dagster_needs_a_range_that_is_written_down(fields, missing):
-    with pytest.raises(PlanError, match=re.escape(missing)):
-        _plan(**fields).require_dagster()
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{"start_time": START, "end_time": END}, {"kind": "continuous", "start_time": START}, {"schema_only": True}],
-)
-def test_dagster_accepts_settled_and_continuous_ranges(fields):
-    _plan(**fields).require_dagster()
 
 
 def test_open_bounds_are_settled_and_written_ones_stay():

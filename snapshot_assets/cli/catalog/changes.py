@@ -41,7 +41,10 @@ def _report_deletion(options: argparse.Namespace, uri: str, plan: RowDeletionPla
     elif not plan.files:
         show(f"no file may hold such a row of {table_text(plan.table)}; nothing to delete")
     elif not done:
-        _show_matches(plan)
+        matches = [
+            (each.file.path, each.file.rows, "all" if each.certain else "some, or none") for each in plan.matches
+        ]
+        show_table(("File", "Rows", "Deleted"), matches)
         show(f"{_deletion_summary(plan)} would be deleted")
     elif plan.revision is None:
         show(f"{_deletion_summary(plan)} were deleted before; nothing to do")
@@ -65,11 +68,6 @@ def _deletion_json(options: argparse.Namespace, uri: str, plan: RowDeletionPlan)
             {"path": match.file.path, "rows": match.file.rows, "whole": match.certain} for match in plan.matches
         ],
     }
-
-
-def _show_matches(plan: RowDeletionPlan) -> None:
-    rows = [(match.file.path, match.file.rows, "all" if match.certain else "some, or none") for match in plan.matches]
-    show_table(("File", "Rows", "Deleted"), rows)
 
 
 def rollback(options: argparse.Namespace) -> int:

@@ -58,15 +58,11 @@ def _run_job(options: argparse.Namespace, compaction: CompactionPlan) -> tuple[S
 
     outcomes: list[Any] = []
     plan, chunks = configuration.plans[-1], len(compaction.chunks)
-    with only_results_on_stdout(), progress("compacting", chunks, outcomes, _written) as note:
+    with only_results_on_stdout(), progress("compacting", chunks, outcomes) as note:
         instance = open_instance()
         show_message(f"Runs are recorded in {instance.root_directory}")
         run_id = run_compaction(configuration, plan, compaction, instance=instance, on_compacted=note)
     return outcomes, run_id
-
-
-def _written(outcome: Any) -> tuple[int, int]:
-    return sum(file.rows for file in outcome.files), outcome.bytes_after
 
 
 def _report_plan(options: argparse.Namespace, uri: str, plan: CompactionPlan) -> int:

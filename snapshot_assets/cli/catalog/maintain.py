@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from typing import Any
 
 from snapshot_assets.catalog.operations.maintain_log import PrunePlan, checkpoint_head, execute_pruning, plan_pruning
 from snapshot_assets.catalog.operations.upgrade import UpgradePlan, execute_upgrade, plan_upgrade
@@ -87,15 +86,11 @@ def rebuild(options: argparse.Namespace) -> int:
         single_writer=options.single_writer,
     )
     if options.json:
-        show_json(_rebuild_json(done))
+        texts = {"taken": {str(chunk): path for chunk, path in done.taken.items()}}
+        show_json({"dry_run": not done.committed} | asdict(done) | texts)
     else:
         _show_rebuild(done)
     return 0
-
-
-def _rebuild_json(done: Rebuild) -> dict[str, Any]:
-    texts = {"taken": {str(chunk): path for chunk, path in done.taken.items()}}
-    return {"dry_run": not done.committed} | asdict(done) | texts
 
 
 def _show_rebuild(done: Rebuild) -> None:

@@ -183,9 +183,5 @@ def table(options: argparse.Namespace) -> int:
     if options.json:
         show_json(rows)
     else:
-        show_table(metadata.schema.names, [[_shown(value) for value in row.values()] for row in rows])
+        show_table(metadata.schema.names, [["" if value is None else value for value in row.values()] for row in rows])
     return 0
-
-
-def _shown(value: object) -> object:
-    return "" if value is None else value

@@ -59,15 +59,11 @@ def verify(options: argparse.Namespace) -> int:
     at = (lambda state: resolve_version(options.at, state)) if options.at is not None else None
     report = verify_location(store, depth=options.depth, at=at)
     if options.json:
-        show_json(_report_json(report))
+        faults = [asdict(fault) | {"damage": fault.is_damage} for fault in report.faults]
+        show_json(asdict(report) | {"faults": faults, "damaged": report.damaged})
     else:
         _show_report(report)
     return 0 if report.sealed and not report.damaged else 1
-
-
-def _report_json(report: Report) -> dict[str, object]:
-    faults = [asdict(fault) | {"damage": fault.is_damage} for fault in report.faults]
-    return asdict(report) | {"faults": faults, "damaged": report.damaged}
 
 
 def _show_report(report: Report) -> None:

@@ -6,9 +6,9 @@ interrupted run leaves some chunks compacted, and files that garbage collection 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
@@ -57,7 +57,12 @@ class Compacted:
     error: SnapshotError | None = None
 
     @property
-    def bytes_after(self) -> int:
+    def rows(self) -> int:
+        """Rows of the new files."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def bytes(self) -> int:
         """Bytes of the new files."""
         return sum(file.bytes for file in self.files)
 
@@ -91,7 +96,8 @@ class CompactRun:
         work = _Work(self, plan, self._origin(plan, header), dict(self.catalog.state.schemas))
         failed: dict[int, str] = {}
         jobs = shared_jobs(plan.chunks, lambda chunk: chunk.bytes)
-        yield from side_by_side(work.run_job, jobs, self.parallelism, "compact", failed)
+        run_job = partial(attempt_chunks, attempt=work.attempt, policy=self.retry)
+        yield from side_by_side(run_job, jobs, self.parallelism, "compact", failed)
         write_hints(self.catalog.store, self.catalog.state, self.catalog.refresh)
         if failed:
             raise CompactionFailedError(
@@ -122,7 +128,7 @@ def totals_of(outcomes: Sequence[Compacted]) -> dict[str, int]:
         "files_before": sum(each.planned.files for each in outcomes),
         "files_after": sum(len(each.files) for each in outcomes),
         "bytes_before": sum(each.planned.bytes for each in outcomes),
-        "bytes_after": sum(each.bytes_after for each in outcomes),
+        "bytes_after": sum(each.bytes for each in outcomes),
         "rows_deleted": sum(each.rows_deleted for each in outcomes),
         "rows_duplicate": sum(each.rows_duplicate for each in outcomes),
     }
@@ -141,11 +147,8 @@ class _Work:
     origin: Provenance
     schemas: Mapping[int, SchemaAdded]
 
-    def run_job(self, job: Sequence[ChunkCompaction], stop: threading.Event) -> list[Compacted]:
-        """Compact some chunks; transient failures are retried from the start."""
-        return attempt_chunks(job, self._attempt, self.run.retry, stop)
-
-    def _attempt(self, jobs: Sequence[ChunkCompaction]) -> Iterator[tuple[ChunkCompaction, Compacted]]:
+    def attempt(self, jobs: Sequence[ChunkCompaction]) -> Iterator[Compacted]:
+        """Compact each chunk once; a chunk that fails does not stop the others."""
         for job, parts in zip(jobs, self._merged(jobs), strict=True):
             try:
                 if isinstance(parts, SnapshotError):
@@ -155,7 +158,7 @@ class _Work:
                 raise
             except SnapshotError as error:
                 outcome = Compacted(job.chunk.id, "failed", job, error=error)
-            yield job, outcome
+            yield outcome
 
     def _merged(self, jobs: Sequence[ChunkCompaction]) -> list[list[Merged] | SnapshotError]:
         """Run the jobs' tasks once and return each one's results."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.savepoints import UncompactedError, create_savepoint, sealed_head
@@ -49,10 +50,8 @@ def compact_and_pin(
                 if catalog.refresh().data_revision == planned:  # nothing changed: the next try fails too
                     raise
             continue
-        try:
+        with suppress(UncompactedError):
             return create_savepoint(catalog, state.data_revision, automatic=automatic)
-        except UncompactedError:
-            continue
     raise ConflictError(
         f"Other writers changed data at {catalog.store.uri} again and again while it was compacted, last in revision "
         f"{catalog.refresh().data_revision}; no savepoint was made. Run again when no export or deletion is at work.",

@@ -16,7 +16,8 @@ import pyarrow as pa
 from snapshot_assets.engine.compact.plan import Group
 from snapshot_assets.engine.export.tasks import Provenance, write_table
 from snapshot_assets.engine.parquet.reader import check_hash, read_batches
-from snapshot_assets.engine.parquet.sorting import is_sortable, sorted_batches
+from snapshot_assets.engine.parquet.sorting import sorted_batches
+from snapshot_assets.engine.time_range import is_time
 from snapshot_assets.errors import SnapshotError, TaskFailedError
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.relations import TableName
@@ -110,7 +111,7 @@ def _merge(work: Merge, empty: Merged) -> Merged:
         newest = _newest(work)
         batches = _filtered(rows, newest)
         duplicate = len(newest) - int(newest.sum())
-    if table.time_index is not None and is_sortable(schema.field(table.time_index).type):
+    if table.time_index is not None and is_time(schema.field(table.time_index).type):
         batches = sorted_batches(batches, table.time_index)
     files = tuple(write_table(work.store, work.provenance, chunk, work.window, table, batches, work.max_file_size))
     _check_rows(work, rows.deleted + duplicate, files)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
@@ -19,8 +19,8 @@ from snapshot_assets.catalog.receipts.receipts import Receipt, write_young_recei
 from snapshot_assets.catalog.receipts.selection import find_adoptable
 from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.engine.export.tasks import ChunkResult, ChunkWork, Provenance, Task
-from snapshot_assets.engine.jobs import JOB_BYTES, JOB_CHUNKS, first_failures, shared_jobs, side_by_side
+from snapshot_assets.engine.export.tasks import ChunkPlan, ChunkResult, Frame, Task, run_task
+from snapshot_assets.engine.jobs import JOB_BYTES, JOB_CHUNKS, MapRunner, first_failures, shared_jobs, side_by_side
 from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
 from snapshot_assets.errors import (
     ExportFailedError,
@@ -33,45 +33,16 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.relations import Table
 from snapshot_assets.format.scrub import scrub
 
 _LOG = logging.getLogger(__name__)
 
 
-class Runner(Protocol):
-    """Runs tasks."""
-
-    def run(self, tasks: Sequence[Task]) -> Iterable[ChunkResult]:
-        """Run tasks in parallel and yield one result per chunk's work.
-
-        Raises:
-            TransientError: The tasks were lost, for example with an executor.
-        """
+class Runner(MapRunner, Protocol):
+    """Runs the tasks of an export."""
 
     def run_frames(self, task: Task, chunk: int, window: str, frames: Sequence[Frame]) -> Iterable[ChunkResult]:
         """Write a chunk's DataFrames with the settings of a task and yield the parts' results."""
-
-
-Frame = tuple[Table, Any]
-"""A table's document, and the DataFrame with its rows."""
-
-
-@dataclass(frozen=True)
-class ChunkPlan:
-    """How one chunk is read: one work per task, or DataFrames.
-
-    Attributes:
-        size: Estimated bytes; small chunks share a task.
-        check: Raises an error if the frames may not be exported. Every attempt calls it, because it reads the source.
-    """
-
-    chunk: int
-    works: tuple[ChunkWork, ...] = ()
-    size: int = 0
-    window: str = ""
-    frames: tuple[Frame, ...] = ()
-    check: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -121,11 +92,6 @@ class Export:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     replaced: Mapping[int, tuple[FileState, ...]] = field(default_factory=dict)
 
-    @property
-    def provenance(self) -> Provenance:
-        """Origin of the run's files."""
-        return self.task.provenance
-
     def supersedes(self, chunk: int) -> tuple[str, ...]:
         """Return the attempts whose files a replace of the chunk removes."""
         return tuple(sorted({each.file.attempt for each in self.replaced.get(chunk, ())}))
@@ -161,7 +127,7 @@ def export_chunks(export: Export, plan: Callable[[int], ChunkPlan], chunks: Sequ
             state = export.catalog.state
             export = replace(export, replaced={chunk: tuple(state.live_files(chunk)) for chunk in pending})
         batches = _batches([plan(chunk) for chunk in pending], export.parallelism)
-        export.catalog.commit(rules.in_progress(export.token, pending, export.provenance.run))
+        export.catalog.commit(rules.in_progress(export.token, pending, export.task.provenance.run))
         yield from side_by_side(partial(_run_batch, export), batches, export.parallelism, "export", failed)
     if failed:
         raise ExportFailedError(
@@ -181,7 +147,7 @@ def _adoptable_receipts(export: Export, chunks: Sequence[int]) -> Mapping[int, t
     incomplete = [chunk for chunk in chunks if not state.completed(chunk)]
     if export.replace or not incomplete:
         return {}
-    return find_adoptable(export.catalog.store, state, incomplete, export.provenance.schema_sha256)
+    return find_adoptable(export.catalog.store, state, incomplete, export.task.provenance.schema_sha256)
 
 
 def _without_reading(export: Export, chunk: int, adoptable: tuple[Receipt, ObjectRef] | None) -> Outcome | None:
@@ -214,11 +180,11 @@ def _batches(plans: Sequence[ChunkPlan], parallelism: int) -> list[list[ChunkPla
 def _run_batch(export: Export, batch: Sequence[ChunkPlan], stop: threading.Event) -> list[Outcome]:
     """Run one batch; chunks with a transient failure are retried by themselves."""
 
-    def attempt(plans: Sequence[ChunkPlan]) -> Iterator[tuple[ChunkPlan, Outcome]]:
-        for plan, result in zip(plans, _attempt(export, plans), strict=True):
-            yield plan, _commit_or_fail(export, result)
+    def attempt(plans: Sequence[ChunkPlan]) -> Iterator[Outcome]:
+        for result in _attempt(export, plans):
+            yield _commit_or_fail(export, result)
 
-    outcomes = attempt_chunks(batch, attempt, export.retry, stop)
+    outcomes = attempt_chunks(batch, stop, attempt, export.retry)
     for outcome in outcomes:
         if outcome.error is not None:
             _record_failure(export, outcome.chunk, outcome.error)
@@ -238,9 +204,9 @@ def _attempt(export: Export, plans: Sequence[ChunkPlan]) -> list[ChunkResult]:
 def _run(export: Export, plans: Sequence[ChunkPlan]) -> Iterable[ChunkResult]:
     works = [replace(work, supersedes=export.supersedes(work.chunk)) for plan in plans for work in plan.works]
     if len(plans) == 1:
-        yield from export.runner.run([replace(export.task, works=(work,)) for work in works])
+        yield from export.runner.map(run_task, [replace(export.task, works=(work,)) for work in works])
     elif works:
-        yield from export.runner.run([replace(export.task, works=tuple(works))])
+        yield from export.runner.map(run_task, [replace(export.task, works=tuple(works))])
     for plan in plans:
         if plan.check is not None:
             plan.check()
@@ -292,15 +258,15 @@ def _commit_replacing(export: Export, result: ChunkResult) -> Outcome:
 def _commit(export: Export, result: ChunkResult, status: str, adopted: Receipt | None = None) -> Outcome:
     catalog = export.catalog
     receipt = result.receipt or write_young_receipt(
-        catalog.store, export.provenance.receipt(result, export.supersedes(result.chunk)), catalog.now()
+        catalog.store, export.task.provenance.receipt(result, export.supersedes(result.chunk)), catalog.now()
     )
     finished = rules.FinishedChunk(
         id=result.chunk,
         files=result.files,
         receipts=(receipt,),
         opened_at=result.opened_at,
-        fence=adopted.fence if adopted else export.provenance.fence,
-        run=export.provenance.run,
+        fence=adopted.fence if adopted else export.task.provenance.fence,
+        run=export.task.provenance.run,
         replaces=tuple(each.file.path for each in export.replaced[result.chunk]) if export.replace else None,
         base_revision=adopted.base_revision if adopted else None,
     )
@@ -318,7 +284,7 @@ def _record_failure(export: Export, chunk: int, error: SnapshotError) -> None:
     if isinstance(error, OutcomeUnknownError):
         return
     try:
-        export.catalog.commit(rules.fail_chunk(export.token, chunk, scrub(str(error)), export.provenance.run))
+        export.catalog.commit(rules.fail_chunk(export.token, chunk, scrub(str(error)), export.task.provenance.run))
     except (SupersededError, LocationDeletedError):
         raise
     except SnapshotError as second:

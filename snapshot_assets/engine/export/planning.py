@@ -24,8 +24,8 @@ from snapshot_assets.databases.source import (
     WindowRows,
 )
 from snapshot_assets.databases.spark.source import SparkCatalogDatabase
-from snapshot_assets.engine.export.chunks import SMALL_CHUNK, ChunkPlan, Frame
-from snapshot_assets.engine.export.tasks import ChunkWork, timeless_rows_error
+from snapshot_assets.engine.export.chunks import SMALL_CHUNK
+from snapshot_assets.engine.export.tasks import ChunkPlan, ChunkWork, Frame, timeless_rows_error
 from snapshot_assets.engine.session import Session, spark_errors
 from snapshot_assets.errors import (
     ConsistencyLostError,

@@ -30,7 +30,7 @@ from snapshot_assets.engine.export.start_snapshot import (
     start_snapshot,
 )
 from snapshot_assets.engine.export.tasks import Provenance, Task
-from snapshot_assets.engine.parquet.frames import FrameChunk, merged_schema
+from snapshot_assets.engine.parquet.frames import FrameChunk
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.session import Session
 from snapshot_assets.errors import ConflictError
@@ -128,7 +128,8 @@ class ExportRun:
             for name, frame in chunk.frames.items()
         }
         committed = self.committed_schema() if catalog.state.has_snapshot else DatabaseSchema(database="spark")
-        schema = merged_schema(committed, list(tables.values()))
+        by_name = {table.table_name: table for table in committed.tables} | tables
+        schema = committed.model_copy(update={"tables": tuple(by_name[name] for name in sorted(by_name))})
         frames = {
             chunk.chunk: tuple((tables[name], exact_frame(frame, tables[name])) for name, frame in chunk.frames.items())
             for chunk in chunks

@@ -7,10 +7,11 @@ go from the database to the file inside the task; only metadata of files comes b
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 
@@ -109,6 +110,27 @@ class ChunkWork:
     whole: bool = True
     timeless_allowed: bool = True
     supersedes: tuple[str, ...] = ()
+
+
+Frame = tuple[Table, Any]
+"""A table's document, and the DataFrame with its rows."""
+
+
+@dataclass(frozen=True)
+class ChunkPlan:
+    """How one chunk is read: one work per task, or DataFrames.
+
+    Attributes:
+        size: Estimated bytes; small chunks share a task.
+        check: Raises an error if the frames may not be exported. Every attempt calls it, because it reads the source.
+    """
+
+    chunk: int
+    works: tuple[ChunkWork, ...] = ()
+    size: int = 0
+    window: str = ""
+    frames: tuple[Frame, ...] = ()
+    check: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.predicates import Predicate
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 
 _Item = TypeVar("_Item")
@@ -31,12 +31,6 @@ class FrameChunk:
 
     chunk: int
     frames: Mapping[TableName, DataFrame]
-
-
-def merged_schema(schema: DatabaseSchema, tables: Sequence[Table]) -> DatabaseSchema:
-    """Return a schema with tables added; a table replaces one of the same name."""
-    by_name = {table.table_name: table for table in (*schema.tables, *tables)}
-    return schema.model_copy(update={"tables": tuple(by_name[name] for name in sorted(by_name))})
 
 
 def load_frames(

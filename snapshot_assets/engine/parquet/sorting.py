@@ -27,11 +27,6 @@ FAN_IN = 64
 _LAST = np.iinfo(np.int64).max
 
 
-def is_sortable(kind: pa.DataType) -> bool:
-    """Return whether rows can be sorted by a column: a time that is carried as text cannot."""
-    return bool(pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
-
-
 def sorted_batches(
     batches: Iterable[pa.RecordBatch], column: str, *, run_bytes: int = RUN_BYTES
 ) -> Iterator[pa.RecordBatch]:
@@ -39,7 +34,7 @@ def sorted_batches(
 
     Args:
         batches: The rows, all of one schema.
-        column: A column of times; see `is_sortable`.
+        column: A column of times; see `is_time`.
         run_bytes: Most bytes of a run.
     """
     runs = _runs(batches, column, run_bytes)

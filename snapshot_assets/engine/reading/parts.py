@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from snapshot_assets.catalog.state.file_pruning import Match, deletions, match_files, written_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.parquet.statistics import row_groups
-from snapshot_assets.engine.time_range import TimeFilter
+from snapshot_assets.engine.time_range import TimeFilter, is_time
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.files import ColumnStatistics, DataFile
 from snapshot_assets.format.predicates import Predicate
@@ -123,15 +123,11 @@ def _bare(file: DataFile) -> DataFile:
 def _check_comparable(table: Table) -> None:
     assert table.time_index is not None
     kind = table.column(table.time_index).arrow_field().type
-    if not _is_time(kind):
+    if not is_time(kind):
         raise PlanError(
             f"{table.table_name}.{table.time_index} is carried as {kind}, so rows cannot be filtered by it. Let"
             " start and end lie on bounds of chunks (table $chunks lists them), or omit them."
         )
-
-
-def _is_time(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
 
 
 @dataclass(frozen=True)
@@ -145,7 +141,7 @@ class _TimeBounds:
     @classmethod
     def of(cls, kind: pa.DataType | None, table: Table, time_range: TimeFilter) -> _TimeBounds | None:
         """Return the bounds of a file's time column; None if it has no comparable type."""
-        if kind is None or not _is_time(kind):
+        if kind is None or not is_time(kind):
             return None
         if pa.types.is_timestamp(kind) and kind.unit == "s":
             kind = pa.timestamp("ms", kind.tz)  # Parquet has no seconds

@@ -17,7 +17,8 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.databases.selection import check_relation, suggestion
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
-from snapshot_assets.engine.parquet.reader import BATCH_ROWS, read_batches
+from snapshot_assets.engine.parquet.reader import read_batches
+from snapshot_assets.engine.parquet.row_groups import BATCH_ROWS
 from snapshot_assets.engine.reading.options import ReadOptions
 from snapshot_assets.engine.reading.parts import FilePart, GroupsInRange, file_parts, grouped
 from snapshot_assets.engine.time_range import TimeFilter

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import RestoreRecord
@@ -79,16 +79,14 @@ class Loader:
             else:
                 yield ChunkOutcome(load.chunk.chunk, "skipped")
         jobs = shared_jobs(todo, lambda load: load.bytes)
-        yield from side_by_side(self._run_job, jobs, self.parallelism, "restore", failed)
+        run_job = partial(attempt_chunks, attempt=self._attempt, policy=self.retry)
+        yield from side_by_side(run_job, jobs, self.parallelism, "restore", failed)
         if failed:
             raise RestoreFailedError(
                 f"{len(failed)} of {len(loads)} chunks could not be loaded: {first_failures(failed)}. The others are"
                 " loaded; run again to continue.",
                 chunks=failed,
             )
-
-    def _run_job(self, job: Sequence[ChunkLoad], stop: threading.Event) -> list[ChunkOutcome]:
-        return attempt_chunks(job, lambda todo: zip(todo, self._attempt(todo), strict=True), self.retry, stop)
 
     def _attempt(self, loads: Sequence[ChunkLoad]) -> list[ChunkOutcome]:
         """Hash all files, then load the chunks without a damaged file; returns one outcome per chunk."""

@@ -34,7 +34,6 @@ from snapshot_assets.engine.restore.target import (
     TargetContents,
     check_ledger,
     check_tables,
-    created_by,
     definition_for,
     read_target,
 )
@@ -276,6 +275,7 @@ def _new_record(
 ) -> RestoreRecord:
     """Return what the ledger will record of a restore that starts."""
     restore_id = uuid.uuid4().hex
+    created = {each.table for each in (*definition.before, *definition.after) if each.table is not None}
     tables, earlier, existing = contents.ledger.tables, contents.ledger.earlier, contents.existing
     own: set[TableName] = set(earlier[-1].tables) if earlier else set()
     of_others = [name for name in tables if name not in own and name in existing and existing[name].has_rows]
@@ -288,7 +288,7 @@ def _new_record(
         checksum=source.checksum,
         filters=settings.filters.text(),
         tables=tables,
-        made=tuple(sorted(created_by(definition) - set(existing))),
+        made=tuple(sorted(created - set(existing))),
         into_nonempty=bool(of_others) or any(record.into_nonempty for record in earlier),
         windows=PinnedWindows.of(source.state, source.schema).text(),
     )

@@ -56,12 +56,6 @@ def definition_for(schema: DatabaseSchema, uri: str, *, expressions: bool) -> De
     return replace(definition, lost=(*lost, *definition.lost))
 
 
-def created_by(definition: Definition) -> set[TableName]:
-    """Return the tables and views that a definition creates."""
-    statements = (*definition.before, *definition.after)
-    return {statement.table for statement in statements if statement.table is not None}
-
-
 def check_ledger(ledger: TargetLedger, source: RestoreSource, filters: Filters) -> None:
     """Refuse tables that a different restore filled, or is filling.
 

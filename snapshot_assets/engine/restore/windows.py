@@ -105,13 +105,8 @@ def check_windows(
     windows = {import_id: _windows_of(by_id.get(import_id), import_id) for import_id in sorted(tables)}
     for import_id, before in windows.items():
         _check_time_indexes(set().union(*tables[import_id].values()), before, now, revision)
-        same_numbers = (now.start, now.length, now.zone) == (before.start, before.length, before.zone)
-        if set(tables[import_id]) != {UNTIMED_CHUNK} and not same_numbers:
-            raise RestoreError(
-                f"The target's rows were loaded in {before}; revision {revision} has {now}, so its chunks are not"
-                f" those that the target holds. {_IMPORT_AGAIN}",
-                revision=revision,
-            )
+        if set(tables[import_id]) != {UNTIMED_CHUNK}:
+            _check_start(before, now, revision)
     if outside := sorted({entry.chunk for entry in loaded} - set(chunks)):
         raise RestoreError(
             f"The target holds rows of {numbered(outside)}, which revision {revision} does not have: they would be left"
@@ -142,6 +137,15 @@ def _check_time_indexes(tables: set[TableName], before: PinnedWindows, now: Pinn
                 f" revision {revision}: other rows lie in each chunk. {_IMPORT_AGAIN}",
                 table=str(name),
             )
+
+
+def _check_start(before: PinnedWindows, now: PinnedWindows, revision: int) -> None:
+    if (now.start, now.length, now.zone) != (before.start, before.length, before.zone):
+        raise RestoreError(
+            f"The target's rows were loaded in {before}; revision {revision} has {now}, so its chunks are not those"
+            f" that the target holds. {_IMPORT_AGAIN}",
+            revision=revision,
+        )
 
 
 def _check_end(chunk: int, before: PinnedWindows, now: PinnedWindows, revision: int) -> None:

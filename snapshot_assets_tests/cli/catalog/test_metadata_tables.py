@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.catalog.state.fold import SealState
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import time_text
 from snapshot_assets_tests.catalog.conftest import DAY, Writer
@@ -62,52 +64,37 @@ def test_snapshots_as_json(snapshots: Snapshots, location: Path, writer: Writer)
     ]
 
 
+def _pinned(seal: SealState, created: datetime) -> dict[str, Any]:
+    return {
+        "schema_id": 1,
+        "commit_time": time_text(seal.committed_at),
+        "record_count": 4,
+        "create_time": time_text(created),
+    }
+
+
 def test_a_tag_and_a_savepoint_look_the_same_wherever_they_are_shown(
     snapshots: Snapshots, location: Path, writer: Writer
 ) -> None:
     first, second, _ = writer.catalog.state.seals
     pins = writer.catalog.state.pins
     old, new, saved = pins.tags["old"].tag, pins.tags["new"].tag, pins.savepoints[1].savepoint
+    for_ever = {"time_retained": None, "expires_at": None}
+    for_90_days = {"time_retained": "90d", "expires_at": time_text(new.created_at + 90 * DAY)}
     tags = [
-        {
-            "tag_name": "old",
-            "tagged_snapshot_id": 5,
-            "schema_id": 1,
-            "commit_time": time_text(first.committed_at),
-            "record_count": 4,
-            "create_time": time_text(old.created_at),
-            "time_retained": None,
-            "expires_at": None,
-            "automatic": False,
-            "previous": None,
-            "next": "new",
-        },
-        {
-            "tag_name": "new",
-            "tagged_snapshot_id": 7,
-            "schema_id": 1,
-            "commit_time": time_text(second.committed_at),
-            "record_count": 4,
-            "create_time": time_text(new.created_at),
-            "time_retained": "90d",
-            "expires_at": time_text(new.created_at + 90 * DAY),
-            "automatic": False,
-            "previous": "old",
-            "next": None,
-        },
+        {"tag_name": "old", "tagged_snapshot_id": 5}
+        | _pinned(first, old.created_at)
+        | for_ever
+        | {"automatic": False, "previous": None, "next": "new"},
+        {"tag_name": "new", "tagged_snapshot_id": 7}
+        | _pinned(second, new.created_at)
+        | for_90_days
+        | {"automatic": False, "previous": "old", "next": None},
     ]
     savepoints = [
-        {
-            "savepoint_id": 1,
-            "saved_snapshot_id": 7,
-            "schema_id": 1,
-            "commit_time": time_text(second.committed_at),
-            "record_count": 4,
-            "create_time": time_text(saved.created_at),
-            "automatic": False,
-            "previous": None,
-            "next": None,
-        }
+        {"savepoint_id": 1, "saved_snapshot_id": 7}
+        | _pinned(second, saved.created_at)
+        | {"automatic": False, "previous": None, "next": None}
     ]
     [listed] = snapshots("export", "list", "--location", location.as_uri(), "--json").json
     shown = snapshots("catalog", "show", "--snapshot", location.as_uri(), "--json").json

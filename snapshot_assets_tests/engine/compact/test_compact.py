@@ -98,13 +98,6 @@ def test_the_newest_sealed_state_is_the_compacted_one_and_nothing_is_left_to_rep
     assert Reader(scattered.folder).faults == []
 
 
-def test_a_compacted_location_needs_no_compaction(scattered):
-    compact(scattered.store)
-    revision = head(scattered).revision
-    assert compact(scattered.store) == {}
-    assert head(scattered).revision == revision
-
-
 def test_an_unsealed_head_stays_unsealed(place):
     place.export(seal=False)
     scatter(place.store, sealed=False)
@@ -439,13 +432,7 @@ def test_two_compactions_of_different_tables_of_a_chunk_both_succeed(scattered):
     assert Reader(scattered.folder).faults == []
 
 
-def test_several_jobs_at_once(scattered):
-    outcomes = list(compact(scattered.store, parallelism=3, chunks=tuple(FILLED)).values())
-    assert sorted(outcome.chunk for outcome in outcomes) == FILLED
-    assert faults(scattered) == []
-
-
-def test_in_spark(scattered, spark):
-    assert len(compact(scattered.store, SparkRunner(lambda: spark))) == len(FILLED)
+def test_several_jobs_at_once_in_spark(scattered, spark):
+    assert len(compact(scattered.store, SparkRunner(lambda: spark), parallelism=3)) == len(FILLED)
     assert faults(scattered) == []
     assert scattered.differences() == {}

@@ -11,7 +11,6 @@ from snapshot_assets.engine.export.chunks import SMALL_CHUNK, ChunkPlan, _batche
 from snapshot_assets.engine.export.tasks import ChunkWork
 from snapshot_assets.engine.jobs import JOB_BYTES, JOB_CHUNKS
 from snapshot_assets_tests.engine.exports import FailingRunner
-from snapshot_assets_tests.faults.source import CHUNKS
 
 _sizes = st.one_of(st.integers(0, 3 * SMALL_CHUNK), st.just(0), st.integers(0, 1000))
 _plans = st.lists(st.tuples(_sizes, st.integers(0, 3)), max_size=120).map(
@@ -23,13 +22,10 @@ _plans = st.lists(st.tuples(_sizes, st.integers(0, 3)), max_size=120).map(
 
 
 @given(_plans, st.integers(1, 8))
-def test_batches_hold_every_chunk_once_in_order(plans, parallelism):
-    assert [plan for batch in _batches(plans, parallelism) for plan in batch] == plans
-
-
-@given(_plans, st.integers(1, 8))
-def test_only_small_chunks_of_one_task_share_a_batch_and_it_stays_within_its_limits(plans, parallelism):
-    for batch in _batches(plans, parallelism):
+def test_batches_hold_every_chunk_once_and_only_small_ones_share_one_within_its_limits(plans, parallelism):
+    batches = _batches(plans, parallelism)
+    assert [plan for batch in batches for plan in batch] == plans
+    for batch in batches:
         assert batch
         if len(batch) > 1:
             assert all(plan.size < SMALL_CHUNK and len(plan.works) == 1 for plan in batch)
@@ -62,12 +58,6 @@ def test_a_window_is_scanned_in_every_timed_table_and_chunk_0_holds_the_rest(pla
         ("readings", WindowRows),
     }
     assert {str(scan.rows.start) for scan in planner.scans(2)} == {"2025-01-02 00:00:00+00:00"}
-
-
-def test_small_chunks_share_one_task_and_each_is_one_transaction(place):
-    runner = FailingRunner()
-    place.export(runner)
-    assert runner.attempts == [list(CHUNKS)]
 
 
 def test_a_large_chunk_cut_into_slices_gives_the_same_rows(place, monkeypatch):

@@ -205,16 +205,6 @@ def test_an_unsealed_snapshot_cannot_be_restored(place, duck):
         duck.restore(place.store, filters=Filters(tables=(TableName("main", "reading"),)))
 
 
-def test_preparing_changes_nothing(exported, duck):
-    before = read_state(exported.store).revision
-    prepared = duck.run(exported.store).prepare(depth="full")
-    assert not prepared.resumed
-    assert [statement.makes for statement in prepared.to_create()]
-    assert sum(len(prepared.missing(chunk)) for chunk in prepared.chunks) > 0
-    assert duck.imports() == []
-    assert read_state(exported.store).revision == before
-
-
 def test_a_read_only_location_is_restored_with_a_warning(exported, duck, monkeypatch, caplog):
     from snapshot_assets.engine.restore import pin as restore_pins
     from snapshot_assets.errors import StoreDeniedError

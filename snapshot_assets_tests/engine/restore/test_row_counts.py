@@ -110,13 +110,6 @@ def test_some_windows_are_counted_alone(imported: Place, duck: Into) -> None:
         run.check_rows(prepared.choose([0, 2]))
 
 
-def test_rows_that_a_tombstone_deletes_are_no_difference(exported: Place, duck: Into) -> None:
-    catalog = Catalog.open_for_writing(exported.store)
-    delete_rows(catalog, TableName("main", "readings"), "sensor = 's0'")
-    seal(catalog)
-    restored(duck, exported)
-
-
 def test_rows_deleted_by_a_replace_are_no_difference(imported: Place, duck: Into) -> None:
     check(duck, imported)
     catalog = Catalog.open_for_writing(imported.store)

@@ -1,0 +1,59 @@
+"""References to environment variables in a configuration: replaced by their values, which no mistake shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from snapshot_assets.format.scrub import scrub
+from snapshot_assets.plan.problems import Problem
+
+_REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{")
+
+
+class References:
+    """Resolves the references of one configuration, and collects its mistakes with references in place of values.
+
+    Attributes:
+        problems: The first mistake of each field.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.problems: list[Problem] = []
+        self._environment = environment
+        self._resolved: dict[str, str] = {}
+
+    def resolve(self, path: tuple[str, ...], tree: object) -> object:
+        """Return the tree at a path with its references replaced, in texts only."""
+        if isinstance(tree, dict):
+            return {key: self.resolve((*path, str(key)), value) for key, value in tree.items()}
+        if isinstance(tree, list):
+            return [self.resolve((*path, str(index)), value) for index, value in enumerate(tree)]
+        return _REFERENCE.sub(lambda match: self._value(path, match), tree) if isinstance(tree, str) else tree
+
+    def _value(self, path: tuple[str, ...], match: re.Match[str]) -> str:
+        name, default = match[1], match[2]
+        if match[0] == "$${":
+            return "${"
+        if name is None:
+            self.report(path, "has a `${` that names no variable; write ${NAME}, or $${ for a plain `${`")
+            return match[0]
+        value = self._environment.get(name, default)
+        if value is None:
+            self.report(path, f"refers to the environment variable {name}, which is not set; set {name}")
+            return match[0]
+        self._resolved[value] = match[0]
+        return value
+
+    def report(self, path: tuple[str, ...], message: str) -> None:
+        """Add a mistake, if it is the first of its field."""
+        for value in sorted(filter(None, self._resolved), key=len, reverse=True):
+            for form in {value, repr(value)[1:-1]}:
+                message = message.replace(form, self._resolved[value])
+        if path not in {known.path for known in self.problems}:
+            self.problems.append(Problem(path, scrub(message)))
+
+    def collect(self, path: tuple[str, ...], problems: Iterable[Problem]) -> None:
+        """Add the mistakes of the field at a path."""
+        for problem in problems:
+            self.report((*path, *problem.path), problem.message)
