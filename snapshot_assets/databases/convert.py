@@ -145,7 +145,7 @@ class _Conversion:
         elif column.default is not None and sequence is None:
             self.lose(f"Default {column.default} of column {where} is left out: it is {self._source}'s SQL.")
         elif column.identity is not None:
-            draws = f"draws from {sequence.schema_name}.{sequence.name} by a default" if sequence else "has no default"
+            draws = f"draws from {sequence.table_name} by a default" if sequence else "has no default"
             self.lose(f"Column {where} is no longer an identity column ({column.identity}): it {draws}.")
         if column.collation is not None:
             self.lose(f"Collation {column.collation} of column {where} is left out.")
@@ -171,7 +171,7 @@ class _Conversion:
                 else _draws_from(column.default, sequence)
             )
             if column is None or not fills or column.name in taken or self._kind == "spark":
-                self.lose(f"Sequence {sequence.schema_name}.{sequence.name} of {table.table_name} is left out.")
+                self.lose(f"Sequence {sequence.table_name} of {table.table_name} is left out.")
                 continue
             taken.add(column.name)
             yield sequence.model_copy(
@@ -262,11 +262,11 @@ def _draws_from(default: str | None, sequence: Sequence) -> bool:
     """Return whether a default is the next number of a sequence; DuckDB may omit its schema."""
     match = _NEXTVAL.fullmatch(default or "")
     named = match["name"].replace("''", "'") if match else ""
-    own = f".{sequence.schema_name}.{sequence.name}"
+    own = f".{sequence.table_name}"
     plain, wanted = (text.replace('"', "").casefold() for text in (own, f".{named}"))
     return match is not None and (plain.endswith(wanted) or wanted.endswith(plain))
 
 
 def _drawing(sequence: Sequence) -> str:
     """Return the default that draws from a sequence, for PostgreSQL and DuckDB."""
-    return f"nextval({literal(qualified((sequence.schema_name, sequence.name)))})"
+    return f"nextval({literal(qualified(sequence.table_name))})"

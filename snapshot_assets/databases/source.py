@@ -92,14 +92,6 @@ class Scan:
     part: str | None = None
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A cheap estimate of a scan's size, for dividing large windows and combining small ones; never reported."""
-
-    rows: int
-    bytes: int
-
-
 class HeldState(Protocol):
     """A database state that is held for other connections."""
 
@@ -150,8 +142,8 @@ class SchemaSource(Protocol):
 class Database(SchemaSource, Protocol):
     """An open database as a source: every task reads its rows over its own connection."""
 
-    def estimate(self, scan: Scan) -> Estimate:
-        """Estimate the size of a scan without reading its rows."""
+    def estimate(self, scan: Scan) -> int:
+        """Return a cheap estimate of a scan's bytes, for dividing large windows and combining small ones."""
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Divide a scan into at most `parts` disjoint scans of similar size that together yield its rows."""

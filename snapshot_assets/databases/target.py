@@ -7,13 +7,14 @@ neither misses nor repeats a row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
 from snapshot_assets.databases.source import Rows
+from snapshot_assets.databases.sql import literal
 from snapshot_assets.format.relations import Table, TableName
 
 LEDGER_SCHEMA = "snapshot_assets_ledger"
@@ -38,6 +39,12 @@ class Statement:
     table: TableName | None = None
     unless: str = ""
     always: bool = False
+
+
+def comment(on: str, text: str | None, makes: str, of: TableName | None, unless: str = "") -> Iterator[Statement]:
+    """Yield the statement that comments on an object, such as `TABLE "a"."b"`, if there is a comment."""
+    if text is not None:
+        yield Statement(f"comment on {makes}", f"COMMENT ON {on} IS {literal(text)}", of, unless)
 
 
 @dataclass(frozen=True)

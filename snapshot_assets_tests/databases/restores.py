@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 
+import pyarrow as pa
+
 from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.open import database_module, kind_of, open_database, open_target
 from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Scan, Selection
@@ -25,6 +27,17 @@ def source(address: DatabaseAddress) -> Iterator[Database]:
 def target(address: DatabaseAddress) -> Iterator[SqlTarget]:
     with closing(open_target(address)) as opened:
         yield opened
+
+
+def read_scan(database: Database, scan: Scan) -> pa.Table:
+    """Return a scan's rows; checks that its batches have the document's schema and rows."""
+    with database.scan(scan) as scanned:
+        batches = list(scanned)
+    for batch in batches:
+        assert batch.schema.equals(scan.table.arrow_schema(), check_metadata=True)
+        assert batch.num_rows
+        batch.validate(full=True)
+    return pa.Table.from_batches(batches, scan.table.arrow_schema())
 
 
 def extracted(
@@ -65,20 +78,9 @@ def entry(table: TableName, record: RestoreRecord, path: str = "") -> LoadedFile
 
 
 def copy(
-    schema: DatabaseSchema,
-    origin: DatabaseAddress,
-    into: DatabaseAddress,
-    *,
-    expressions: bool = True,
+    schema: DatabaseSchema, origin: DatabaseAddress, into: DatabaseAddress, *, expressions: bool = True
 ) -> Definition:
-    """Create a schema's tables in a target and load all their rows; continue where an earlier call ended.
-
-    Args:
-        schema: Documents of the source.
-        origin: The source.
-        into: The target.
-        expressions: Whether SQL text of the documents is restored.
-    """
+    """Create a schema's tables in a target and load all their rows; continue where an earlier call ended."""
     definition = definition_of(schema, into, expressions=expressions)
     with source(origin) as database, target(into) as opened:
         earlier = opened.imports()

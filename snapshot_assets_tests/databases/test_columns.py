@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from snapshot_assets.databases.columns import choose_time_index
-from snapshot_assets.errors import AmbiguousTimeIndexError, PlanError
+from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import TableName
 
 TABLE = TableName("public", "orders")
@@ -30,12 +30,6 @@ def test_the_time_index_is_the_plans_or_the_dimension_or_the_only_timestamp(
     chosen: str | None,
 ) -> None:
     assert choose_time_index(TABLE, configured, timestamps=timestamps, dates=dates, dimension=dimension) == chosen
-
-
-def test_several_timestamps_without_a_choice_are_an_error_that_lists_them() -> None:
-    with pytest.raises(AmbiguousTimeIndexError, match=r"public\.orders.*'created', 'paid'") as caught:
-        choose_time_index(TABLE, {}, timestamps=["created", "paid"])
-    assert caught.value.attributes["candidates"] == ("created", "paid")
 
 
 def test_a_configured_column_that_holds_no_time_is_refused_with_the_usable_columns() -> None:

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 from snapshot_assets.databases.convert import converted
-from snapshot_assets.databases.duckdb import type_for as duckdb_type
 from snapshot_assets.databases.postgresql import type_for as postgresql_type
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan
 from snapshot_assets.errors import SnapshotError, UnsupportedTypeError
@@ -232,12 +231,6 @@ def test_identity_and_serial_columns_of_postgresql_draw_from_a_sequence_in_duckd
     text = "\n".join(definition.lost)
     assert "Index partial of public.t is left out" in text
     assert "Column public.t.b is no longer an identity column" in text
-
-
-def test_duckdb_types_read_the_arrow_types_of_postgresql() -> None:
-    assert duckdb_type(pa.binary(16)) == "UUID"
-    assert duckdb_type(pa.timestamp("us", "UTC")) == "TIMESTAMP WITH TIME ZONE"
-    assert duckdb_type(pa.decimal256(50, 2)) == "VARCHAR"
 
 
 def test_a_foreign_key_of_a_table_to_itself_is_left_out_in_duckdb(

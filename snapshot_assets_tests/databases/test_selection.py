@@ -21,16 +21,6 @@ def test_similar_names_ignore_letter_case_and_come_best_first() -> None:
     assert near_names("qqq", ["orders"]) == ()
 
 
-def test_a_selection_of_existing_names_passes() -> None:
-    selection = Selection(
-        schemas=("public",),
-        tables=(ORDERS,),
-        time_columns={ORDERS: "created_at"},
-        carriers={(ORDERS, "id"): Carrier.TEXT},
-    )
-    check_selection(selection, SCHEMAS, RELATIONS)
-
-
 @pytest.mark.parametrize(
     ("selection", "message"),
     [

@@ -86,21 +86,12 @@ class Scenario:
         return location(folder)
 
     def sample(self, starts: str | tuple[str, ...] = CHANGES) -> list[int]:
-        """Return the number of the middle call of each kind.
-
-        Args:
-            starts: Starts of the calls; by default, those that change storage.
-        """
+        """Return the number of the middle call of each kind that starts so."""
         return [numbers[len(numbers) // 2] for numbers in by_kind(self.trace, starts).values()]
 
 
 def by_kind(trace: list[str], starts: str | tuple[str, ...] = "") -> dict[str, list[int]]:
-    """Return the numbers of all calls of each kind, from 1.
-
-    Args:
-        trace: The calls of a run.
-        starts: Starts of the calls.
-    """
+    """Return the numbers of all calls of each kind that starts so, from 1."""
     numbers: dict[str, list[int]] = {}
     for number, call in enumerate(trace, 1):
         if call.startswith(starts):

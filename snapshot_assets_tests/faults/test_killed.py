@@ -6,15 +6,14 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.faults.conftest import CHANGES
-from snapshot_assets_tests.faults.source import CHUNKS, location
+from snapshot_assets_tests.faults.operations import store_at
+from snapshot_assets_tests.faults.source import CHUNKS
 
 
 def finished_chunks(folder: Path) -> set[int]:
     """Return the chunks that need no read: completed in the log, or with a receipt all of whose files are there."""
-    state = read_state(open_store(parse_location(location(folder))))
+    state = read_state(store_at(folder))
     finished = {chunk for chunk in CHUNKS if state.completed(chunk)}
     for path in folder.glob("data/*/chunk-*.json"):
         receipt = json.loads(path.read_text())

@@ -4,9 +4,8 @@ import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
-from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.faults.conftest import by_kind
+from snapshot_assets_tests.faults.operations import store_at
 from snapshot_assets_tests.faults.source import CHUNKS, location
 
 
@@ -19,10 +18,6 @@ def job(source, folder, **settings):
     return {"job": "export", "source": source, "location": location(folder), **settings}
 
 
-def store_of(folder):
-    return open_store(parse_location(location(folder)))
-
-
 def test_two_exporters_of_one_plan_both_succeed_and_commit_each_chunk_once(driver, fresh, folder, scratch):
     """Both stand still before their first file until the other is there too, so that both read and one loses."""
     at = fresh.trace.index("open file") + 1
@@ -32,7 +27,7 @@ def test_two_exporters_of_one_plan_both_succeed_and_commit_each_chunk_once(drive
         job(fresh.source, folder, fault={"kind": "pause-before", "at": at, "reached": there, "go": here}),
     )
     assert all("sealed" in each and 1 in each["read"] for each in results), results
-    scan = scan_log(store_of(folder))
+    scan = scan_log(store_at(folder))
     assert not scan.faults
     completed = [
         action.id for entry in scan.entries for action in entry.transaction.actions if type(action).__name__ == "Chunk"
@@ -73,7 +68,7 @@ def check_superseded(driver, fresh, folder, scratch, call, at):
     old, new = forced(driver, fresh.source, folder, scratch, at)
     assert "sealed" in new, f"{call}: {new}"
     assert ("sealed" in old and call not in LOSING) or "SupersededError" in old["error"], f"{call}: {old}"
-    runs = {known.chunk.run for known in read_state(store_of(folder)).chunks.values()}
+    runs = {known.chunk.run for known in read_state(store_at(folder)).chunks.values()}
     assert runs == {new["run"]} or (runs <= {old["run"]} and call not in LOSING), call
     driver.assert_whole(fresh.source, location(folder))
 

@@ -19,7 +19,7 @@ from snapshot_assets.databases.duckdb.introspect.documents import extract_schema
 from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.duckdb.types import carry
-from snapshot_assets.databases.source import DatabaseAddress, Estimate, HeldState, Scan, Selection
+from snapshot_assets.databases.source import DatabaseAddress, HeldState, Scan, Selection
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.databases.time_column import TimedSource
 from snapshot_assets.errors import DatabaseError
@@ -37,19 +37,12 @@ _DAY = {"us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
 @dataclass(frozen=True)
 class _Query:
-    """A scan in SQL.
-
-    Attributes:
-        table: Quoted name of the table or view.
-        columns: The select list.
-        where: The predicate of its rows.
-        row_ids: Whether its rows have ids. Rows of a view have none, and a column named `rowid` hides them.
-    """
+    """A scan in SQL."""
 
     table: str
     columns: str
     where: str
-    row_ids: bool
+    row_ids: bool  # rows of a view have none, and a column named `rowid` hides them
 
     def sql(self, *more: str) -> str:
         return f"SELECT {self.columns} FROM {self.table} WHERE {' AND '.join((self.where, *more))}"
@@ -84,12 +77,12 @@ class DuckDBDatabase(TimedSource):
             finally:
                 batches.close()
 
-    def estimate(self, scan: Scan) -> Estimate:
+    def estimate(self, scan: Scan) -> int:
         """Count the rows, and estimate their size from a few of them; see `Database.estimate`."""
         query = self._query(scan)
         rows = int(self._first_row("count(*)", scan.table, query.where)[0])
         with self._session.cursor() as cursor, self._session.translated(f"reading {scan.table.table_name}"):
-            return Estimate(rows, round(rows * self._row_bytes(cursor, query)))
+            return round(rows * self._row_bytes(cursor, query))
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Cut a scan by ranges of row ids, at the edges of DuckDB's row groups; a view is not cut. See `Database`."""

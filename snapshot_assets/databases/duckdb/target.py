@@ -42,16 +42,8 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
     """A database file that is written to; see `RestoreTarget`.
 
     The first write creates the file or opens it for writing. Until then it is open read-only, which does not change it
-    or its write-ahead log.
-
-    Args:
-        address: The file.
-
-    Raises:
-        UnknownSourceError: The URI is invalid.
-        DatabaseLockedError: A process holds the file.
-        DatabaseDeniedError: The file, or its folder, may not be written to, or its folder does not exist.
-        DatabaseError: It is not a DuckDB database, or it is damaged.
+    or its write-ahead log. See `open_database` for its errors; `DatabaseDeniedError` also means that the file, or its
+    folder, may not be written to, or that the folder does not exist.
     """
 
     kind = "duckdb"

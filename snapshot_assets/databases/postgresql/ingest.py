@@ -35,15 +35,14 @@ class PostgresqlIngest:
     Attributes:
         arrow_type: Arrow type for the driver; the file's type casts to it without loss.
         type: PostgreSQL type of the staging column.
-        value: SQL expression of the value, from a staging column with the column's own name.
-        staged: Whether `value` is more than the column's name; then rows go through a staging table.
+        value: SQL expression of the value, from a staging column with the column's own name. If it is more than that
+            name, rows go through a staging table.
         json: Whether the values become JSON text first.
     """
 
     arrow_type: pa.DataType
     type: str
     value: str
-    staged: bool
     json: bool = False
 
 
@@ -70,7 +69,7 @@ def ingest(column: Column) -> PostgresqlIngest:
     if column.carrier is Carrier.TEXT:
         function = _INPUTS.get(column.type)
         value = f"pg_catalog.{function}(pg_catalog.textout({name}))" if function else f"{name}::{column.type}"
-        return PostgresqlIngest(pa.string(), "text", value, True)
+        return PostgresqlIngest(pa.string(), "text", value)
     if pa.types.is_nested(arrow_type):
         value = f"{name}::{column.type}"
         if column.type.endswith("[]"):
@@ -78,20 +77,20 @@ def ingest(column: Column) -> PostgresqlIngest:
             elements = f"pg_catalog.json_array_elements_text({name}::json) WITH ORDINALITY AS e (value, number)"
             array = f"ARRAY(SELECT e.value::{element} FROM {elements} ORDER BY e.number)"
             value = f"CASE WHEN {name} IS NOT NULL THEN {array} END"
-        return PostgresqlIngest(pa.string(), "text", value, True, json=True)
+        return PostgresqlIngest(pa.string(), "text", value, json=True)
     if pa.types.is_fixed_size_binary(arrow_type) and column.type != "bytea":  # uuid
-        return PostgresqlIngest(pa.binary(), "bytea", f"pg_catalog.encode({name}, 'hex')::{column.type}", True)
+        return PostgresqlIngest(pa.binary(), "bytea", f"pg_catalog.encode({name}, 'hex')::{column.type}")
     return _scalar(arrow_type, column.type, name)
 
 
 def _scalar(arrow_type: pa.DataType, type_text: str, name: str) -> PostgresqlIngest:
     if pa.types.is_time(arrow_type) or pa.types.is_decimal(arrow_type) or arrow_type == pa.uint64():
-        return PostgresqlIngest(pa.string(), "text", f"{name}::{type_text}", True)
+        return PostgresqlIngest(pa.string(), "text", f"{name}::{type_text}")
     if type_text == "text":  # also of values for which PostgreSQL has no type
-        return PostgresqlIngest(pa.string(), "text", name, False)
+        return PostgresqlIngest(pa.string(), "text", name)
     if pa.types.is_fixed_size_binary(arrow_type):
-        return PostgresqlIngest(pa.binary(), type_text, name, False)
-    return PostgresqlIngest(_WIDENED.get(arrow_type, arrow_type), type_text, name, False)
+        return PostgresqlIngest(pa.binary(), type_text, name)
+    return PostgresqlIngest(_WIDENED.get(arrow_type, arrow_type), type_text, name)
 
 
 def with_json(batch: pa.RecordBatch, columns: Collection[str]) -> pa.RecordBatch:

@@ -22,7 +22,7 @@ from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.postgresql.types import expression
-from snapshot_assets.databases.source import AllRows, Estimate, Rows, Scan, WindowRows
+from snapshot_assets.databases.source import AllRows, Rows, Scan, WindowRows
 from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, UnknownRelationError
 from snapshot_assets.format.relations import Column, Table, TableName
@@ -110,10 +110,10 @@ class Scanner:
         source = self._relation(table).columns[table.time_index].type
         return PostgresqlTimeColumn.typed(table.time_index, source.name, zone)
 
-    def estimate(self, scan: Scan) -> Estimate:
-        """Return the planner's estimate of a scan."""
+    def estimate(self, scan: Scan) -> int:
+        """Return the planner's estimate of a scan's bytes."""
         plan = self._plan(self.query(scan), scan.table)
-        return Estimate(rows=int(plan["Plan Rows"]), bytes=int(plan["Plan Rows"]) * int(plan["Plan Width"]))
+        return int(plan["Plan Rows"]) * int(plan["Plan Width"])
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Divide a scan by time, if an index serves its window; else by the table's blocks, if it has any."""
@@ -166,11 +166,10 @@ class Scanner:
             )
         oid, kind = rows[0]["oid"], rows[0]["kind"]
         # LOCK TABLE refuses views and foreign tables. A query that names one locks it and the tables that it reads.
-        plain, other = (
-            f"LOCK TABLE {qualified(name)} IN ACCESS SHARE MODE",
-            f"SELECT FROM {qualified(name)} WHERE false",
-        )
-        self._session.execute(plain if kind in "rp" else other, f"locking {name}")
+        sql = f"LOCK TABLE {qualified(name)} IN ACCESS SHARE MODE"
+        if kind not in "rp":
+            sql = f"SELECT FROM {qualified(name)} WHERE false"
+        self._session.execute(sql, f"locking {name}")
         if rewritten := self._session.rows(_REWRITTEN.format(oid=oid), f"checking {name}"):
             raise ConsistencyLostError(
                 f"{rewritten[0]['name']} was truncated or rewritten (TRUNCATE, VACUUM FULL, CLUSTER, ALTER TABLE,"

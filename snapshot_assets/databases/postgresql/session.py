@@ -82,15 +82,11 @@ def oid_array(oids: Iterable[int]) -> str:
 
 
 class PostgresqlConnection:
-    """A connection with pinned settings.
+    """A connection with pinned settings; see `open_database` for its errors.
 
     Args:
         address: Where to connect.
         settings: Settings by name.
-
-    Raises:
-        DatabaseUnavailableError: The server cannot be reached.
-        DatabaseDeniedError: It refused the user or password.
     """
 
     def __init__(self, address: DatabaseAddress, settings: Mapping[str, str] = SETTINGS) -> None:
@@ -170,7 +166,7 @@ class PostgresqlSession(PostgresqlConnection):
         recoveries: Number of errors after which the session went back to its start and lost its locks.
 
     Raises:
-        ConsistencyLostError: The exported snapshot is gone. See `PostgresqlConnection` for others.
+        ConsistencyLostError: The exported snapshot is gone. See `open_database` for others.
     """
 
     def __init__(self, address: DatabaseAddress, *, exports: bool = False) -> None:

@@ -167,7 +167,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
                 f"loading {table.table_name}",
             )
             return rows
-        if any(each.staged for each in columns.values()):
+        if any(each.value != identifier(name) for name, each in columns.items()):
             self._insert_staged(table, columns, feed)
         else:
             with feed.errors():

@@ -107,13 +107,8 @@ class SparkRelations:
         """
         plan = self.rows(f"EXPLAIN EXTENDED SELECT * FROM {self.sql_name(view)}", f"looking at {view}")[0][0]
         aliases = {line.partition(_ALIAS)[2] for line in plan.splitlines() if _ALIAS in line}
-        return tuple(
-            sorted(
-                name
-                for name in self.relations
-                if name != view and aliases & {".".join(self._path(name)), qualified(self._path(name))}
-            )
-        )
+        paths = {name: self._path(name) for name in self.relations if name != view}
+        return tuple(sorted(name for name, path in paths.items() if aliases & {".".join(path), qualified(path)}))
 
 
 def _unquoted(name: str) -> str:

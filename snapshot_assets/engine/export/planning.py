@@ -108,7 +108,7 @@ class ScanPlanner(Planner):
         allowed = self.header.null_time == "chunk0"
         work = ChunkWork(chunk, self.window_text(chunk), self.scans(chunk), timeless_allowed=allowed)
         try:
-            sizes = [self.database.estimate(scan).bytes for scan in work.scans]
+            sizes = [self.database.estimate(scan) for scan in work.scans]
             if sum(sizes) < SMALL_CHUNK:
                 return ChunkPlan(chunk, (work,), sum(sizes))
             parts = [part for scan, size in zip(work.scans, sizes, strict=True) for part in self._slices(scan, size)]

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Rows, Scan, Selection
 from snapshot_assets.format.relations import Table, TableName
-from snapshot_assets_tests.databases.restores import source
+from snapshot_assets_tests.databases.restores import read_scan, source
 
 MAIN_T = TableName("main", "t")
 opened = source
@@ -48,13 +48,7 @@ def hold_elsewhere(address: DatabaseAddress) -> subprocess.Popen[str]:
 
 
 def rows_of(database: Database, table: Table, rows: Rows | None = None, part: str | None = None) -> pa.Table:
-    """Return a scan's rows; checks that its batches have the document's schema and rows."""
-    with database.scan(Scan(table, rows or AllRows(), part)) as scanned:
-        batches = list(scanned)
-    for batch in batches:
-        assert batch.schema.equals(table.arrow_schema(), check_metadata=True)
-        assert batch.num_rows
-    return pa.Table.from_batches(batches, table.arrow_schema())
+    return read_scan(database, Scan(table, rows or AllRows(), part))
 
 
 def documented(database: Database, name: TableName = MAIN_T, **selection: object) -> Table:

@@ -156,7 +156,7 @@ def test_parts_are_disjoint_and_together_yield_all_rows(large: DatabaseAddress, 
                 id_ for scan in scans for id_ in rows_of(database, table, rows, scan.part).column("id").to_pylist()
             ]
             assert sorted(parted) == found
-            assert sum(database.estimate(scan).rows for scan in scans) == len(found)
+            assert 0.5 < sum(map(database.estimate, scans)) / database.estimate(Scan(table, rows)) < 2
             if parts == 3 and isinstance(rows, AllRows):
                 assert len(scans) == 3
 
@@ -169,7 +169,7 @@ def test_a_view_and_an_empty_table_are_not_cut(large: DatabaseAddress, tmp_path:
     with opened(make_file(tmp_path / "x.duckdb", "CREATE TABLE events (id INTEGER)")) as database:
         table = documented(database, EVENTS)
         assert database.split(Scan(table, AllRows()), 4) == [Scan(table, AllRows())]
-        assert (database.estimate(Scan(table, AllRows())).rows, rows_of(database, table).num_rows) == (0, 0)
+        assert (database.estimate(Scan(table, AllRows())), rows_of(database, table).num_rows) == (0, 0)
         assert database.time_bounds((table,)) is None
 
 
@@ -180,8 +180,7 @@ def test_an_estimate_is_near_the_truth_and_a_part_of_another_database_is_refused
         rows = rows_of(database, table)
         with pytest.raises(DatabaseError, match="ctid:1-2"):
             rows_of(database, table, part="ctid:1-2")
-    assert estimate.rows == rows.num_rows
-    assert 0.5 < estimate.bytes / rows.nbytes < 2
+    assert 0.5 < estimate / rows.nbytes < 2
 
 
 def test_a_scan_left_early_leaves_the_connection_usable_and_an_error_of_its_reader_stays_its_own(

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
-from snapshot_assets.databases.postgresql import open as open_postgresql
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.session import SETTINGS
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Rows, Scan, Selection
 from snapshot_assets.databases.target import Definition, Statement
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
+from snapshot_assets_tests.databases.restores import read_scan, source
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
 Run = Callable[[str], list[tuple[Any, ...]]]
@@ -30,13 +30,8 @@ ROWS = Path(__file__).with_name("everything_rows.sql").read_text()
 """Rows for it."""
 
 
-@contextmanager
-def opened(uri: str, token: str | None = None) -> Iterator[Database]:
-    database = open_postgresql(DatabaseAddress("shop", uri, token))
-    try:
-        yield database
-    finally:
-        database.close()
+def opened(uri: str, token: str | None = None) -> AbstractContextManager[Database]:
+    return source(DatabaseAddress("shop", uri, token))
 
 
 @contextmanager
@@ -79,15 +74,6 @@ def table_of(
 
 def read(database: Database, table: Table, rows: Rows | None = None) -> pa.Table:
     return read_scan(database, Scan(table, rows or AllRows()))
-
-
-def read_scan(database: Database, scan: Scan) -> pa.Table:
-    with database.scan(scan) as batches:
-        read = list(batches)
-    for batch in read:
-        assert batch.schema.equals(scan.table.arrow_schema(), check_metadata=True)
-        batch.validate(full=True)
-    return pa.Table.from_batches(read, scan.table.arrow_schema())
 
 
 def load(uri: str, table: Table, rows: pa.Table, into: str) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pickle
 import socket
 
 import pytest
@@ -81,14 +80,6 @@ def test_all_forms_of_a_password_are_secret() -> None:
 )
 def test_the_default_alias_is_the_databases_name(uri: str, alias: str) -> None:
     assert default_alias(uri) == alias
-
-
-def test_errors_can_be_pickled(postgresql_database: str) -> None:
-    with opened(postgresql_database) as database, pytest.raises(UnknownRelationError) as caught:
-        database.extract(Selection(schemas=("nowhere",)))
-    again = pickle.loads(pickle.dumps(caught.value))
-    assert str(again) == str(caught.value)
-    assert again.attributes["schema"] == "nowhere"
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from snapshot_assets.databases.duckdb.ddl.tables import (
     target_name,
 )
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
-from snapshot_assets.databases.target import Definition, Statement
+from snapshot_assets.databases.target import Definition, Statement, comment
 from snapshot_assets.format.relations import Column, DatabaseSchema, Index, Sequence, Table, TableName, UserType, View
 
 
@@ -93,16 +93,14 @@ class _Defining:
         for schema in self._schema.schemas:
             for entry in schema.options.get("types", ()):
                 kind = UserType.model_validate(entry)
-                name = TableName(kind.schema_name, kind.name)
-                quoted, what = target_name(name), f"type {name}"
+                quoted, what = target_name(kind.table_name), f"type {kind.table_name}"
                 yield Statement(what, f"CREATE TYPE IF NOT EXISTS {quoted} AS {self._type_text(kind)}")
-                if kind.comment is not None:
-                    yield Statement(f"comment on {what}", f"COMMENT ON TYPE {quoted} IS {literal(kind.comment)}")
+                yield from comment(f"TYPE {quoted}", kind.comment, what, None)
 
     def _type_text(self, kind: UserType) -> str:
         if kind.kind == "enum":
             return f"ENUM ({', '.join(map(literal, kind.labels))})"
-        return str(self._texts.type(str(kind.definition.get("type")), f"{kind.schema_name}.{kind.name}"))
+        return str(self._texts.type(str(kind.definition.get("type")), str(kind.table_name)))
 
     def _all_sequences(self) -> dict[TableName, tuple[Sequence, list[tuple[Table, str]]]]:
         """Return the sequences with the columns that draw from each."""
@@ -110,10 +108,10 @@ class _Defining:
         for schema in self._schema.schemas:
             for entry in schema.options.get("sequences", ()):
                 loose = Sequence.model_validate(entry)
-                sequences.setdefault(TableName(loose.schema_name, loose.name), (loose, []))
+                sequences.setdefault(loose.table_name, (loose, []))
         for table in self._schema.tables:
             for sequence in table.sequences:
-                _, columns = sequences.setdefault(TableName(sequence.schema_name, sequence.name), (sequence, []))
+                _, columns = sequences.setdefault(sequence.table_name, (sequence, []))
                 if sequence.column is not None:
                     columns.append((table, sequence.column))
         return sequences
@@ -157,17 +155,11 @@ class _Defining:
         return self._texts.index_keys(index.definition, what) if self._expressions else None
 
     def _comments(self, relation: Table | View) -> Iterator[Statement]:
-        name = relation.table_name
+        name, quoted = relation.table_name, target_name(relation.table_name)
         kind = "TABLE" if isinstance(relation, Table) else "VIEW"
-        quoted = target_name(name)
-        comments = [(f"{kind} {quoted}", str(name), relation.comment)]
-        if isinstance(relation, Table):
-            columns = [(f"COLUMN {quoted}.{identifier(each.name)}", f"{name}.{each.name}", each.comment)
-                       for each in relation.columns]  # fmt: skip
-            comments += columns
-        for target, what, comment in comments:
-            if comment is not None:
-                yield Statement(f"comment on {what}", f"COMMENT ON {target} IS {literal(comment)}", name)
+        yield from comment(f"{kind} {quoted}", relation.comment, str(name), name)
+        for each in relation.columns if isinstance(relation, Table) else ():
+            yield from comment(f"COLUMN {quoted}.{identifier(each.name)}", each.comment, f"{name}.{each.name}", name)
 
     def _views(self) -> Iterator[Statement]:
         views = {view.table_name: view for view in self._schema.views}

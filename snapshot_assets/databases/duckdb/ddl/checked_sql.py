@@ -1,7 +1,7 @@
 """Checks SQL text of documents, which may come from anyone, with DuckDB's own parser before it is used.
 
 DuckDB runs all statements of a string. So a text must be exactly one type, one expression or one query. Nothing is run
-here.
+here. Every function raises `DocumentError` for any other text; its argument `what` or `where` names the object.
 """
 
 from __future__ import annotations
@@ -50,11 +50,7 @@ class Texts:
         self.connection.close()
 
     def type(self, text: str, where: str) -> DuckDBPyType:
-        """Return the type that a text names.
-
-        Raises:
-            DocumentError: The text is not exactly one type.
-        """
+        """Return the type that a text names."""
         with _refusing(f"The type of {where}", text):
             kind = self.connection.type(text)
         if _squeezed(str(kind)) != _squeezed(text):
@@ -62,11 +58,7 @@ class Texts:
         return kind
 
     def expression(self, text: str, what: str) -> str:
-        """Return an expression in parentheses.
-
-        Raises:
-            DocumentError: The text is not exactly one expression.
-        """
+        """Return a single expression in parentheses."""
         tree = self._tree(f"SELECT ({text}) AS x", what, text)
         node = tree["node"]
         plain = node["type"] == "SELECT_NODE" and len(node["select_list"]) == 1
@@ -90,11 +82,7 @@ class Texts:
         return f"CHECK {self.expression(match.group(1), what)}"
 
     def index_keys(self, definition: str, what: str) -> str:
-        """Return the text of an index from its first parenthesis on; check the statement that it becomes a part of.
-
-        Raises:
-            DocumentError: The definition does not begin as that of an index.
-        """
+        """Return the text of an index from its first parenthesis on; check the statement that it becomes a part of."""
         match = _INDEX.fullmatch(definition.strip())
         if match is None:
             raise _refused(what, definition, "it creates no index")
@@ -112,11 +100,7 @@ class Texts:
 
 
 def check_statement(connection: duckdb.DuckDBPyConnection, sql: str, what: str) -> None:
-    """Check that a text is exactly one statement of the kind that its first word names.
-
-    Raises:
-        DocumentError: It is not.
-    """
+    """Check that a text is exactly one statement of the kind that its first word names."""
     with _refusing(what, sql):
         found = [statement.type for statement in connection.extract_statements(sql)]
     if found != [_KINDS.get(sql.split(None, 1)[0])]:
@@ -125,11 +109,7 @@ def check_statement(connection: duckdb.DuckDBPyConnection, sql: str, what: str) 
 
 
 def collation(text: str, where: str) -> str:
-    """Return the clause of a column's collation.
-
-    Raises:
-        DocumentError: The text is not a name.
-    """
+    """Return the clause of a column's collation, which must be a name."""
     if not _COLLATION.fullmatch(text):
         raise _refused(f"The collation of {where}", text, "it is not a name")
     return " COLLATE " + ".".join(map(identifier, text.split(".")))

@@ -146,14 +146,14 @@ def sequence_place(sequence: Sequence, columns: Iterable[tuple[Table, str]]) -> 
         sequence: Its document.
         columns: Tables with their columns whose defaults draw from it.
     """
-    name = TableName(sequence.schema_name, sequence.name)
+    name = target_name(sequence.table_name)
     now = (
         f"(SELECT last_value FROM duckdb_sequences() WHERE database_name = {literal(TARGET)}"
         f" AND schema_name = {literal(sequence.schema_name)} AND sequence_name = {literal(sequence.name)})"
     )
     last = "NULL" if sequence.last_value is None else str(sequence.last_value)
     if sequence.cycle:
-        return _set(target_name(name), f"coalesce({now}, {last})")
+        return _set(name, f"coalesce({now}, {last})")
     end = "max" if sequence.increment > 0 else "min"
     values = [f"({now})", f"({last})"] + [
         f"((SELECT CAST({end}({identifier(column)}) AS BIGINT) FROM {target_name(table.table_name)}"
@@ -161,7 +161,7 @@ def sequence_place(sequence: Sequence, columns: Iterable[tuple[Table, str]]) -> 
         for table, column in columns
         if table.column(column).type in _INTEGERS
     ]
-    return _set(target_name(name), f"(SELECT {end}(x) FROM (VALUES {', '.join(values)}) AS v (x))")
+    return _set(name, f"(SELECT {end}(x) FROM (VALUES {', '.join(values)}) AS v (x))")
 
 
 def _set(sequence: str, value: str) -> str:

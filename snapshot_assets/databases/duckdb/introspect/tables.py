@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from duckdb.sqltypes import DuckDBPyType
 
@@ -22,6 +22,7 @@ from snapshot_assets.format.names import ColumnPath, column_text
 from snapshot_assets.format.relations import (
     CheckConstraint,
     Column,
+    Document,
     ForeignKey,
     Index,
     PrimaryKey,
@@ -62,6 +63,7 @@ _DEPENDENCIES = "SELECT objid, refobjid FROM duckdb_dependencies() ORDER BY refo
 _NEXTVAL = re.compile(r"\bnextval\('((?:[^']|'')*)'\)")
 
 _Records = list[dict[str, Any]]
+_Part = TypeVar("_Part", bound=Document)
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,7 @@ class TableReader:
             columns=columns,
             time_index=time_index,
             **self._constraints_of(relation),
-            indexes=tuple(self._index(columns, record) for record in self._indexes[relation.oid]),
+            indexes=_parts(Index, [self._with_columns(columns, record) for record in self._indexes[relation.oid]]),
             sequences=self._drawn(relation, columns),
             options={"view": True} if relation.is_view else {},
             comment=relation.comment,
@@ -181,28 +183,21 @@ class TableReader:
         """Return a table's constraints by their fields in its document."""
         by_kind: dict[str, _Records] = defaultdict(list)
         for record in self._constraints[relation.oid]:
-            by_kind[record["KIND"]].append(record)
-        keys = ("name", "columns", "definition")
-        primary = [PrimaryKey(**_only(record, *keys)) for record in by_kind["PRIMARY KEY"]]
-        checks = [CheckConstraint(**_only(record, "name", "definition")) for record in by_kind["CHECK"]]
-        schema = relation.name.schema  # DuckDB has no foreign keys between schemas
-        foreign = [
-            ForeignKey(referenced_schema=schema, **_only(record, *keys, "referenced_table", "referenced_columns"))
-            for record in by_kind["FOREIGN KEY"]
-        ]
+            # DuckDB has no foreign keys between schemas.
+            by_kind[record["KIND"]].append(record | {"referenced_schema": relation.name.schema})
         return {
-            "primary_key": next(iter(primary), None),
-            "unique": tuple(UniqueConstraint(**_only(record, *keys)) for record in by_kind["UNIQUE"]),
-            "checks": tuple(checks),
-            "foreign_keys": tuple(foreign),
+            "primary_key": next(iter(_parts(PrimaryKey, by_kind["PRIMARY KEY"])), None),
+            "unique": _parts(UniqueConstraint, by_kind["UNIQUE"]),
+            "checks": _parts(CheckConstraint, by_kind["CHECK"]),
+            "foreign_keys": _parts(ForeignKey, by_kind["FOREIGN KEY"]),
         }
 
-    def _index(self, columns: tuple[Column, ...], record: dict[str, Any]) -> Index:
+    def _with_columns(self, columns: tuple[Column, ...], record: dict[str, Any]) -> dict[str, Any]:
+        """Return the record of an index with the columns that are its keys."""
         # A list in DuckDB's own text: a column by its name, quoted if necessary, an expression in parentheses.
         keys = self._session.rows("SELECT CAST(? AS VARCHAR[])", [record["KEYS"]])[0][0]
         by_text = {text: column.name for column in columns for text in (column.name, identifier(column.name))}
-        named = tuple(by_text[key] for key in keys if key in by_text)
-        return Index(columns=named, **_only(record, "name", "unique", "definition"))
+        return record | {"columns": tuple(by_text[key] for key in keys if key in by_text)}
 
     def _drawn(self, relation: _Relation, columns: tuple[Column, ...]) -> tuple[Sequence, ...]:
         """Return the sequences that the columns' defaults draw from, each with the first such column."""
@@ -215,8 +210,8 @@ class TableReader:
         return [each for oid, each in self._sequences.items() if oid not in drawn and each.schema_name == schema]
 
 
-def _only(record: dict[str, Any], *fields: str) -> dict[str, Any]:
-    return {field: record[field] for field in fields}
+def _parts(model: type[_Part], records: _Records) -> tuple[_Part, ...]:
+    return tuple(model(**{field: record[field] for field in model.model_fields}) for record in records)
 
 
 def _drawing_column(sequence: Sequence, columns: tuple[Column, ...]) -> str | None:

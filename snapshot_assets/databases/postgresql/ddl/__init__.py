@@ -78,7 +78,7 @@ def _needed_tables(context: RestoreContext, table: Table, owners: Mapping[TableN
     name = table.table_name
     row_types = types.needed_tables(context, table.options.get("row_types", ()))
     # A table creates the sequence of its identity column; another table's default may draw from it too.
-    used = (TableName(each.schema_name, each.name) for each in table.sequences)
+    used = (each.table_name for each in table.sequences)
     drawn_from = [owners[each] for each in used if owners.get(each, name) != name]
     for needed in row_types:
         if needed not in context.tables:
@@ -93,7 +93,7 @@ def _needed_tables(context: RestoreContext, table: Table, owners: Mapping[TableN
 def _creation_order(context: RestoreContext) -> Iterator[UserType | Table]:
     """Yield every type and table once, each after those that it depends on."""
     owners = {
-        TableName(sequence.schema_name, sequence.name): table.table_name
+        sequence.table_name: table.table_name
         for table in context.schema.tables
         for sequence in identity_sequences(table).values()
     }
@@ -102,8 +102,8 @@ def _creation_order(context: RestoreContext) -> Iterator[UserType | Table]:
 
     def new_types(kinds: Iterable[UserType]) -> Iterator[UserType]:
         for kind in kinds:
-            if (name := TableName(kind.schema_name, kind.name)) not in yielded:
-                yielded.add(name)
+            if kind.table_name not in yielded:
+                yielded.add(kind.table_name)
                 yield kind
 
     for name in order.static_order():

@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, comment
+from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext
 from snapshot_assets.databases.postgresql.ddl.types import collate
 from snapshot_assets.databases.sql import identifier, literal, qualified
-from snapshot_assets.databases.target import Statement
+from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.format.relations import Column, Sequence, Table, TableName
 
 _TYPES = ("smallint", "integer", "bigint")
@@ -35,8 +35,7 @@ def value(column: Column, sequence: Sequence | None, place: str) -> str:
     if column.identity is not None:
         named = ""
         if sequence is not None:
-            name = qualified(TableName(sequence.schema_name, sequence.name))
-            named = f" (SEQUENCE NAME {name} {_settings(sequence)})"
+            named = f" (SEQUENCE NAME {qualified(sequence.table_name)} {_settings(sequence)})"
         return f" GENERATED {column.identity.upper()} AS IDENTITY{named}"
     return f" DEFAULT {default(column.default, place)}" if column.default is not None else ""
 
@@ -107,7 +106,7 @@ class SequenceUse:
     @property
     def name(self) -> TableName:
         """The sequence's schema and name."""
-        return TableName(self.sequence.schema_name, self.sequence.name)
+        return self.sequence.table_name
 
     @property
     def of(self) -> TableName | None:
@@ -120,7 +119,7 @@ def sequence_uses(context: RestoreContext) -> Collection[SequenceUse]:
     by_name: dict[TableName, SequenceUse] = {}
 
     def add(sequence: Sequence, table: Table, relation: Relation, defaults: Mapping[str, str | None]) -> None:
-        use = by_name.setdefault(TableName(sequence.schema_name, sequence.name), SequenceUse(sequence))
+        use = by_name.setdefault(sequence.table_name, SequenceUse(sequence))
         use.tables.add(table.table_name)
         use.identity = use.identity or sequence in identity_sequences(table).values()
         use.comment = table.options.get("comments", {}).get("sequences", {}).get(str(use.name), use.comment)
@@ -154,13 +153,13 @@ def create_sequence(use: SequenceUse) -> Iterator[Statement]:
         kind = f" AS {use.sequence.type}" if use.sequence.type in _TYPES else ""
         sql = f"CREATE SEQUENCE IF NOT EXISTS {qualified(use.name)}{kind} {_settings(use.sequence)}"
         yield Statement(what, sql, use.of)
-        yield from comment("SEQUENCE", qualified(use.name), use.comment, what, use.of)
+        yield from comment(f"SEQUENCE {qualified(use.name)}", use.comment, what, use.of)
 
 
 def own_sequence(use: SequenceUse) -> Iterator[Statement]:
     """Yield the statements that attach a sequence to the column that owns it, after its table."""
     if use.identity:
-        yield from comment("SEQUENCE", qualified(use.name), use.comment, f"sequence {use.name}", use.of)
+        yield from comment(f"SEQUENCE {qualified(use.name)}", use.comment, f"sequence {use.name}", use.of)
     elif use.owner is not None and use.sequence.column is not None:
         column = f"{qualified(use.owner.name)}.{identifier(use.sequence.column)}"
         what = f"owner of sequence {use.name}"

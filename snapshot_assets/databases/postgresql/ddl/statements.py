@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.sql import identifier, literal, qualified
-from snapshot_assets.databases.target import Statement
+from snapshot_assets.databases.sql import identifier, qualified
+from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, View
 
 
@@ -35,17 +35,15 @@ class Relation:
         """Return an ALTER TABLE; with `only`, tables that inherit from it, and partitions, stay as they are."""
         return Statement(makes, f"ALTER TABLE {'ONLY ' if only else ''}{qualified(self.name)} {action}", self.of)
 
-    def comment(self, group: str, name: str | None, sql: str, makes: str) -> Iterable[Statement]:
+    def comment(self, group: str, name: str | None, on: str, makes: str) -> Iterable[Statement]:
         """Yield the comment on a part of the relation, by its kind and name in SQL; `group` is a key of `comments`."""
-        kind, _, name_in_sql = sql.partition(" ")
-        content = self.options.get("comments", {}).get(group, {}).get(name)
-        return comment(kind, name_in_sql, content, makes, self.of)
+        return comment(on, self.options.get("comments", {}).get(group, {}).get(name), makes, self.of)
 
     def column_comments(self, comments: Mapping[str, str | None]) -> Iterable[Statement]:
         """Yield the comments of columns."""
         for column, content in comments.items():
-            name = f"{qualified(self.name)}.{identifier(column)}"
-            yield from comment("COLUMN", name, content, f"column {self.name}.{column}", self.of)
+            on = f"COLUMN {qualified(self.name)}.{identifier(column)}"
+            yield from comment(on, content, f"column {self.name}.{column}", self.of)
 
     def storage(self, what: str) -> str:
         """Return ` USING …` and ` WITH (…)` of the relation, which messages call `what`."""
@@ -138,11 +136,3 @@ class RestoreContext:
 def capital(text: str) -> str:
     """Return text with a capital first letter; names in it do not change."""
     return text[:1].upper() + text[1:]
-
-
-def comment(
-    kind: str, name: str, content: str | None, makes: str, of: TableName | None, unless: str = ""
-) -> Iterable[Statement]:
-    """Yield the statement that comments on an object, by its kind and name in SQL, if there is a comment."""
-    if content is not None:
-        yield Statement(f"comment on {makes}", f"COMMENT ON {kind} {name} IS {literal(content)}", of, unless)

@@ -8,28 +8,21 @@ from dataclasses import dataclass, field
 from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.columns import column_settings, default, not_null, typed, value
-from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, capital, comment
+from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, capital
 from snapshot_assets.databases.sql import identifier, qualified
-from snapshot_assets.databases.target import Statement
+from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import Column, Table, TableName
 
 
 @dataclass(frozen=True)
 class _Inheritance:
-    """What a table inherits.
+    """What a table inherits."""
 
-    Attributes:
-        not_null: Columns in which the table itself forbids NULL.
-        parents: Tables for its INHERITS clause.
-        later: Parents for an ALTER TABLE … INHERIT, because the order of its columns differs from theirs.
-        inherited: The parents' columns that it does not declare itself.
-    """
-
-    not_null: set[str]
-    parents: tuple[TableName, ...] = ()
-    later: tuple[TableName, ...] = ()
-    inherited: Mapping[str, Column] = field(default_factory=dict)
+    not_null: set[str]  # columns in which the table itself forbids NULL
+    parents: tuple[TableName, ...] = ()  # tables for its INHERITS clause
+    later: tuple[TableName, ...] = ()  # for an ALTER TABLE … INHERIT: the order of its columns differs from theirs
+    inherited: Mapping[str, Column] = field(default_factory=dict)  # columns that it does not declare itself
 
 
 def parents_of(context: RestoreContext, table: Table) -> tuple[TableName, ...]:
@@ -77,7 +70,7 @@ def as_restored(context: RestoreContext, table: Table) -> Table:
     Without expressions, a generated column becomes a plain one: its values are in the files.
     """
     columns = []
-    sequences = {TableName(sequence.schema_name, sequence.name) for sequence in table.sequences}
+    sequences = {sequence.table_name for sequence in table.sequences}
     for column in table.columns:
         where = f"{table.table_name}.{column.name}"
         plain = text.drawn_from(column.default) in sequences
@@ -111,7 +104,7 @@ def create(context: RestoreContext, table: Table) -> Iterator[Statement]:
     yield Statement(what, sql, name)
     for parent in kin.later:
         yield relation.alter(f"INHERIT {qualified(parent)}", f"inheritance of {name} from {parent}", only=False)
-    yield from comment("TABLE", qualified(name), table.comment, what, name)
+    yield from comment(f"TABLE {qualified(name)}", table.comment, what, name)
     yield from relation.column_comments({column.name: column.comment for column in table.columns})
     yield from _inherited_columns(relation, table, kin)
     yield from column_settings(relation)
@@ -182,7 +175,7 @@ def _create_partition(context: RestoreContext, table: Table, part: Relation) -> 
     bounds = text.bounds(options["bounds"], f"bounds of {what}")
     parent = Relation(TableName(*options["of"]), {}, of)
     yield parent.alter(f"ATTACH PARTITION {qualified(name)} {bounds}", what)
-    yield from comment("TABLE", qualified(name), options.get("comment"), what, of)
+    yield from comment(f"TABLE {qualified(name)}", options.get("comment"), what, of)
     yield from part.column_comments(options.get("comments", {}).get("columns", {}))
     yield from column_settings(part)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, capital, comment
+from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, capital
 from snapshot_assets.databases.sql import identifier, literal, qualified
-from snapshot_assets.databases.target import Statement
+from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.format.relations import TableName, UserType
 
 _STANDARD_COMMENT = "standard public schema"
@@ -34,7 +34,7 @@ def schemas(context: RestoreContext) -> Iterator[Statement]:
         content = comments.get(name)
         current = "pg_catalog.obj_description(n.oid, 'pg_namespace')"
         differs = f"{current} = {literal(content or '')} OR {current} <> {literal(_STANDARD_COMMENT)}"
-        yield from comment("SCHEMA", identifier(name), content, f"schema {name}", None, f"{exists} AND ({differs})")
+        yield from comment(f"SCHEMA {identifier(name)}", content, f"schema {name}", None, f"{exists} AND ({differs})")
 
 
 def extensions(context: RestoreContext) -> Iterator[Statement]:
@@ -59,7 +59,7 @@ def view_types(options: Mapping[str, Any]) -> Sequence[UserType]:
 
 def create(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
     """Yield the statements that create a type, if the target does not have it."""
-    name = TableName(kind.schema_name, kind.name)
+    name = kind.table_name
     what = f"type {name}"
     unless = (
         "SELECT 1 AS one FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace"
@@ -78,7 +78,7 @@ def create(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
         sql, later = _domain(context, kind, name)
     yield Statement(what, sql, unless=unless)
     described = f"{unless} AND pg_catalog.obj_description(t.oid, 'pg_type') IS NOT NULL"
-    yield from comment("TYPE", qualified(name), kind.comment, what, None, described)
+    yield from comment(f"TYPE {qualified(name)}", kind.comment, what, None, described)
     yield from later
 
 
@@ -95,12 +95,12 @@ def _attributes(kind: UserType, what: str) -> str:
 
 def _attribute_comments(kind: UserType, name: TableName) -> Iterator[Statement]:
     for number, attribute in enumerate(kind.definition.get("attributes") or (), 1):
-        column = f"{qualified(name)}.{identifier(attribute['name'])}"
+        column = f"COLUMN {qualified(name)}.{identifier(attribute['name'])}"
         described = (
             f"SELECT 1 AS one WHERE pg_catalog.col_description({literal(qualified(name))}::pg_catalog.regclass,"
             f" {number}) IS NOT NULL"
         )
-        yield from comment("COLUMN", column, attribute.get("comment"), f"{name}.{attribute['name']}", None, described)
+        yield from comment(column, attribute.get("comment"), f"{name}.{attribute['name']}", None, described)
 
 
 def _range(context: RestoreContext, kind: UserType, what: str) -> str:
@@ -142,8 +142,8 @@ def _domain(context: RestoreContext, kind: UserType, name: TableName) -> tuple[s
             later.append(Statement(label, f"ALTER DOMAIN {qualified(name)} ADD {clause}{tail}", unless=exists))
         else:
             parts.append(clause)
-        place = f"{identifier(check['name'])} ON DOMAIN {qualified(name)}"
-        later += comment("CONSTRAINT", place, check.get("comment"), label, None)
+        place = f"CONSTRAINT {identifier(check['name'])} ON DOMAIN {qualified(name)}"
+        later += comment(place, check.get("comment"), label, None)
     return " ".join(parts), later
 
 

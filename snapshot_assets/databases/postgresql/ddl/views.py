@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.columns import column_settings
 from snapshot_assets.databases.postgresql.ddl.keys import index, properties
-from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, capital, comment
+from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, capital
 from snapshot_assets.databases.sql import identifier, literal, qualified
-from snapshot_assets.databases.target import Statement
+from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.format.relations import Index, TableName, View
 
 
@@ -84,7 +84,7 @@ def _create(context: RestoreContext, view: View, *, filled: bool) -> Iterator[St
             default = text.expression(column.default, place)
             sql = f"ALTER VIEW {qualified(name)} ALTER COLUMN {identifier(column.name)} SET DEFAULT {default}"
             yield Statement(place, sql, name)
-    yield from comment(kind.upper(), qualified(name), view.comment, what, name)
+    yield from comment(f"{kind.upper()} {qualified(name)}", view.comment, what, name)
     yield from relation.column_comments({column.name: column.comment for column in view.columns})
     if view.materialized:
         yield from column_settings(relation)

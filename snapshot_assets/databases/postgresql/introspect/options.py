@@ -10,18 +10,14 @@ from typing import Any
 
 from snapshot_assets.databases.postgresql.introspect.columns import recorded_identity_sequences
 from snapshot_assets.databases.postgresql.introspect.relations import KINDS, SourceRelation
-from snapshot_assets.format.relations import Index, TableName
+from snapshot_assets.format.relations import Index
 
 _STORAGE = ("persistence", "access_method", "tablespace", "storage_parameters", "toast_storage_parameters")
 
 
 def table_options(relation: SourceRelation) -> dict[str, Any]:
     """Return the options of a relation that is exported as a table."""
-    comments = {
-        str(TableName(each.document.schema_name, each.document.name)): each.comment
-        for each in relation.sequences
-        if each.comment is not None
-    }
+    comments = {str(each.document.table_name): each.comment for each in relation.sequences if each.comment is not None}
     return _present(
         **_shared_options(relation, sequences=comments),
         **_table_properties(relation),

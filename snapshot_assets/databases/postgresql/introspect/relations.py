@@ -170,6 +170,6 @@ def read_schemas(session: PostgresqlSession) -> list[Schema]:
 
 def without_used_types(schema: Schema, used: Collection[UserType]) -> Schema:
     """Return a schema whose `not_carried` omits the types that columns use, because documents carry those."""
-    carried = {f"type {kind.schema_name}.{kind.name}" for kind in used}
+    carried = {f"type {kind.table_name}" for kind in used}
     lost = [name for name in schema.options.get("not_carried", ()) if name not in carried]
     return schema.model_copy(update={"options": {"not_carried": lost} if lost else {}})
