@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SnapshotError as error:
         return _failed(options, error, str(error))
     except KeyboardInterrupt as error:
-        return _failed(options, error, "interrupted; run the same command again to go on")
+        return _failed(options, error, "interrupted; what was committed stays. Run the same command again")
     except Exception as error:  # a fault of the program: print everything except credentials
         return _failed(options, error, traceback.format_exc())
 

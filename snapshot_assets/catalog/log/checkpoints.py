@@ -98,13 +98,20 @@ def same_states(one: State, other: State) -> bool:
     """Return whether two states have the same checkpoint; reads all statistics."""
     if _header(one) != _header(other):
         return False
-    first, second = ({tuple(key): table for *key, table in _tables(state.files.merged())} for state in (one, other))
-    return first.keys() == second.keys() and all(_equal(table, second[key]) for key, table in first.items())
+    first, second = one.files.merged(), other.files.merged()
+    columns = first.bounds.columns | second.bounds.columns  # one at a time: all together may not fit into memory
+    return _equal(first.table, second.table) and all(
+        _equal_bounds(first.bounds.of(column), second.bounds.of(column)) for column in columns
+    )
 
 
 def _equal(one: pa.Table, other: pa.Table) -> bool:
     # Dictionaries may differ in their order.
     return all(_plain(one[name]).equals(_plain(other[name])) for name in one.schema.names)
+
+
+def _equal_bounds(one: ByKind, other: ByKind) -> bool:
+    return one.keys() == other.keys() and all(_equal(table, other[kind]) for kind, table in one.items())
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -11,10 +11,10 @@ from functools import cached_property
 
 from snapshot_assets.catalog.log.checkpoints import named_location, read_own_checkpoint
 from snapshot_assets.catalog.log.replay import FAULTS
-from snapshot_assets.catalog.log.store import list_log, log_after, read_entry
+from snapshot_assets.catalog.log.store import Listing, list_log, log_after, read_entry
 from snapshot_assets.catalog.state.chain import foreign_location
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.errors import ObjectNotFoundError
+from snapshot_assets.errors import ForeignLocationError, ForkError, MisnamedError, ObjectNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.base import ObjectStore
@@ -58,22 +58,53 @@ class History:
         self._store = store
         listing = list_log(store)
         self._transactions, self._checkpoints = listing.transactions, listing.checkpoints
+        self._strays = list(self._take_strays())
+        listing = Listing(self._transactions, self._checkpoints)
         self._there = listing.left()
         self._start = listing.start
         self._after = log_after(store, listing, listing.start)
         self.head = max((*self._after, *listing.checkpoints, *listing.transactions), default=0)
         self.pruned = sum(number not in self._there for number in range(1, self._start + 1))
 
+    def _take_strays(self) -> Iterator[Revision]:
+        """Take objects above the head that are no evidence of a revision out of the listing, and yield why."""
+        for number in sorted({*self._transactions, *self._checkpoints}, reverse=True):
+            linked = {number, number - 1}.issubset(self._transactions)
+            why = "" if linked else self._why_stray(number)
+            if not why:
+                return
+            self._transactions = [each for each in self._transactions if each != number]
+            self._checkpoints = [each for each in self._checkpoints if each != number]
+            yield Revision(number, error=why)
+
+    def _why_stray(self, number: int) -> str:
+        path, others = transaction_path(number), [each for each in self._transactions if each != number]
+        try:
+            if others == self._transactions:
+                read_own_checkpoint(self._store, number, others)
+                return ""
+            entry, (location, named_by) = read_entry(self._store, number), named_location(self._store, others)
+            if location not in ("", entry.transaction.location_id) and not entry.starts_log:
+                return str(foreign_location(path, entry.transaction.location_id, location, named_by))
+        except (ForeignLocationError, ForkError, MisnamedError) as error:
+            return str(error)
+        except (*FAULTS, ObjectNotFoundError):
+            pass
+        return ""
+
     def revisions(self, *, since: int = 1, limit: int | None = None) -> Iterator[Revision]:
         """Yield revisions, newest first; of pruned ones what a checkpoint records.
 
-        Of several missing revisions in a row, only the last is yielded. Unreadable revisions below a rebuild are no
-        part of the log, and are left out.
+        Objects above the head that are no part of the log come first. Of several missing revisions in a row, only the
+        last is yielded. Unreadable revisions below a rebuild are no part of the log, and are left out.
 
         Args:
             since: The oldest revision to yield.
             limit: How many at most.
         """
+        strays = [stray for stray in self._strays if stray.revision >= since][:limit]
+        yield from strays
+        limit = None if limit is None else limit - len(strays)
         last = max(since, self._start + 1)
         shown = {*self._after, *(number - 1 for number in self._after), self.head}
         numbers = sorted((number for number in shown if number >= last), reverse=True)[:limit]

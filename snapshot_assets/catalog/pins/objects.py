@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -31,6 +32,8 @@ from snapshot_assets.storage.create import create_own
 
 NO_OBJECT = act.ObjectRef("", "", 0)
 """The object of a pin whose object is not written yet."""
+
+_ATTEMPTS = 10
 
 Manifest = Mapping[str, Any]
 Pin = act.TagCreated | act.SavepointCreated
@@ -110,14 +113,14 @@ def create_pin(
         NoSnapshotError: There is no snapshot.
         LocationDeletedError: The snapshot was deleted.
         SupersededError: The location was upgraded meanwhile.
+        ConflictError: In ten attempts, what is wanted changed, or writing the object took half the grace period.
     """
     catalog.refresh()
     catalog.require_snapshot()
-    while True:
-        try:
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(_ChangedMeanwhileError):
             return _create_pin(catalog, wanted, action)
-        except _ChangedMeanwhileError:
-            continue
+    return _create_pin(catalog, wanted, action)
 
 
 def _create_pin(
@@ -136,7 +139,7 @@ def _create_pin(
         again = wanted(state)
         waited = catalog.now() - since > timedelta(microseconds=state.header.grace) / 2  # as `check_age` for data
         if again is not None and (again != pin or waited):
-            raise _ChangedMeanwhileError(f"{path} is for another head, or may count as an orphan by now.")
+            raise _ChangedMeanwhileError(f"{path} is for another head, or may count as an orphan by now. Run again.")
         return None if again is None else [action(created)]
 
     try:

@@ -71,6 +71,8 @@ def rename_tag(catalog: Catalog, name: str, new_name: str) -> Tag:
     check_tag_name(new_name)
 
     def renamed(state: State) -> act.TagCreated:
+        if new_name == name and name in state.tags:
+            raise TagExistsError(f"Tag {name!r} has that name already; nothing was changed.", name=name)
         if new_name in state.tags:
             _refuse_taken(
                 state.tags[new_name].tag,

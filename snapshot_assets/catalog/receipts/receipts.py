@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from google.protobuf.message import DecodeError, Message
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from snapshot_assets.errors import ConflictError, DocumentError, SnapshotError
 from snapshot_assets.format import codec
@@ -203,10 +203,16 @@ def _from_json(value: dict[str, Any], name: str) -> Receipt:
         }
         receipt = _RECEIPT.validate_python(value | decoded)
     except (KeyError, TypeError, ValueError, AttributeError, SnapshotError, DecodeError) as cause:
-        raise DocumentError(f"{name} is not a valid receipt: {cause!r}.", object=name) from cause
+        why = _first_error(cause) if isinstance(cause, ValidationError) else repr(cause)
+        raise DocumentError(f"{name} is not a valid receipt: {why}.", object=name) from cause
     for file in receipt.files:
         check_data_path(file.path, receipt.chunk)
     return receipt
+
+
+def _first_error(cause: ValidationError) -> str:
+    error = cause.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, error['loc']))}: {error['msg']}"
 
 
 def _file_from_json(value: dict[str, Any]) -> DataFile:

@@ -6,7 +6,7 @@ skipped file certainly holds no matching row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -18,6 +18,9 @@ import pyarrow.compute as pc
 from snapshot_assets.catalog.state.column_bounds import Bounds, ByKind
 from snapshot_assets.format.literals import Literal
 from snapshot_assets.format.predicates import And, Comparison, IsIn, IsNull, Not, Operator, Or, Predicate
+
+MAX_VALUES = 16
+"""For longer lists, only the range from the least to the greatest value is compared with bounds."""
 
 _EQUAL, _LESS, _GREATER = (Operator.EQUAL, Operator.LESS, Operator.GREATER)
 _TRUE_IF = {  # how a value compares with the literal if the answer is true
@@ -88,6 +91,11 @@ class BoundsEvaluation:
 
     def _is_in(self, predicate: IsIn) -> _Answers:
         column = self._column(predicate.column)
+        if len(predicate.values) > MAX_VALUES:
+            least, greatest = _range(predicate.values)
+            above, below = column.order(least), column.order(greatest)
+            within = (above[_EQUAL] | above[_GREATER]) & (below[_EQUAL] | below[_LESS])
+            return _Answers(within, column.value, column.null)
         orders = [column.order(value) for value in predicate.values]
         true = reduce(np.logical_or, (order[_EQUAL] for order in orders))
         false = reduce(np.logical_and, (order[_LESS] | order[_GREATER] for order in orders))
@@ -122,6 +130,18 @@ def _both(one: _Answers, other: _Answers) -> _Answers:
 def _either(one: _Answers, other: _Answers) -> _Answers:
     unknown = (one.unknown & (other.unknown | other.false)) | (other.unknown & (one.unknown | one.false))
     return _Answers(one.true | other.true, one.false & other.false, unknown)
+
+
+def _range(values: Sequence[Literal]) -> tuple[Literal, Literal]:
+    """Return the least and the greatest of some values of one type; a NaN is the greatest."""
+    decimal = pa.types.is_decimal(values[0].arrow_type)
+
+    def key(literal: Literal) -> tuple[bool, Any]:
+        value = literal.value
+        return value != value, literal.unscaled if decimal else value.encode() if isinstance(value, str) else value
+
+    ordered = sorted(values, key=key)
+    return ordered[0], ordered[-1]
 
 
 @dataclass(frozen=True)

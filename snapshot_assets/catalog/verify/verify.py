@@ -112,8 +112,9 @@ def _location_faults(
     faults = list(_orphans(scan, objects))
     left = [info.size for info in store.temporaries() if is_temporary(info.path)]
     report.temporary_files, report.temporary_bytes = len(left), sum(left)
-    if _reached_the_head(scan, objects):
-        faults += _older_faults(store, scan.state, objects, report, progress)
+    reached = _reached_the_head(scan, objects)
+    faults += _older_faults(store, scan.state, objects, report, progress, reached)
+    if reached:
         report.remedy = remedy_of(scan.state, store.uri, [*report.faults, *faults])
     return faults
 
@@ -139,15 +140,25 @@ def _older_faults(
     objects: Listed,
     report: Report,
     progress: Callable[[DataFile], None],
+    reached: bool,
 ) -> Iterator[Fault]:
-    """Yield the faults of objects that older readable revisions need and the head does not."""
-    full = report.depth == "full"
-    needed = {file.path: (file, revisions) for file, revisions in older_files(head)}
+    """Yield the faults of objects that older readable revisions need and the head does not.
+
+    If the log's end was not reached, only the sizes of files that pins need are checked: a rebuild keeps such pins.
+    """
+    full = reached and report.depth == "full"
+    pinned = {known.pin.revision for known in head.pins}
+    needed = {
+        file.path: (file, revisions)
+        for file, revisions in older_files(head)
+        if reached or pinned.intersection(revisions)
+    }
     work = [(file, full) for file, _ in needed.values()]
     for file, fault in checked_files(store, work, objects, report, progress):
         if fault is not None:
             yield of_older(fault, head, needed[file.path][1])
-    yield from older_document_faults(store, head, objects, full=full)
+    if reached:
+        yield from older_document_faults(store, head, objects, full=full)
     if full:
         yield from older_seal_faults(head)
 

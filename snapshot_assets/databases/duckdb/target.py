@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
@@ -25,6 +27,7 @@ from snapshot_assets.databases.target import ExistingTable, OtherType, RestoreRe
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError
 from snapshot_assets.format.relations import Table, TableName
 
+_LOG = logging.getLogger(__name__)
 _STREAM = "snapshot_assets_stream"
 _COLUMNS = """
     SELECT c.schema_oid, c.table_name, c.column_name, v.view_oid IS NOT NULL FROM duckdb_columns() c
@@ -75,6 +78,8 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         if indexing and not memory_limit_of(self._address.uri):
             del config["memory_limit"]
         self._writes, mode = writes, "" if writes else ", READ_ONLY"
+        if not os.path.exists(self._path):
+            self._create()
         with translated(f"Opening DuckDB {self.alias!r} ({self._path}) for {'writing' if writes else 'reading'}"):
             connection = duckdb.connect(config=config)
             try:
@@ -87,6 +92,20 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
                 connection.close()
                 raise
         return connection
+
+    def _create(self) -> None:
+        """Create an empty file under another name, and link it: DuckDB cannot open a partly created file."""
+        new = f"{self._path}.{secrets.token_hex(4)}.new"
+        try:
+            with translated(f"Creating DuckDB {self.alias!r} ({self._path})"):
+                duckdb.connect(new, config=session_config(self._address.uri)).close()
+            with suppress(FileExistsError):  # another process created it
+                os.link(new, self._path)
+        except OSError as error:  # a file system without links; then DuckDB creates the file when it opens it
+            _LOG.warning("%s cannot be linked (%s): an import killed at its start may leave a torn file", new, error)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(new)
 
     @property
     def _connection(self) -> duckdb.DuckDBPyConnection:

@@ -59,7 +59,7 @@ def test_a_rename_to_a_name_that_is_taken_or_none_is_refused_and_writes_nothing(
     before = tag_objects(sealed.store)
     with pytest.raises(TagExistsError, match=r"'friday' is there already: it pins revision 5 .* 'nightly' cannot be"):
         rename_tag(sealed.catalog, "nightly", "friday")
-    with pytest.raises(TagExistsError, match="'nightly' is there already"):
+    with pytest.raises(TagExistsError, match="'nightly' has that name already"):
         rename_tag(sealed.catalog, "nightly", "nightly")
     with pytest.raises(PlanError, match="cannot name a tag"):
         rename_tag(sealed.catalog, "nightly", "a b")

@@ -163,7 +163,7 @@ def test_an_interrupted_delete_deletes_nothing_and_says_how_to_go_on(
     monkeypatch.setattr("builtins.input", interrupted)
     shown = snapshots("export", "delete", "--snapshot", exported.as_uri(), "--json")
     assert shown.status == 1
-    assert "interrupted; run the same command again to go on" in shown.err
+    assert "interrupted; what was committed stays. Run the same command again" in shown.err
     assert shown.json["error"]["kind"] == "KeyboardInterrupt"
     assert (exported / "manifest.json").exists()
 

@@ -18,6 +18,7 @@ from snapshot_assets_tests.databases.postgresql.helpers import (
     execute,
     extracted,
     restore,
+    run,
     schema_dump,
 )
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer, start_postgresql
@@ -216,6 +217,51 @@ def test_a_table_whose_parent_got_a_column_later_inherits_its_checks_too(
     assert restore(extracted(source), target).lost == ()
     checks = "SELECT conname, conislocal, coninhcount FROM pg_constraint WHERE conrelid = 'b'::regclass"
     assert postgresql_server.psql(target, checks) == postgresql_server.psql(source, checks) == "a_x_check|f|1"
+
+
+@pytest.mark.parametrize(
+    ("parent", "child"),
+    [
+        ("id int, note text, CONSTRAINT c CHECK (id > 0)", "note text, id int, CONSTRAINT c CHECK (id > 0)"),
+        (
+            "id int, note text; ADD CONSTRAINT c CHECK (id > 0) NOT VALID",
+            "note text, id int, CONSTRAINT c CHECK (id > 0)",
+        ),
+        (
+            "id int, note text; ADD CONSTRAINT one NOT NULL id NOT VALID",
+            "note text, id int; ADD CONSTRAINT other NOT NULL id NOT VALID",
+        ),
+    ],
+    ids=["check", "check-not-valid", "not-null-not-valid"],
+)
+@pytest.mark.parametrize("parent_first", [False, True])
+def test_a_table_with_another_order_of_columns_inherits_after_its_own_constraints(
+    postgresql_server: PostgresqlServer,
+    make_postgresql_database: MakeDatabase,
+    parent: str,
+    child: str,
+    parent_first: bool,
+) -> None:
+    """Also where an earlier import created the parent."""
+    source, target = make_postgresql_database(), make_postgresql_database()
+    for name, text in (("base", parent), ("kid", child)):
+        columns, *added = text.split("; ")
+        alterations = [f"ALTER TABLE {name} {each}" for each in added]
+        postgresql_server.psql(source, f"CREATE TABLE {name} ({columns})", *alterations)
+    if parent_first:
+        restore(extracted(source), target)
+    postgresql_server.psql(source, "ALTER TABLE kid INHERIT base")
+    schema = extracted(source)
+    if parent_first:
+        postgresql_server.psql(target, "DROP TABLE kid")
+        definition = define(schema)
+        run(target, tuple(each for each in definition.before if each.table != TableName("public", "base")))
+        run(target, tuple(each for each in definition.after if each.table != TableName("public", "base")))
+    else:
+        restore(schema, target)
+    parents = "SELECT inhrelid::regclass, inhparent::regclass FROM pg_inherits"
+    assert lines(postgresql_server, target, parents) == ["kid|base"]
+    assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
 
 
 # Existing objects

@@ -65,6 +65,8 @@ def _after(
     for table in restored:
         yield from keys.checks(context, table)
     for table in restored:
+        yield from tables.inherit(context, table)
+    for table in restored:
         yield from keys.indexes(context, table)
     for use in used:
         yield from columns.advance_sequence(use)

@@ -12,7 +12,7 @@ from snapshot_assets.databases.postgresql.ddl.statements import Relation, Restor
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.errors import RestoreError
-from snapshot_assets.format.relations import Column, Table, TableName
+from snapshot_assets.format.relations import CheckConstraint, Column, Table, TableName
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,8 @@ class _Inheritance:
 
     not_null: set[str]  # columns in which the table itself forbids NULL
     parents: tuple[TableName, ...] = ()  # tables for its INHERITS clause
-    later: tuple[TableName, ...] = ()  # for an ALTER TABLE … INHERIT: the order of its columns differs from theirs
+    at_once: tuple[TableName, ...] = ()  # for an ALTER TABLE … INHERIT: the order of its columns differs from theirs
+    later: tuple[TableName, ...] = ()  # for the same after its checks
     inherited: Mapping[str, Column] = field(default_factory=dict)  # columns that it does not declare itself
 
 
@@ -52,6 +53,9 @@ def _inheritance(context: RestoreContext, table: Table) -> _Inheritance:
                 forbidding.add(column.name)
     own = [column.name for column in table.columns if column.name not in from_parents]
     if not parents or [*from_parents, *own] != [column.name for column in table.columns]:
+        checks = {check.name for parent in parents for check in context.tables[parent].checks if _inheritable(check)}
+        if checks - {check.name for check in table.checks}:  # it gets these when its parents do
+            return _Inheritance(not_null, at_once=parents)
         return _Inheritance(not_null, later=parents)
     settings = table.options.get("columns", {})
     flagged = {name for name, options in settings.items() if options.get("not_null_inherited")}
@@ -85,6 +89,13 @@ def as_restored(context: RestoreContext, table: Table) -> Table:
     return table.model_copy(update={"columns": tuple(columns)})
 
 
+def _inheritable(check: CheckConstraint) -> bool:
+    if not check.definition.startswith("CHECK"):
+        return False  # an exclusion constraint
+    _, tail = text.check_parts(check.definition, f"constraint {check.name}")
+    return "NO INHERIT" not in tail
+
+
 def create(context: RestoreContext, table: Table) -> Iterator[Statement]:
     """Yield the statements that create a table, from `as_restored`, its partitions, and their comments."""
     relation, name, options = Relation.from_document(table), table.table_name, table.options
@@ -102,14 +113,28 @@ def create(context: RestoreContext, table: Table) -> Iterator[Statement]:
         body += f" PARTITION BY {context.partition_keys[name]}"
     sql = f"CREATE {relation.unlogged}TABLE {qualified(name)}{body}{relation.storage(what)}"
     yield Statement(what, sql, name)
-    for parent in kin.later:
-        yield relation.alter(f"INHERIT {qualified(parent)}", f"inheritance of {name} from {parent}", only=False)
+    yield from _inherit(relation, kin.at_once)
     yield from comment(f"TABLE {qualified(name)}", table.comment, what, name)
     yield from relation.column_comments({column.name: column.comment for column in table.columns})
     yield from _inherited_columns(relation, table, kin)
     yield from column_settings(relation)
     for part in context.partitions(table):
         yield from _create_partition(context, table, part)
+
+
+def inherit(context: RestoreContext, table: Table) -> Iterator[Statement]:
+    """Yield the INHERIT clauses of a table whose columns have another order than those of its parents.
+
+    PostgreSQL demands that the table has its parents' checks by then.
+    """
+    yield from _inherit(Relation.from_document(table), _inheritance(context, table).later)
+
+
+def _inherit(relation: Relation, parents: tuple[TableName, ...]) -> Iterator[Statement]:
+    for parent in parents:
+        yield relation.alter(
+            f"INHERIT {qualified(parent)}", f"inheritance of {relation.name} from {parent}", only=False
+        )
 
 
 def _record_lost(context: RestoreContext, table: Table) -> None:
