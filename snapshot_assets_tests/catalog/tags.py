@@ -32,6 +32,17 @@ class Changed:
         return self._methods.get(name) or getattr(self._store, name)
 
 
+def meeting(store, prefix, act):
+    """Return the store of a writer to whom something happens right after it creates an object of a prefix."""
+
+    def create(path, data):
+        store.create(path, data)
+        if path.startswith(prefix):
+            act()
+
+    return Changed(store, create=create)
+
+
 class Killed(BaseException):
     """Ends a process at once."""
 
@@ -92,7 +103,7 @@ def tag_objects(store):
 
 
 def path_of(store, name="nightly"):
-    return read_state(store).tags[name].tag.object.path
+    return read_state(store).tags[name].pin.object.path
 
 
 def save(catalog, **options):

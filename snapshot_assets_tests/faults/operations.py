@@ -26,7 +26,7 @@ from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.pins import PinState, TagState
+from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.engine.compact.plan import Wanted, plan_compaction
 from snapshot_assets.engine.compact.run import CompactRun
@@ -34,6 +34,7 @@ from snapshot_assets.engine.export.tasks import Provenance, write_table
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import DamageError, LocationDeletedError, LogWholeError, NoSnapshotError
+from snapshot_assets.format.actions import TagCreated
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import TRANSACTIONS, transaction_path
 from snapshot_assets.format.relations import TableName
@@ -363,7 +364,7 @@ def facts(store: ObjectStore) -> dict[str, Any] | str | None:
 
 def _pinned(store: ObjectStore, state: State, known: PinState) -> tuple[timedelta | None, list[tuple[int, str, int]]]:
     """Return the time to live of a tag or savepoint, and the contents of its revision."""
-    ttl = known.tag.ttl if isinstance(known, TagState) else None
+    ttl = known.pin.ttl if isinstance(known.pin, TagCreated) else None
     return ttl, _contents(store, state.at(known.pin.revision))
 
 

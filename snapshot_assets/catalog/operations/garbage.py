@@ -19,11 +19,11 @@ from snapshot_assets.catalog.receipts.receipts import read_receipt
 from snapshot_assets.catalog.receipts.selection import adoptable_receipts
 from snapshot_assets.catalog.state.file_columns import Removal
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.pins import PinState, TagState
+from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.unreferenced import EXPIRED, expiries_since, needed_documents, unreferenced_schemas
 from snapshot_assets.catalog.verify.faults import Fault, read_object
 from snapshot_assets.errors import DamageError, ObjectNotFoundError
-from snapshot_assets.format.actions import ObjectRef
+from snapshot_assets.format.actions import ObjectRef, TagCreated
 from snapshot_assets.format.layout import (
     in_layout,
     is_probe,
@@ -230,7 +230,7 @@ def _named_by_pin(store: ObjectStore, pin: PinState) -> Iterator[str]:
     if isinstance(content, Fault):
         raise DamageError(
             f"The object of {pin.pin}, which pins files, cannot be read: {content.message} Nothing was deleted. Delete "
-            f"the {'tag' if isinstance(pin, TagState) else 'savepoint'}, or bring the object back.",
+            f"the {'tag' if isinstance(pin.pin, TagCreated) else 'savepoint'}, or bring the object back.",
             object=path,
         )
     yield path
