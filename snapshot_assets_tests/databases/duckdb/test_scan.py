@@ -20,13 +20,10 @@ from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, Tim
 from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.relations import Carrier, TableName
 from snapshot_assets_tests.databases.duckdb.files import documented, make_file, opened, rows_of
+from snapshot_assets_tests.databases.restores import utc
 
 EVENTS = TableName("main", "events")
 KINDS = DuckDBTimeColumn.types
-
-
-def utc(*parts: int) -> datetime:
-    return datetime(*parts, tzinfo=UTC)  # type: ignore[misc, arg-type]
 
 
 def ids(database: object, table: object, rows: object) -> list[int]:
