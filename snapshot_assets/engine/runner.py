@@ -24,19 +24,12 @@ _RESULT = "result binary"
 
 
 class InlineRunner:
-    """Runs tasks one after the other in this process, without Spark."""
+    """Runs tasks one after the other in this process, without Spark; no DataFrames."""
 
     def map(self, function: Callable[[Item], Iterable[Result]], items: Sequence[Item]) -> Iterable[Result]:
         """Call a function with every item; see `SparkRunner.map`."""
         for item in items:
             yield from function(item)
-
-    def run_frames(
-        self, task: Task, chunk: int, window: str, frames: Sequence[tuple[Table, DataFrame]]
-    ) -> Iterable[ChunkResult]:
-        """Collect DataFrames into this process and write them; see `Runner.run_frames`."""
-        for table, frame in frames:
-            yield from _frame_results(task, chunk, window, table, frame.toArrow().to_batches())
 
 
 class SparkRunner:
