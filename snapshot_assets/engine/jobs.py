@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any, Protocol, TypeVar
 
 from snapshot_assets.errors import SnapshotError
+from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.scrub import scrub
 
 JOB_BYTES = 64 << 20
@@ -32,6 +33,22 @@ class _ChunkOutcome(Protocol):
     @property
     def error(self) -> SnapshotError | None:
         """The error of a failed chunk; None if it succeeded."""
+
+
+class FileSums:
+    """Sums of data files."""
+
+    files: tuple[DataFile, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows of the files."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the files."""
+        return sum(file.bytes for file in self.files)
 
 
 Chunk = TypeVar("Chunk")

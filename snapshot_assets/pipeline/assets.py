@@ -47,8 +47,7 @@ def build_definitions(
 ) -> dg.Definitions:
     """Return the definitions of all plans of a configuration; nothing connects.
 
-    They need a Spark session under the resource key `pyspark`. If your project has one, or an executor, omit it here
-    and merge the definitions.
+    They need a Spark session as resource `pyspark`. If your project has one, or an executor, merge the definitions.
 
     Args:
         configuration: Sources, storage options and plans.
@@ -70,7 +69,7 @@ def build_definitions(
                 resources={"pyspark": spark_resource(**{"spark.master": "local[8,4]"})},
                 s3=S3Resource(endpoint_url="https://minio.example.com"),
             )
-            beside_others = dg.Definitions.merge(your_definitions, build_definitions(load_configuration()))
+            merged = dg.Definitions.merge(your_definitions, build_definitions(load_configuration()))
     """
     _check_names(settings)
     shared = dg.Definitions(

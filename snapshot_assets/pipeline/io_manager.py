@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
-from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.chunks import Outcome, skipped_chunk
 from snapshot_assets.engine.parquet.frames import FrameChunk, load_frames
 from snapshot_assets.errors import ExportFailedError, PlanError, RestoreFailedError, SnapshotError
@@ -89,7 +88,10 @@ class SnapshotIOManager(dg.IOManager):
                 if outcome.error is None:
                     done.append(outcome)
         except SnapshotError as error:
-            _log_completed(context, catalog.state, done, keys)
+            for outcome in done:  # Dagster records none of a run that fails
+                metadata = chunk_metadata(outcome, catalog.state)
+                partition = keys.get(outcome.chunk)
+                context.log_event(dg.AssetMaterialization(context.asset_key, partition=partition, metadata=metadata))
             raise as_failure(error) from error
         finally:
             write_hints(catalog.store, catalog.state, catalog.refresh)
@@ -155,18 +157,6 @@ def _partition_keys(context: dg.OutputContext, plan: Plan) -> dict[int, str]:
         return {}
     windows = sorted((window_of(plan, key), key) for key in context.asset_partition_keys)
     return {window.id: key for window, key in windows}
-
-
-def _log_completed(context: dg.OutputContext, state: State, done: Iterable[Outcome], keys: dict[int, str]) -> None:
-    """Record the completed partitions of a failing run; Dagster would record none."""
-    for outcome in done:
-        context.log_event(
-            dg.AssetMaterialization(
-                asset_key=context.asset_key,
-                partition=keys.get(outcome.chunk),
-                metadata=chunk_metadata(outcome, state),
-            )
-        )
 
 
 def _frame_chunks(context: dg.OutputContext, plan: Plan, obj: Any) -> list[FrameChunk]:

@@ -114,12 +114,7 @@ def _daily(rule: TagFields | SavepointFields | None) -> str:
 
 def _job(plan: Plan, name: str, op: dg.OpDefinition, description: str) -> dg.JobDefinition:
     """Return the job `<plan>_<name>` of one op."""
-
-    @dg.job(name=f"{plan.name}_{name}", description=description)
-    def job() -> None:
-        op()
-
-    return job
+    return dg.GraphDefinition(name=f"{plan.name}_{name}", description=description, node_defs=[op]).to_job()
 
 
 def _checkpoint_op(plan: Plan) -> dg.OpDefinition:

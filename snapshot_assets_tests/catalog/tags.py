@@ -53,10 +53,10 @@ def sealed_by(writer: Writer) -> Writer:
     return writer
 
 
-def reseal(writer: Writer) -> int:
+def reseal(writer: Writer, content: bytes = b"late rows") -> int:
     """Replace chunk 1 and seal again. Return the new seal's revision."""
     old = next(writer.catalog.state.live_files(1)).file.path
-    writer.complete(1, writer.file(1, b"late rows"), replaces=(old,))
+    writer.complete(1, writer.file(1, content), replaces=(old,))
     return seal(writer.catalog).seal.revision
 
 

@@ -177,19 +177,19 @@ def place(prepared: Path, folder: Path) -> ObjectStore:
 # Operations
 
 
-def _extend(store: ObjectStore) -> None:
-    writer = opened(store)
-    writer.catalog.commit(rules.extend(writer.token, START + 5 * DAY))
+def _committing(rule: Callable[..., Any], *arguments: Any) -> Callable[[ObjectStore], None]:
+    """Return the operation that commits the transaction of a rule."""
+
+    def commit(store: ObjectStore) -> None:
+        writer = opened(store)
+        writer.catalog.commit(rule(writer.token, *arguments))
+
+    return commit
 
 
 def _add_schema(store: ObjectStore) -> None:
     writer = opened(store)
     writer.catalog.commit(rules.add_schema(writer.token, write_schema(store, OTHER_SCHEMA)))
-
-
-def _in_progress(store: ObjectStore) -> None:
-    writer = opened(store)
-    writer.catalog.commit(rules.in_progress(writer.token, [2, 3], "run"))
 
 
 def _chunk(store: ObjectStore) -> None:
@@ -200,11 +200,6 @@ def _chunk(store: ObjectStore) -> None:
 def _replace(store: ObjectStore) -> None:
     writer = opened(store)
     writer.complete(1, writer.file(1, b"late rows"), replaces=tuple(writer.catalog.state.files.chunk(1)))
-
-
-def _fail_chunk(store: ObjectStore) -> None:
-    writer = opened(store)
-    writer.catalog.commit(rules.fail_chunk(writer.token, 2, "the source is gone", "run"))
 
 
 def _compact(store: ObjectStore) -> None:
@@ -297,12 +292,12 @@ OPERATIONS = {
     "begin by force": Operation(
         "tagged", lambda store: Writer(store).begin(replace(CONTINUOUS, name="forced"), force=True)
     ),
-    "extend": Operation("started", _extend),
+    "extend": Operation("started", _committing(rules.extend, START + 5 * DAY)),
     "add a schema": Operation("full", _add_schema),
-    "record chunks in progress": Operation("started", _in_progress),
+    "record chunks in progress": Operation("started", _committing(rules.in_progress, [2, 3], "run")),
     "complete a chunk": Operation("started", _chunk),
     "replace a chunk": Operation("tagged", _replace),
-    "fail a chunk": Operation("started", _fail_chunk),
+    "fail a chunk": Operation("started", _committing(rules.fail_chunk, 2, "the source is gone", "run")),
     "seal": Operation("full", lambda store: seal(opened(store).catalog), _hints_are_of_the_seal),
     "seal again": Operation("unsealed", lambda store: seal(opened(store).catalog), _hints_are_of_the_seal),
     "create a tag": Operation("tagged", _create_tag),

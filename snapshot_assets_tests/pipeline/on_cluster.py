@@ -31,6 +31,12 @@ from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.cli.helpers import make_plan, make_source
 
 MASTER = "local-cluster[2,1,1024]"
+SETTINGS = {
+    "spark.master": MASTER,
+    "spark.task.maxFailures": "1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
 READINGS = TableName("main", "readings")
 
 
@@ -62,17 +68,26 @@ def kill_executor(_: int) -> list[int]:
     return []
 
 
+def message_of_a_lost_executor(spark: SparkSession) -> str:
+    try:
+        list(SparkRunner(lambda: spark).map(kill_executor, [1]))
+    except TaskLostError as error:
+        return str(error)
+    return ""
+
+
+def compacted_rows(snapshots: Snapshots, plan: str) -> int:
+    """Compact the readings, seal them, and return how many deleted rows were left out."""
+    catalog = Catalog.open_for_writing(snapshots.store(plan))
+    compaction = plan_compaction(catalog.store, catalog.require_snapshot(), Wanted(tables=(READINGS,)))
+    compacted = list(snapshots.compact_run(plan, catalog).execute(compaction))
+    seal(Catalog.open_for_writing(snapshots.store(plan)))
+    return sum(each.rows_deleted for each in compacted)
+
+
 def main(folder: Path, python: str) -> dict[str, Any]:
     """Export, read, delete rows, compact, restore and lose an executor; returns what each found."""
-    resource = spark_resource(
-        **{
-            "spark.master": MASTER,
-            "spark.pyspark.python": python,
-            "spark.task.maxFailures": "1",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-        }
-    )
+    resource = spark_resource(**SETTINGS | {"spark.pyspark.python": python})
     spark = resource.spark_session
     found: dict[str, Any] = {
         "daemon": spark.conf.get("spark.python.daemon.module", None),
@@ -93,29 +108,21 @@ def main(folder: Path, python: str) -> dict[str, Any]:
     reader = spark.read.format("snapshot").option("table", "main.readings")
     found["read"] = reader.load(plan.to).count()
     found["part"] = reader.option("start", "2025-01-02T12:00:00Z").load(plan.to).count()
-    frames = load_frames(
-        spark, snapshots.store(plan.name), export.catalog.refresh(), export.catalog.state.files.chunks()
-    )
+    state = export.catalog.refresh()
+    frames = load_frames(spark, snapshots.store(plan.name), state, state.files.chunks())
     found["frames"] = {str(name): frame.count() for name, frame in frames.items()}
 
     catalog = Catalog.open_for_writing(snapshots.store(plan.name))
     delete_rows(catalog, READINGS, "value < 30")
     seal(catalog)
     found["left"] = spark.read.format("snapshot").option("table", "main.readings").load(plan.to).count()
-    catalog.refresh()
-    compaction = plan_compaction(catalog.store, catalog.require_snapshot(), Wanted(tables=(READINGS,)))
-    compacted = list(snapshots.compact_run(plan.name, catalog).execute(compaction))
-    found["compacted"] = sum(each.rows_deleted for each in compacted)
-    seal(Catalog.open_for_writing(snapshots.store(plan.name)))
+    found["compacted"] = compacted_rows(snapshots, plan.name)
 
     restored = snapshots.restore_run(plan.name)
     found["restored"] = sum(outcome.rows for outcome in restored.restore())
     restored.finish()
     found["after"] = seen_by_executors(spark)
-    try:
-        list(SparkRunner(lambda: spark).map(kill_executor, [1]))
-    except TaskLostError as error:
-        found["lost"] = str(error)
+    found["lost"] = message_of_a_lost_executor(spark)
     spark.stop()
     return found
 

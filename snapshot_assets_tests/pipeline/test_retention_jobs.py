@@ -24,7 +24,7 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import expire
-from snapshot_assets_tests.catalog.tags import save
+from snapshot_assets_tests.catalog.tags import reseal, save
 from snapshot_assets_tests.pipeline.project import Project, job, open_project
 
 RULES = RetentionFields(keep_last=1, tag={"name": "auto-{date}", "num_retained_max": 2, "default_time_retained": "7d"})
@@ -47,14 +47,8 @@ def writer(project: Project) -> Writer:
     writer.begin()
     writer.fill()
     seal(writer.catalog)
-    reseal(writer, b"late rows")
+    reseal(writer)
     return writer
-
-
-def reseal(writer: Writer, content: bytes) -> int:
-    """Replace chunk 1 and return the revision that seals it."""
-    writer.complete(1, writer.file(1, content), replaces=tuple(writer.catalog.state.files.chunk(1)))
-    return seal(writer.catalog).seal.revision
 
 
 def with_rules(project: Project, **rules: Any) -> Project:

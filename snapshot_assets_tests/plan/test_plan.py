@@ -224,14 +224,11 @@ def test_no_mistake_shows_a_secret(fields):
     assert caught.value.__suppress_context__
 
 
-def test_an_error_travels_between_processes():
+def test_a_plan_and_its_error_travel_between_processes():
     with pytest.raises(PlanError) as caught:
         _plan(parallelism=65)
     again = pickle.loads(pickle.dumps(caught.value))
     assert (str(again), again.attributes) == (str(caught.value), caught.value.attributes)
-
-
-def test_a_plan_travels_between_processes():
     plan = _plan(source="postgresql://u:p@h/d", storage={"region": "x"}, tables=["a.b"])
     assert pickle.loads(pickle.dumps(plan)) == plan
 

@@ -40,7 +40,9 @@ def run(options: argparse.Namespace) -> int:
     if request.nothing_to_do(plan, state) and not options.force and replace is None:
         hashed, damaged = _checked(plan, store, state)
         if not damaged:
-            return _report(options, store, state, _nothing_done(state), hashed)
+            # A snapshot does not record which tables `untimed_tables: skip` left out.
+            skip = state.header is not None and state.header.untimed_tables == "skip"
+            return _report(options, store, state, _Work(skipped=None if skip else ()), hashed)
         show_message(f"{' '.join(fault.message for fault in damaged)} They are written again from the source.")
     with only_results_on_stdout():
         work = _export(configuration, plan, state, replace, force=options.force)
@@ -58,12 +60,6 @@ class _Work:
     run_id: str | None = None
     outcomes: list[Outcome] = field(default_factory=list)
     skipped: Sequence[TableName] | None = ()
-
-
-def _nothing_done(state: State) -> _Work:
-    """Return an empty result; a snapshot does not record which tables `untimed_tables: skip` left out."""
-    skip = state.header is not None and state.header.untimed_tables == "skip"
-    return _Work(skipped=None if skip else ())
 
 
 def _checked(plan: Plan, store: ObjectStore, state: State) -> tuple[int, list[Fault]]:

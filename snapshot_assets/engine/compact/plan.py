@@ -12,6 +12,7 @@ from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.file_pruning import Deletions, deletions, written_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.state import Token
+from snapshot_assets.engine.jobs import FileSums
 from snapshot_assets.errors import DocumentError, NoSnapshotError, PlanError, UnknownRelationError
 from snapshot_assets.format.actions import Chunk
 from snapshot_assets.format.files import DataFile
@@ -45,7 +46,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Group:
+class Group(FileSums):
     """Files of one table and chunk that are merged.
 
     Attributes:
@@ -66,16 +67,6 @@ class Group:
     table: Table
     schema_id: int
     dedupe: bool
-
-    @property
-    def rows(self) -> int:
-        """Rows that are read."""
-        return sum(file.rows for file in self.files)
-
-    @property
-    def bytes(self) -> int:
-        """Bytes that are read; about as many are written."""
-        return sum(file.bytes for file in self.files)
 
 
 @dataclass(frozen=True)

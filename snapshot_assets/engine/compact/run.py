@@ -15,10 +15,10 @@ from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.operations.compact import CompactedChunk, compact_chunk, receipts_of
 from snapshot_assets.catalog.receipts.receipts import CompactedTable, Compaction, Receipt, write_young_receipt
 from snapshot_assets.catalog.rules import check_unchanged
-from snapshot_assets.engine.compact.plan import ChunkCompaction, CompactionPlan, Group
+from snapshot_assets.engine.compact.plan import ChunkCompaction, CompactionPlan
 from snapshot_assets.engine.compact.tasks import Merge, Merged, merge_files
 from snapshot_assets.engine.export.tasks import ChunkResult, Provenance
-from snapshot_assets.engine.jobs import MapRunner, first_failures, shared_jobs, side_by_side
+from snapshot_assets.engine.jobs import FileSums, MapRunner, first_failures, shared_jobs, side_by_side
 from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
 from snapshot_assets.errors import (
     CompactionFailedError,
@@ -35,7 +35,7 @@ from snapshot_assets.format.relations import TableName
 
 
 @dataclass(frozen=True)
-class Compacted:
+class Compacted(FileSums):
     """The outcome of one chunk.
 
     Attributes:
@@ -55,16 +55,6 @@ class Compacted:
     rows_duplicate: int = 0
     revision: int | None = None
     error: SnapshotError | None = None
-
-    @property
-    def rows(self) -> int:
-        """Rows of the new files."""
-        return sum(file.rows for file in self.files)
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the new files."""
-        return sum(file.bytes for file in self.files)
 
 
 @dataclass(frozen=True)
@@ -162,22 +152,17 @@ class _Work:
 
     def _merged(self, jobs: Sequence[ChunkCompaction]) -> list[list[Merged] | SnapshotError]:
         """Run the jobs' tasks once and return each one's results."""
-        tasks = [self._merge(job, group) for job in jobs for group in job.groups]
+        store, size = self.run.catalog.store, self.plan.wanted.target_size
+        tasks = [
+            Merge(store, self._provenance(group.schema_id), group, job.window, job.zone, size)
+            for job in jobs
+            for group in job.groups
+        ]
         try:
             found = list(self.run.runner.map(merge_files, tasks))
         except SnapshotError as error:
             return [error for _ in jobs]
         return [[each for each in found if each.chunk == job.chunk.id] for job in jobs]
-
-    def _merge(self, job: ChunkCompaction, group: Group) -> Merge:
-        return Merge(
-            store=self.run.catalog.store,
-            provenance=self._provenance(group.schema_id),
-            group=group,
-            window=job.window,
-            zone=job.zone,
-            max_file_size=self.plan.wanted.target_size,
-        )
 
     def _provenance(self, schema_id: int) -> Provenance:
         return replace(self.origin, schema_id=schema_id, schema_sha256=self.schemas[schema_id].sha256)

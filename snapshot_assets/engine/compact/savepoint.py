@@ -33,9 +33,6 @@ def compact_and_pin(
         UnsealedError: The head is not sealed, perhaps because of another writer; nothing was pinned.
         CompactionFailedError: Chunks cannot be compacted, and no other writer changed them.
         ConflictError: Other writers kept changing data.
-        NoSnapshotError: There is no snapshot.
-        LocationDeletedError: The snapshot was deleted.
-        SupersededError: The location was upgraded meanwhile.
     """
     for _ in range(_TRIES):
         catalog.refresh()

@@ -20,7 +20,15 @@ from snapshot_assets.catalog.receipts.selection import find_adoptable
 from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.tasks import ChunkPlan, ChunkResult, Frame, Task, run_task
-from snapshot_assets.engine.jobs import JOB_BYTES, JOB_CHUNKS, MapRunner, first_failures, shared_jobs, side_by_side
+from snapshot_assets.engine.jobs import (
+    JOB_BYTES,
+    JOB_CHUNKS,
+    FileSums,
+    MapRunner,
+    first_failures,
+    shared_jobs,
+    side_by_side,
+)
 from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
 from snapshot_assets.errors import (
     ExportFailedError,
@@ -46,7 +54,7 @@ class Runner(MapRunner, Protocol):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(FileSums):
     """Outcome of a chunk in this run.
 
     Attributes:
@@ -60,16 +68,6 @@ class Outcome:
     files: tuple[DataFile, ...] = ()
     seconds: float = 0.0
     error: SnapshotError | None = None
-
-    @property
-    def rows(self) -> int:
-        """Rows in its files."""
-        return sum(file.rows for file in self.files)
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of its files."""
-        return sum(file.bytes for file in self.files)
 
 
 @dataclass(frozen=True)

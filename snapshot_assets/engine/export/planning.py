@@ -103,10 +103,7 @@ class ScanPlanner(Planner):
         """Return how a chunk is read.
 
         Raises:
-            ConsistencyLostError: The state that the run reads is lost.
-            TransientError: The source cannot be reached.
-            DatabaseDeniedError: The source denies access.
-            UnknownRelationError: A table is gone.
+            SnapshotError: The source is lost, out of reach or denied, or a table is gone.
         """
         allowed = self.header.null_time == "chunk0"
         work = ChunkWork(chunk, self.window_text(chunk), self.scans(chunk), timeless_allowed=allowed)

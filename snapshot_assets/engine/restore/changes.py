@@ -15,21 +15,16 @@ from functools import cached_property
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.target import LoadedFile, RestoreRecord
 from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan, TombstoneDeletions
-from snapshot_assets.engine.restore.ledger import FileKey, Renewal, TargetLedger
+from snapshot_assets.engine.restore.ledger import Renewal, TargetLedger
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.relations import TableName
 
 _OTHER_ROWS = (act.Begin, act.SchemaAdded, act.Rebuilt, act.Rollback)
 
 
-def key_of(plan: FilePlan) -> FileKey:
-    """Return what identifies a file in the ledger."""
-    return plan.table.table_name, plan.file.path
-
-
 def entry_of(plan: FilePlan, record: RestoreRecord, rows: int = 0) -> LoadedFile:
     """Return the ledger row of a file that a restore loads."""
-    name, path = key_of(plan)
+    name, path = plan.key
     return LoadedFile(record.location_id, name, path, plan.file.chunk, plan.file.sha256, record.id, rows)
 
 
@@ -66,8 +61,8 @@ class ChunkChanges:
     def of(self, chunk: ChunkFiles) -> ChunkChange:
         """Return how a chunk's rows differ from those that were loaded."""
         loaded = self.ledger.by_chunk.get(chunk.chunk, frozenset())
-        current = {key_of(plan) for plan in chunk.files}
-        if any(self._outdated(plan) for plan in chunk.files if key_of(plan) in loaded):
+        current = {plan.key for plan in chunk.files}
+        if any(self._outdated(plan) for plan in chunk.files if plan.key in loaded):
             return ChunkChange("was loaded when other rows of its files were deleted")
         moved = sorted({table for table, _ in loaded - current})
         if not moved:
@@ -82,7 +77,7 @@ class ChunkChanges:
 
     def _outdated(self, plan: FilePlan) -> bool:
         """Return whether a file was loaded without rows that are live now, or with rows that are deleted now."""
-        entry = self.ledger.files[key_of(plan)]
+        entry = self.ledger.files[plan.key]
         fewer = plan.whole and entry.rows != plan.file.rows  # also where the log lost the tombstone that deleted them
         return fewer or self.deleted.differ(plan.file, self.ledger.revisions.get(entry.import_id))
 

@@ -10,6 +10,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.references import parents_first as tables_parents_first
 from snapshot_assets.databases.source import AllRows, Rows, TimelessRows, WindowRows
+from snapshot_assets.engine.restore.ledger import FileKey
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.format.actions import Tombstone
@@ -83,6 +84,11 @@ class FilePlan:
     zone: str = "UTC"
     cut: TimeFilter | None = None
     deleted: tuple[Predicate, ...] = ()
+
+    @property
+    def key(self) -> FileKey:
+        """What identifies the file in the ledger."""
+        return self.table.table_name, self.file.path
 
     @property
     def whole(self) -> bool:

@@ -16,7 +16,7 @@ from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import Definition, RestoreRecord, Statement
-from snapshot_assets.engine.restore.changes import ChunkChanges, key_of
+from snapshot_assets.engine.restore.changes import ChunkChanges
 from snapshot_assets.engine.restore.decide import ChunkLoad, check_files, check_replaceable
 from snapshot_assets.engine.restore.files import (
     ChunkFiles,
@@ -117,7 +117,7 @@ class RestorePlan:
 
     def missing(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
         """Return the files of a chunk that the ledger lacks."""
-        return tuple(plan for plan in chunk.files if key_of(plan) not in self.ledger.files)
+        return tuple(plan for plan in chunk.files if plan.key not in self.ledger.files)
 
     @cached_property
     def _changes(self) -> ChunkChanges:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from snapshot_assets.databases.source import AllRows, Rows
 from snapshot_assets.databases.target import RestoreTarget
-from snapshot_assets.engine.restore.changes import key_of
 from snapshot_assets.engine.restore.files import FilePlan
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.plan import RestorePlan
@@ -95,7 +94,7 @@ def _windows(target: RestoreTarget, plan: RestorePlan, table: Table) -> Iterator
     for chunk in plan.chunks:
         bounds = [rows for bounded, rows in chunk.tables if bounded.table_name == table.table_name]
         files = [each for each in chunk.files if each.table.table_name == table.table_name]
-        loaded = all(key_of(each) in plan.ledger.files for each in files)
+        loaded = all(each.key in plan.ledger.files for each in files)
         expected = sum(_expected_rows(plan, each) for each in files)
         if bounds and loaded and target.count(table, bounds[0]) != expected:
             yield chunk.chunk
@@ -130,14 +129,14 @@ def _files_of(plan: RestorePlan, table: TableName, chunk: int, rows: Rows) -> It
     """Yield the files that bring some rows of a table; those of other chunks too if all rows are counted at once."""
     for each in plan.chunks:
         for file in each.files:
-            elsewhere = isinstance(rows, AllRows) and key_of(file) in plan.ledger.files
+            elsewhere = isinstance(rows, AllRows) and file.key in plan.ledger.files
             if file.table.table_name == table and (each.chunk == chunk or elsewhere):
                 yield file
 
 
 def _expected_rows(plan: RestorePlan, file: FilePlan) -> int:
     """Return how many rows a file brings; for a file that is not loaded whole, only the ledger has the number."""
-    entry = plan.ledger.files.get(key_of(file))
+    entry = plan.ledger.files.get(file.key)
     return file.file.rows if file.whole or entry is None else entry.rows
 
 
@@ -151,7 +150,7 @@ def rows_after(plan: RestorePlan, outcome: ChunkOutcome) -> int:
     files = [file for each in plan.chunks if each.chunk == outcome.chunk for file in each.files]
     if all(file.whole for file in files):
         return sum(file.file.rows for file in files)
-    loaded = () if outcome.status == "replaced" else {key_of(file) for file in files} & set(plan.ledger.files)
+    loaded = () if outcome.status == "replaced" else {file.key for file in files} & set(plan.ledger.files)
     return sum(plan.ledger.files[key].rows for key in loaded) + outcome.rows
 
 

@@ -70,17 +70,9 @@ def parquet(
     for name, pages in columns.items():
         start, body = len(data), b"".join(page.write() for page in pages)
         data += body
-        facts = {
-            1: (_I32, physical),
-            2: (_LIST, (_I32, [PLAIN])),
-            3: (_LIST, (_BINARY, [name])),
-            4: (_I32, _ZSTD),
-            5: (_I64, sum(page.values for page in pages)),
-            6: (_I64, sum(page.unpacked for page in pages) if size is None else size),
-            7: (_I64, len(body)),
-            9: (_I64, start),
-        }
-        chunks.append({2: (_I64, start), 3: (_STRUCT, facts)})
+        unpacked = sum(page.unpacked for page in pages) if size is None else size
+        facts = _chunk_facts(name, physical, sum(page.values for page in pages), unpacked)
+        chunks.append({2: (_I64, start), 3: (_STRUCT, facts | {7: (_I64, len(body)), 9: (_I64, start)})})
     leaves = [{1: (_I32, physical), 3: (_I32, repetition), 4: (_BINARY, name)} for name in columns]
     total = sum(chunk[3][1][6][1] for chunk in chunks)  # type: ignore[index]
     group = {1: (_LIST, (_STRUCT, chunks)), 2: (_I64, total), 3: (_I64, rows)}
@@ -93,6 +85,17 @@ def parquet(
         }
     )
     return bytes(data) + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+def _chunk_facts(name: str, physical: int, values: int, unpacked: int) -> dict[int, tuple[int, Any]]:
+    return {
+        1: (_I32, physical),
+        2: (_LIST, (_I32, [PLAIN])),
+        3: (_LIST, (_BINARY, [name])),
+        4: (_I32, _ZSTD),
+        5: (_I64, values),
+        6: (_I64, unpacked),
+    }
 
 
 # Thrift's compact protocol
