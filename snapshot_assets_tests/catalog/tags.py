@@ -170,13 +170,15 @@ def file_of(writer: Writer, revision: int, chunk: int = 1) -> str:
     return found
 
 
-def collected(writer: Writer) -> set[str]:
-    """Collect garbage and return the deleted data files.
+def wait_for_clock(store) -> None:
+    """Wait until the last commit is past: commit times of many quick commits run ahead of the clock."""
+    ahead = read_state(store).committed_at - datetime.now(UTC)
+    time.sleep(max(ahead.total_seconds(), 0) + 0.002)
 
-    Commit times of many quick commits run ahead of the clock, so wait for the clock first.
-    """
-    ahead = read_state(writer.store).committed_at - datetime.now(UTC)
-    time.sleep(max(ahead.total_seconds(), 0))
+
+def collected(writer: Writer) -> set[str]:
+    """Collect garbage and return the deleted data files."""
+    wait_for_clock(writer.store)
     before = {info.path for info in writer.store.list("data/") if info.path.endswith(".parquet")}
     collect_garbage(Catalog.open_for_writing(writer.store), grace=NOW, unsafe=True)
     return before - {info.path for info in writer.store.list("data/")}

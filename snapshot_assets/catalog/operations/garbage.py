@@ -196,10 +196,7 @@ def _files_of(store: ObjectStore, state: State, path: str) -> set[str]:
 
 
 def _of_expired(state: State, unreferenced: Mapping[str, Removal]) -> set[str]:
-    """Return the files that would be needed if no revision had expired or lost its last pin.
-
-    Checkpoints leave out the seals of such revisions, but record their expiry for two grace periods.
-    """
+    """Return the files that would be needed if no revision had expired or lost its last pin."""
     if not state.expired:
         return set()
     return unreferenced.keys() - state.files.unreferenced(sorted(state.expired.union(state.retained()))).keys()
