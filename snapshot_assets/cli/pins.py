@@ -11,13 +11,14 @@ from typing import Any
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins import listing, tags
 from snapshot_assets.catalog.pins.objects import delete_pin, pin_of_same_name, ttl_text
-from snapshot_assets.catalog.state.pins import PinState, TagState
+from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.unreferenced import PinEnd, end_of_pin
 from snapshot_assets.catalog.state.versions import resolve_version, version_to_pin
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import duration_of, open_catalog
 from snapshot_assets.cli.output import plain, show, show_json, show_message, show_table
 from snapshot_assets.cli.unreferenced import released_json, show_released, sizes
+from snapshot_assets.format.actions import TagCreated
 from snapshot_assets.format.units import time_text
 
 _UNCHANGED = "Nothing was changed."
@@ -73,7 +74,7 @@ def rename(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace, catalog: Catalog, tag: tags.Tag, remark: str = "") -> int:
-    pinned = tag.known.tag
+    pinned = tag.known.pin
     if options.json:
         [listed] = [each for each in listing.list_tags(catalog.state) if each.tag_name == pinned.name]
         show_json({"uri": catalog.store.uri, "new": tag.new} | plain(asdict(listed)))
@@ -151,7 +152,7 @@ def _delete(options: argparse.Namespace, catalog: Catalog, pin: PinState, **whic
         elif stays:
             show_message(f"{uri}: {pin.pin} was changed by another writer meanwhile; nothing was deleted. Run again.")
         elif deleted:
-            show(f"{uri}: {'tag' if isinstance(pin, TagState) else 'savepoint'} {name} is deleted")
+            show(f"{uri}: {'tag' if isinstance(pin.pin, TagCreated) else 'savepoint'} {name} is deleted")
         else:
             show(f"{uri}: {pin.pin} was deleted by another writer meanwhile; nothing was deleted")
 

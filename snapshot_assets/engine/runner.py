@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from snapshot_assets.engine.export.tasks import ChunkResult, Task, write_table
-from snapshot_assets.engine.session import Session, prepare_session, spark_errors
+from snapshot_assets.engine.session import Session, prepare_session, spark_errors, task_frame
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Table
 
@@ -59,16 +59,9 @@ class SparkRunner:
         """
         if not items:
             return []
-        shared = tuple(items)
-
-        def execute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    yield _as_batch(function(shared[number]))
-
         with self._starting:
             spark = prepare_session(self._session())
-        return _collect(spark.range(0, len(items), 1, len(items)).mapInArrow(execute, _RESULT))
+        return _collect(task_frame(spark, items, _RESULT, lambda item: iter([_as_batch(function(item))])))
 
     def run_frames(
         self, task: Task, chunk: int, window: str, frames: Sequence[tuple[Table, DataFrame]]

@@ -15,16 +15,19 @@ import sys
 import tempfile
 import threading
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.resources import as_file, files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import TypeVar
 from weakref import WeakSet
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException, PythonException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from snapshot_assets.databases.spark.failures import error_text
 from snapshot_assets.errors import TaskFailedError, TaskLostError
@@ -32,6 +35,7 @@ from snapshot_assets.errors import TaskFailedError, TaskLostError
 Session = Callable[[], SparkSession]
 """Returns the Spark session, starting it on first use."""
 
+_Item = TypeVar("_Item")
 _TIME_ZONE = "spark.sql.session.timeZone"
 
 SPARK_CONFIG: dict[str, str] = {
@@ -159,6 +163,30 @@ def spark_errors() -> Iterator[None]:
         if type(cause).__module__.startswith("py4j."):
             raise TaskLostError(f"A Spark job was lost: {error_text(cause)}") from cause
         raise
+
+
+def task_frame(
+    spark: SparkSession,
+    items: Sequence[_Item],
+    schema: StructType | str,
+    read: Callable[[_Item], Iterator[pa.RecordBatch]],
+) -> DataFrame:
+    """Return a DataFrame of the rows that tasks read, one task an item.
+
+    Args:
+        spark: The session.
+        items: The items, which are sent to the tasks.
+        schema: Schema of the rows.
+        read: Yields the rows of one item, in a task.
+    """
+    shared = tuple(items)
+
+    def execute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from read(shared[number])
+
+    return spark.range(0, len(shared), 1, max(1, len(shared))).mapInArrow(execute, schema)
 
 
 def _package_zip() -> Path:

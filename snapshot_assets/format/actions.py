@@ -198,6 +198,10 @@ class TagCreated:
     def __str__(self) -> str:
         return f"tag {self.name!r}"
 
+    def outlived(self, now: datetime) -> bool:
+        """Return whether its time to live is over."""
+        return self.ttl is not None and self.created_at + self.ttl <= now
+
 
 @dataclass(frozen=True)
 class TagDeleted:

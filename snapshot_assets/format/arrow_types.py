@@ -7,6 +7,7 @@ names a type that a reader has to guess.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -162,6 +163,17 @@ _LADDERS = (
     (pa.binary(), pa.large_binary()),
 )
 """Each type in a ladder represents every value of the types before it."""
+
+
+def with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return a type in which `leaf` replaced every type that is not nested."""
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(with_leaves(kind.value_type, leaf)))
+    if pa.types.is_map(kind):
+        return pa.map_(with_leaves(kind.key_type, leaf), with_leaves(kind.item_type, leaf))
+    if pa.types.is_struct(kind):
+        return pa.struct([member.with_type(with_leaves(member.type, leaf)) for member in kind])
+    return leaf(kind)
 
 
 def wider_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:

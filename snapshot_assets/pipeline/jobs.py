@@ -183,7 +183,7 @@ def _retention_op(plan: Plan) -> dg.OpDefinition:
             wanted = due(before, catalog.now(), tag=plan.retention.tag.rule if plan.retention.tag else None)
             rule, expiry = plan.retention.rule, None
             if config.dry_run:
-                gone = [each.tag.name for each in wanted.tags_gone]
+                gone = [each.pin.name for each in wanted.tags_gone]
                 tagged = with_tags(before, wanted, catalog.now())
                 expiry = plan_expiry(catalog, rule, state=tagged) if rule else None
                 after = tagged.after([act.Expired(expiry.expired)] if expiry and expiry.expired else [])
@@ -213,7 +213,7 @@ def _change_tags(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog, w
     """
     if wanted.tag is not None:
         create_tag(catalog, wanted.tag.name, wanted.tag.revision, wanted.tag.ttl, automatic=True)
-    gone = [each.tag.name for each in wanted.tags_gone if delete_pin(catalog, each)]
+    gone = [each.pin.name for each in wanted.tags_gone if delete_pin(catalog, each)]
     show_tags(context, plan, catalog.refresh(), catalog.store.uri)
     return gone
 
@@ -235,7 +235,7 @@ def _savepoint_op(plan: Plan) -> dg.OpDefinition:
                 if wanted.savepoint:
                     metadata |= _saved(context, plan, catalog)
                 gone = tuple(each for each in gone if delete_pin(catalog, each))
-            metadata["savepoints_deleted"] = [each.savepoint.id for each in gone]
+            metadata["savepoints_deleted"] = [each.pin.id for each in gone]
         context.add_output_metadata(metadata)
 
     return save
@@ -249,7 +249,7 @@ def _saved(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog) -> dict
         nonlocal chunks
         chunks += len(list(snapshots.compact_run(plan.name, catalog).execute(compaction)))
 
-    savepoint = compact_and_pin(catalog, compact, automatic=True).savepoint
+    savepoint = compact_and_pin(catalog, compact, automatic=True).pin
     return {"chunks_compacted": chunks, "savepoint": savepoint.id, "revision": savepoint.revision}
 
 

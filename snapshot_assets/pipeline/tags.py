@@ -62,7 +62,7 @@ def tag_asset(plan: Plan) -> dg.AssetsDefinition:
             known = _create(catalog, context.partition_key, config)
         except SnapshotError as error:
             raise as_failure(error) from error
-        fact = revision_summaries(catalog.state)[known.tag.revision]
+        fact = revision_summaries(catalog.state)[known.pin.revision]
         return dg.MaterializeResult(metadata=_metadata(plan, known, fact, store.uri))
 
     return tag
@@ -71,7 +71,7 @@ def tag_asset(plan: Plan) -> dg.AssetsDefinition:
 def _create(catalog: Catalog, name: str, config: TagConfig) -> TagState:
     """Create a tag. If a rule wants one that a rule created already, return that: schedule and sensor may race."""
     known = catalog.require_snapshot().tags.get(name)
-    if config.automatic and known is not None and known.tag.automatic:
+    if config.automatic and known is not None and known.pin.automatic:
         return known
     revision = version_to_pin(config.at, catalog.state)
     ttl = None if config.time_retained is None else parse_duration(config.time_retained)
@@ -80,7 +80,7 @@ def _create(catalog: Catalog, name: str, config: TagConfig) -> TagState:
 
 def _metadata(plan: Plan, known: TagState, fact: RevisionSummary, uri: str) -> dict[str, Any]:
     """Return the metadata that links a tag to its snapshot in Dagster's UI; columns of `$tags` keep their names."""
-    tag = known.tag
+    tag = known.pin
     metadata: dict[str, Any] = {
         "tagged_snapshot_id": tag.revision,
         "snapshot_id": fact.snapshot_id,
@@ -159,7 +159,7 @@ def show_tags(context: dg.OpExecutionContext, plan: Plan, state: State, uri: str
     instance.add_dynamic_partitions(partitions, sorted(state.tags))
     facts = revision_summaries(state)
     for name, known in sorted(state.tags.items()):
-        metadata = _metadata(plan, known, facts[known.tag.revision], uri)
+        metadata = _metadata(plan, known, facts[known.pin.revision], uri)
         if _shown_object(instance, key, name) != metadata[_OBJECT]:
             context.log_event(dg.AssetMaterialization(key, partition=name, metadata=metadata))
     made = instance.get_materialized_partitions(key) & set(instance.get_dynamic_partitions(partitions))

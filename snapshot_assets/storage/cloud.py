@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import obstore
 from obstore.exceptions import BaseError, GenericError
@@ -108,7 +107,7 @@ class CloudStore(RemoteStore[_Client]):
         All are held in memory to be sorted (a few hundred bytes each): some stores list folder by folder.
         """
         folder = folder_of(prefix)
-        with cloud_errors("list", f"{self.uri}/{quote(prefix)}"):
+        with cloud_errors("list", self._uri_of(prefix)):
             pages = self._client().list(folder or None, chunk_size=_LIST_PAGE)
             found = [_info(item) for page in pages for item in page]
         return iter(sorted(found))
@@ -117,7 +116,7 @@ class CloudStore(RemoteStore[_Client]):
     def folders(self, prefix: str = "") -> tuple[str, ...]:
         """Return the names of the direct children of `prefix` that hold objects; see `ObjectStore.folders`."""
         folder = folder_of(prefix)
-        with cloud_errors("list", f"{self.uri}/{quote(prefix)}"):
+        with cloud_errors("list", self._uri_of(prefix)):
             listing = self._client().list_with_delimiter(folder or None)
         return tuple(sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in listing["common_prefixes"]))
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from snapshot_assets.errors import (
     ConditionalCreateUnsupportedError,
@@ -115,7 +114,7 @@ class OpendalStore(RemoteStore["Operator"]):
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Return all objects below `prefix`, sorted by path; see `ObjectStore.list`."""
         folder = folder_of(prefix)
-        with _opendal_errors("list", f"{self.uri}/{quote(prefix)}"):
+        with _opendal_errors("list", self._uri_of(prefix)):
             entries = self._client().list(f"{folder}/" if folder else "", recursive=True)
             found = [_info(entry.path, entry.metadata) for entry in entries if not entry.path.endswith("/")]
         return iter(sorted(found))
@@ -125,7 +124,7 @@ class OpendalStore(RemoteStore["Operator"]):
         """Return the names of the direct children of `prefix` that hold objects; see `ObjectStore.folders`."""
         folder = folder_of(prefix)
         start = f"{folder}/" if folder else ""
-        with _opendal_errors("list", f"{self.uri}/{quote(prefix)}"):
+        with _opendal_errors("list", self._uri_of(prefix)):
             paths = [entry.path for entry in self._client().list(start)]
         return tuple(sorted(path.removeprefix(start)[:-1] for path in paths if path.endswith("/") and path != start))
 

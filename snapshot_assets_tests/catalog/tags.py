@@ -32,6 +32,17 @@ class Changed:
         return self._methods.get(name) or getattr(self._store, name)
 
 
+def meeting(store, prefix, act):
+    """Return the store of a writer to whom something happens right after it creates an object of a prefix."""
+
+    def create(path, data):
+        store.create(path, data)
+        if path.startswith(prefix):
+            act()
+
+    return Changed(store, create=create)
+
+
 class Killed(BaseException):
     """Ends a process at once."""
 
@@ -42,10 +53,10 @@ def sealed_by(writer: Writer) -> Writer:
     return writer
 
 
-def reseal(writer: Writer) -> int:
+def reseal(writer: Writer, content: bytes = b"late rows") -> int:
     """Replace chunk 1 and seal again. Return the new seal's revision."""
     old = next(writer.catalog.state.live_files(1)).file.path
-    writer.complete(1, writer.file(1, b"late rows"), replaces=(old,))
+    writer.complete(1, writer.file(1, content), replaces=(old,))
     return seal(writer.catalog).seal.revision
 
 
@@ -92,7 +103,7 @@ def tag_objects(store):
 
 
 def path_of(store, name="nightly"):
-    return read_state(store).tags[name].tag.object.path
+    return read_state(store).tags[name].pin.object.path
 
 
 def save(catalog, **options):
@@ -159,13 +170,15 @@ def file_of(writer: Writer, revision: int, chunk: int = 1) -> str:
     return found
 
 
-def collected(writer: Writer) -> set[str]:
-    """Collect garbage and return the deleted data files.
+def wait_for_clock(store) -> None:
+    """Wait until the last commit is past: commit times of many quick commits run ahead of the clock."""
+    ahead = read_state(store).committed_at - datetime.now(UTC)
+    time.sleep(max(ahead.total_seconds(), 0) + 0.002)
 
-    Commit times of many quick commits run ahead of the clock, so wait for the clock first.
-    """
-    ahead = read_state(writer.store).committed_at - datetime.now(UTC)
-    time.sleep(max(ahead.total_seconds(), 0))
+
+def collected(writer: Writer) -> set[str]:
+    """Collect garbage and return the deleted data files."""
+    wait_for_clock(writer.store)
     before = {info.path for info in writer.store.list("data/") if info.path.endswith(".parquet")}
     collect_garbage(Catalog.open_for_writing(writer.store), grace=NOW, unsafe=True)
     return before - {info.path for info in writer.store.list("data/")}

@@ -192,7 +192,7 @@ class PinnedStates(RuleBasedStateMachine):
     @rule()
     def save(self) -> None:
         revision = seal(self.catalog).seal.revision
-        savepoint = create_savepoint(self.catalog, self.catalog.state.data_revision).savepoint
+        savepoint = create_savepoint(self.catalog, self.catalog.state.data_revision).pin
         assert savepoint.id == self.savepoints + 1  # numbers are never used again
         self.pins[savepoint.id], self.savepoints = revision, savepoint.id
 
@@ -361,8 +361,8 @@ class PinnedStates(RuleBasedStateMachine):
 
 def pinned_by(state: State) -> dict[str | int, int]:
     """Return the revisions that tags and savepoints pin, by name and by number."""
-    return {name: known.tag.revision for name, known in state.tags.items()} | {
-        number: known.savepoint.revision for number, known in state.pins.savepoints.items()
+    return {name: known.pin.revision for name, known in state.tags.items()} | {
+        number: known.pin.revision for number, known in state.pins.savepoints.items()
     }
 
 

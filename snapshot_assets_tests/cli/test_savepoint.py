@@ -33,7 +33,7 @@ def savepoint(snapshots: Snapshots, location: Path, *arguments: str) -> Result:
 
 def savepoints(location: Path) -> dict[int, int]:
     known = read_state(store_of(location)).pins.savepoints
-    return {number: each.savepoint.revision for number, each in known.items()}
+    return {number: each.pin.revision for number, each in known.items()}
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def tag(snapshots: Snapshots, location: Path, *arguments: str) -> Result:
 def tags(location: Path) -> dict[str, tuple[int, timedelta | None]]:
     """Return revision and time to live of each tag of the log, by name."""
     known = read_state(store_of(location)).tags
-    return {name: (each.tag.revision, each.tag.ttl) for name, each in known.items()}
+    return {name: (each.pin.revision, each.pin.ttl) for name, each in known.items()}
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_tags_are_listed_by_commit_time(snapshots: Snapshots, location: Path, wr
     head, first, second = tag(snapshots, location, "list").out.splitlines()
     assert head.split("  ")[0] == "Tag"
     assert (first.split()[:2], first.split()[-3:]) == (["older", "5"], ["for", "ever", "never"])
-    known = read_state(store_of(location)).tags["a-newer"].tag
+    known = read_state(store_of(location)).tags["a-newer"].pin
     assert second.split()[:2] == ["a-newer", "7"]
     assert second.split()[-2:] == ["1d", time_text(known.created_at + DAY)]
 
@@ -124,7 +124,7 @@ def test_a_tag_is_renamed_replaced_and_deleted(snapshots: Snapshots, location: P
 def test_a_dry_run_reports_what_a_tag_releases(snapshots: Snapshots, location: Path, writer: Writer) -> None:
     for name, revision in (("old", 5), ("newest", 7)):
         tag(snapshots, location, "create", name, "--at", str(revision))
-    own = writer.catalog.refresh().tags["old"].tag.object
+    own = writer.catalog.refresh().tags["old"].pin.object
     kept = tag(snapshots, location, "delete", "old", "--dry-run", "--json").json  # 5 has not expired
     assert (kept["reasons"], kept["unreadable"]) == ({"pin object": {"objects": 1, "bytes": own.bytes}}, None)
     expire(writer.catalog, keep_last=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 
 import pyarrow as pa
 
@@ -15,6 +16,10 @@ from snapshot_assets.databases.target import Definition, LoadedFile, RestoreReco
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
 
 LOCATION = "0" * 32
+
+
+def utc(*parts: int) -> datetime:
+    return datetime(*parts, tzinfo=UTC)  # type: ignore[misc, arg-type]
 
 
 @contextmanager

@@ -264,7 +264,7 @@ def test_the_reader_agrees_with_tags_and_savepoints_and_notices_what_they_lack(d
         second = export.catalog.state.seals[-1].revision
         create_tag(export.catalog, "gone", second)
         replace_tag(export.catalog, "for.ever-1", second, timedelta(hours=1))
-        delete_savepoint(export.catalog, save(export.catalog).savepoint.id)
+        delete_savepoint(export.catalog, save(export.catalog).pin.id)
         save(export.catalog, automatic=True)
     state = sound(dataset)
     assert {name: tag.revision for name, (tag, _) in state.tags.items()} == {

@@ -153,8 +153,8 @@ def test_a_disaster_with_a_base_is_survived_without_consent(anywhere: Spot, disa
     lost_manifest = "and the manifest" in disaster
     assert done.tags == (() if lost_manifest and not after.tags else ("first", "newest"))
     for name in done.tags:
-        assert rows(spot.store, after.at(after.tags[name].tag.revision)) == rows(
-            spot.store, state.at(state.tags[name].tag.revision)
+        assert rows(spot.store, after.at(after.tags[name].pin.revision)) == rows(
+            spot.store, state.at(state.tags[name].pin.revision)
         )
     check(spot, before)
 
@@ -177,12 +177,12 @@ def test_deleted_rows_stay_deleted(spot: Spot, lost: str) -> None:
         delete_rows(catalog, TableName("main", "readings"), where)
         create_tag(catalog, name, catalog.state.seals[-1].revision)
     before, state = content(spot.store), read_state(spot.store)
-    had = {name: rows(spot.store, state.at(known.tag.revision)) for name, known in state.tags.items()}
+    had = {name: rows(spot.store, state.at(known.pin.revision)) for name, known in state.tags.items()}
     assert had["first"] != had["some"] != had["more"] == before
     DISASTERS[lost](spot)
     rebuild(spot.store)
     after = read_state(spot.store)
-    assert {name: rows(spot.store, after.at(known.tag.revision)) for name, known in after.tags.items()} == had
+    assert {name: rows(spot.store, after.at(known.pin.revision)) for name, known in after.tags.items()} == had
     check(spot, before)
 
 

@@ -94,7 +94,7 @@ def pins_that_come_and_go(catalog: Catalog) -> None:
     create_tag(catalog, "other", revision)
     rename_tag(catalog, "other", "renamed")
     replace_tag(catalog, "renamed", revision, timedelta(days=1))
-    delete_savepoint(catalog, save(catalog).savepoint.id)
+    delete_savepoint(catalog, save(catalog).pin.id)
 
 
 def test_the_program_needs_no_other_code_and_is_short() -> None:

@@ -116,8 +116,8 @@ def facts_of(state: State) -> dict[str, Any]:
         "known": state.files.paths(),
         "chunks": {number: known.chunk.status for number, known in state.chunks.items()},
         "pins": {
-            **{name: known.tag.revision for name, known in state.tags.items()},
-            **{number: known.savepoint.revision for number, known in state.pins.savepoints.items()},
+            **{name: known.pin.revision for name, known in state.tags.items()},
+            **{number: known.pin.revision for number, known in state.pins.savepoints.items()},
         },
         "sealed": {known.revision: _files_of(state.at(known.revision)) for known in state.readable()},
         "tombstones": sorted(state.tombstones),

@@ -26,7 +26,7 @@ from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.pins import PinState, TagState
+from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.engine.compact.plan import Wanted, plan_compaction
 from snapshot_assets.engine.compact.run import CompactRun
@@ -34,6 +34,7 @@ from snapshot_assets.engine.export.tasks import Provenance, write_table
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import DamageError, LocationDeletedError, LogWholeError, NoSnapshotError
+from snapshot_assets.format.actions import TagCreated
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import TRANSACTIONS, transaction_path
 from snapshot_assets.format.relations import TableName
@@ -176,19 +177,19 @@ def place(prepared: Path, folder: Path) -> ObjectStore:
 # Operations
 
 
-def _extend(store: ObjectStore) -> None:
-    writer = opened(store)
-    writer.catalog.commit(rules.extend(writer.token, START + 5 * DAY))
+def _committing(rule: Callable[..., Any], *arguments: Any) -> Callable[[ObjectStore], None]:
+    """Return the operation that commits the transaction of a rule."""
+
+    def commit(store: ObjectStore) -> None:
+        writer = opened(store)
+        writer.catalog.commit(rule(writer.token, *arguments))
+
+    return commit
 
 
 def _add_schema(store: ObjectStore) -> None:
     writer = opened(store)
     writer.catalog.commit(rules.add_schema(writer.token, write_schema(store, OTHER_SCHEMA)))
-
-
-def _in_progress(store: ObjectStore) -> None:
-    writer = opened(store)
-    writer.catalog.commit(rules.in_progress(writer.token, [2, 3], "run"))
 
 
 def _chunk(store: ObjectStore) -> None:
@@ -199,11 +200,6 @@ def _chunk(store: ObjectStore) -> None:
 def _replace(store: ObjectStore) -> None:
     writer = opened(store)
     writer.complete(1, writer.file(1, b"late rows"), replaces=tuple(writer.catalog.state.files.chunk(1)))
-
-
-def _fail_chunk(store: ObjectStore) -> None:
-    writer = opened(store)
-    writer.catalog.commit(rules.fail_chunk(writer.token, 2, "the source is gone", "run"))
 
 
 def _compact(store: ObjectStore) -> None:
@@ -296,12 +292,12 @@ OPERATIONS = {
     "begin by force": Operation(
         "tagged", lambda store: Writer(store).begin(replace(CONTINUOUS, name="forced"), force=True)
     ),
-    "extend": Operation("started", _extend),
+    "extend": Operation("started", _committing(rules.extend, START + 5 * DAY)),
     "add a schema": Operation("full", _add_schema),
-    "record chunks in progress": Operation("started", _in_progress),
+    "record chunks in progress": Operation("started", _committing(rules.in_progress, [2, 3], "run")),
     "complete a chunk": Operation("started", _chunk),
     "replace a chunk": Operation("tagged", _replace),
-    "fail a chunk": Operation("started", _fail_chunk),
+    "fail a chunk": Operation("started", _committing(rules.fail_chunk, 2, "the source is gone", "run")),
     "seal": Operation("full", lambda store: seal(opened(store).catalog), _hints_are_of_the_seal),
     "seal again": Operation("unsealed", lambda store: seal(opened(store).catalog), _hints_are_of_the_seal),
     "create a tag": Operation("tagged", _create_tag),
@@ -363,7 +359,7 @@ def facts(store: ObjectStore) -> dict[str, Any] | str | None:
 
 def _pinned(store: ObjectStore, state: State, known: PinState) -> tuple[timedelta | None, list[tuple[int, str, int]]]:
     """Return the time to live of a tag or savepoint, and the contents of its revision."""
-    ttl = known.tag.ttl if isinstance(known, TagState) else None
+    ttl = known.pin.ttl if isinstance(known.pin, TagCreated) else None
     return ttl, _contents(store, state.at(known.pin.revision))
 
 

@@ -130,7 +130,7 @@ def rich(scratch: Path) -> Rich:
     assert state.sealed
     assert verify(store).faults == []
     rows = {known.revision: rows_of(store, state.at(known.revision)) for known in state.seals}
-    tags = {name: known.tag.revision for name, known in state.tags.items()}
+    tags = {name: known.pin.revision for name, known in state.tags.items()}
     return Rich(store, {info.path: store.get(info.path) for info in store.list()}, rows, tags)
 
 
@@ -181,7 +181,7 @@ def _check_rebuilt(rich: Rich, what: str) -> None:
         rebuild(rich.store)
     newest = max(rich.rows)
     state = read_state(rich.store)
-    assert {name: known.tag.revision for name, known in state.tags.items()} == rich.tags, what
+    assert {name: known.pin.revision for name, known in state.tags.items()} == rich.tags, what
     for revision in rich.tags.values():
         assert rows_of(rich.store, state.at(revision)) == rich.rows[revision], f"{what}, rebuilt: revision {revision}"
     assert rows_of(rich.store, state) == rich.rows[newest], what

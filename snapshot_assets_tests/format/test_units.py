@@ -12,7 +12,6 @@ from snapshot_assets.format.units import (
     parse_time,
     size_text,
     time_text,
-    to_utc,
 )
 
 _ZONES = st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))
@@ -167,8 +166,3 @@ def test_time_text_is_utc_and_without_needless_fraction(instant, text):
 @given(_INSTANTS)
 def test_time_text_is_the_inverse_of_parsing(instant):
     assert parse_time(time_text(instant)) == instant
-
-
-def test_a_time_without_zone_has_no_text():
-    with pytest.raises(PlanError, match="has no zone"):
-        to_utc(datetime(2013, 1, 1))

@@ -42,12 +42,6 @@ def test_a_range_is_cut_from_its_start_and_its_last_window_is_clipped():
     )
 
 
-def test_windows_align_to_the_start_and_not_to_days():
-    noon = START + timedelta(hours=12, minutes=7)
-    windows = plan_windows(noon, noon + timedelta(days=1, hours=1), timedelta(days=1))
-    assert [window.start for window in windows] == [noon, noon + timedelta(days=1)]
-
-
 def test_a_length_beyond_the_range_gives_one_window():
     assert plan_windows(START, START + HOUR, timedelta(days=9_000_000)) == (Window(1, START, START + HOUR),)
 
@@ -119,11 +113,6 @@ def test_a_length_that_is_no_whole_positive_seconds_is_refused(length):
         plan_windows(START, START + HOUR, length)
     with pytest.raises(PlanError, match="not a positive number of whole seconds"):
         window_at(START, length, 1)
-
-
-def test_a_naive_bound_is_refused():
-    with pytest.raises(PlanError, match="has no zone"):
-        plan_windows(datetime(2013, 1, 1), START + HOUR, HOUR)
 
 
 def test_the_most_windows_are_accepted_and_one_more_is_refused():

@@ -272,7 +272,7 @@ def expected(store: ObjectStore) -> dict[str, object]:
         retained = [state.at(known.revision) for known in state.readable()]
         found["manifests"] = {str(each.revision): manifest_of(each) for each in retained}
         found["rows"] = {str(each.revision): rows(store, each) for each in retained}
-        found["tags"] = {name: tag.tag.revision for name, tag in sorted(state.tags.items())}
+        found["tags"] = {name: tag.pin.revision for name, tag in sorted(state.tags.items())}
         if state.pins.savepoints:
             found["savepoints"] = {str(number): each.pin.revision for number, each in state.pins.savepoints.items()}
     return found

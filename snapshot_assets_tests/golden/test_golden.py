@@ -77,7 +77,7 @@ def test_a_program_written_from_the_specification_lists_the_same_files(store: Ob
 def test_writers_continue_it(store: ObjectStore, known: dict) -> None:
     writer = Exporter(store)
     before = writer.catalog.state.revision
-    assert {tag: state.tag.revision for tag, state in writer.catalog.state.tags.items()} == known["tags"]
+    assert {tag: state.pin.revision for tag, state in writer.catalog.state.tags.items()} == known["tags"]
     writer.complete(1, first=9)
     assert seal(writer.catalog).seal.revision == before + 2
     assert read_state(store).format_version == 1

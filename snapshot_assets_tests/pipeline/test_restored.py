@@ -253,7 +253,7 @@ def test_an_automatic_savepoint_pins_the_compacted_state(
     assert (made["chunks_compacted"], made["savepoint"]) == (5, 1)
     assert state.sealed
     assert state.newest_seal is not None
-    assert made["revision"] == state.pins.savepoints[1].savepoint.revision == state.newest_seal.revision
+    assert made["revision"] == state.pins.savepoints[1].pin.revision == state.newest_seal.revision
     assert not pending_tombstones(state)
     rows = [sum(known.file.rows for known in state.live_files(day) if known.file.table == "readings") for day in (1, 2)]
     assert rows == [ROWS[0] - 5, ROWS[1] - 1]

@@ -24,7 +24,7 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import expire
-from snapshot_assets_tests.catalog.tags import save
+from snapshot_assets_tests.catalog.tags import reseal, save
 from snapshot_assets_tests.pipeline.project import Project, job, open_project
 
 RULES = RetentionFields(keep_last=1, tag={"name": "auto-{date}", "num_retained_max": 2, "default_time_retained": "7d"})
@@ -47,14 +47,8 @@ def writer(project: Project) -> Writer:
     writer.begin()
     writer.fill()
     seal(writer.catalog)
-    reseal(writer, b"late rows")
+    reseal(writer)
     return writer
-
-
-def reseal(writer: Writer, content: bytes) -> int:
-    """Replace chunk 1 and return the revision that seals it."""
-    writer.complete(1, writer.file(1, content), replaces=tuple(writer.catalog.state.files.chunk(1)))
-    return seal(writer.catalog).seal.revision
 
 
 def with_rules(project: Project, **rules: Any) -> Project:
@@ -78,7 +72,7 @@ def test_materialising_a_partition_pins_the_newest_seal_under_its_name(project: 
     newest = state(writer).seals[-1]
     result = tag(project, "before-migration")
     assert result.success
-    known = state(writer).tags["before-migration"].tag
+    known = state(writer).tags["before-migration"].pin
     assert (known.revision, known.ttl, known.automatic) == (newest.revision, None, False)
     [event] = result.get_asset_materialization_events()
     metadata = {key: value.value for key, value in event.materialization.metadata.items()}
@@ -92,7 +86,7 @@ def test_materialising_a_partition_pins_the_newest_seal_under_its_name(project: 
 def test_run_config_names_a_version_and_a_time_to_live(project: Project, writer: Writer) -> None:
     first = state(writer).seals[0].revision
     assert tag(project, "old", at=f"rev:{first}", time_retained="90d").success
-    known = state(writer).tags["old"].tag
+    known = state(writer).tags["old"].pin
     assert (known.revision, known.ttl) == (first, timedelta(days=90))
     assert tag(project, "old", at=f"rev:{first}", time_retained="90d").success  # an equal one is adopted
 
@@ -134,8 +128,8 @@ def test_the_retention_job_makes_the_tag_that_is_due_and_expires_what_no_rule_ke
     assert set(state(writer).tags) == {"outlived", "kept"}
     assert job(project, "demo_retention", "demo_retain") == expected | {"dry_run": False}
     found = state(writer)
-    assert (found.tags[TODAY].tag.revision, found.tags[TODAY].tag.ttl) == (newest, timedelta(days=7))
-    assert found.tags[TODAY].tag.automatic
+    assert (found.tags[TODAY].pin.revision, found.tags[TODAY].pin.ttl) == (newest, timedelta(days=7))
+    assert found.tags[TODAY].pin.automatic
     assert [seal.revision for seal in found.readable()] == [third, newest]  # the tag keeps the third
     assert partitions(project) == set(found.tags) == {"kept", TODAY}
     assert project.instance.get_materialized_partitions(project.key("tag")) == partitions(project)
@@ -196,7 +190,7 @@ def test_a_savepoint_that_is_due_is_made_once_and_the_oldest_automatic_ones_go(
     made = job(project, "demo_savepoint", "demo_save")
     assert (made["due"], made["chunks_compacted"], made["savepoint"]) == (True, 0, 3)
     assert made["savepoints_deleted"] == [2]
-    assert {number: each.savepoint.automatic for number, each in state(writer).pins.savepoints.items()} == {
+    assert {number: each.pin.automatic for number, each in state(writer).pins.savepoints.items()} == {
         1: False,
         3: True,
     }
@@ -235,10 +229,10 @@ def test_the_sensor_asks_for_the_tag_of_what_the_manifest_sealed(project: Projec
         keys.add(request.run_key)
     assert len(keys) == 2
     assert tag(project, TODAY, **config).success
-    assert (state(writer).tags[TODAY].tag.revision, state(writer).tags[TODAY].tag.automatic) == (sealed, True)
+    assert (state(writer).tags[TODAY].pin.revision, state(writer).tags[TODAY].pin.automatic) == (sealed, True)
 
     assert tag(project, TODAY, **config | {"at": f"rev:{old}"}).success  # one that was asked for earlier runs late
-    assert state(writer).tags[TODAY].tag.revision == sealed
+    assert state(writer).tags[TODAY].pin.revision == sealed
     skipped = _asked(sensor, definitions, project.instance)
     assert (skipped.run_requests, skipped.skip_message) == ([], f"No tag is due: there is a tag '{TODAY}'.")
 

@@ -7,7 +7,6 @@ import pytest
 from snapshot_assets.catalog.pins.automatic import SavepointRule, TagRule, Ticks
 from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.errors import PlanError
-from snapshot_assets.plan.configuration import load_configuration
 from snapshot_assets.plan.plan import Plan
 
 DAY = timedelta(days=1)
@@ -91,22 +90,3 @@ def test_every_mistake_is_told_where_it_is():
 @pytest.mark.parametrize("name", ["{date}", "auto-{date", "auto-{date}-{hour}", "auto {date}", f"{'a' * 91}{{date}}"])
 def test_a_name_that_is_no_tag_of_its_day_is_refused(name):
     assert "retention.tag.name" in _problems({"tag": {"name": name}})
-
-
-def test_a_configuration_says_it_without_quotes(tmp_path):
-    file = tmp_path / "snapshots.yaml"
-    file.write_text(
-        """
-sources: {flights: "duckdb:///f.duckdb"}
-plans:
-  demo:
-    source: flights
-    to: file:///srv/demo
-    retention:
-      keep_for: 30d
-      tag: {create_time: 02:30, default_time_retained: 90d}
-"""
-    )
-    retention = load_configuration(str(file)).plan("demo").retention
-    assert retention.rule == Retention(None, 30 * DAY)
-    assert retention.tag.rule == TagRule(Ticks(DAY, time(2, 30)), default_time_retained=90 * DAY)

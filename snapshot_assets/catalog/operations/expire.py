@@ -94,7 +94,7 @@ def execute_expiry(catalog: Catalog, plan: ExpiryPlan) -> ExpiryPlan:
         refuse_faults(catalog.store, "nothing expired")
     tags, _ = _commit(catalog, delete)
     for name in tags.deleted_tags:
-        catalog.store.delete(tags.before.tags[name].tag.object.path)
+        catalog.store.delete(tags.before.tags[name].pin.object.path)
     return _plan(tags, *_commit(catalog, expire))
 
 

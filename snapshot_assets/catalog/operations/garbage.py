@@ -19,11 +19,11 @@ from snapshot_assets.catalog.receipts.receipts import read_receipt
 from snapshot_assets.catalog.receipts.selection import adoptable_receipts
 from snapshot_assets.catalog.state.file_columns import Removal
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.pins import PinState, TagState
+from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.unreferenced import EXPIRED, expiries_since, needed_documents, unreferenced_schemas
 from snapshot_assets.catalog.verify.faults import Fault, read_object
 from snapshot_assets.errors import DamageError, ObjectNotFoundError
-from snapshot_assets.format.actions import ObjectRef
+from snapshot_assets.format.actions import ObjectRef, TagCreated
 from snapshot_assets.format.layout import (
     in_layout,
     is_probe,
@@ -196,10 +196,7 @@ def _files_of(store: ObjectStore, state: State, path: str) -> set[str]:
 
 
 def _of_expired(state: State, unreferenced: Mapping[str, Removal]) -> set[str]:
-    """Return the files that would be needed if no revision had expired or lost its last pin.
-
-    Checkpoints leave out the seals of such revisions, but record their expiry for two grace periods.
-    """
+    """Return the files that would be needed if no revision had expired or lost its last pin."""
     if not state.expired:
         return set()
     return unreferenced.keys() - state.files.unreferenced(sorted(state.expired.union(state.retained()))).keys()
@@ -230,7 +227,7 @@ def _named_by_pin(store: ObjectStore, pin: PinState) -> Iterator[str]:
     if isinstance(content, Fault):
         raise DamageError(
             f"The object of {pin.pin}, which pins files, cannot be read: {content.message} Nothing was deleted. Delete "
-            f"the {'tag' if isinstance(pin, TagState) else 'savepoint'}, or bring the object back.",
+            f"the {'tag' if isinstance(pin.pin, TagCreated) else 'savepoint'}, or bring the object back.",
             object=path,
         )
     yield path

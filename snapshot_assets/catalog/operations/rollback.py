@@ -13,7 +13,7 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Prepare
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.receipts.selection import adoptable_receipts
-from snapshot_assets.catalog.rules import Reversal, reversal
+from snapshot_assets.catalog.rules.rollback import Reversal, reversal
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.unreferenced import EXPIRED, ReleasedObject, released_objects
 from snapshot_assets.catalog.verify.objects import Report, check_documents, check_files

@@ -148,8 +148,8 @@ def due(state: State, now: datetime, *, tag: TagRule | None = None, savepoint: S
         savepoint: The rule of savepoints, if there is one.
     """
     new = tag_due(tag, state, now) if tag is not None else None
-    outlived = sorted((known for known in state.tags.values() if known.outlived(now)), key=_age)
-    rest = [known for known in state.tags.values() if not known.outlived(now)]
+    outlived = sorted((known for known in state.tags.values() if known.pin.outlived(now)), key=_age)
+    rest = [known for known in state.tags.values() if not known.pin.outlived(now)]
     surplus = _surplus(rest, tag.num_retained_max, new is not None) if tag is not None else ()
     savepoints = state.pins.savepoints.values()
     wanted = savepoint is not None and _savepoint_due(savepoint, state, now)
@@ -159,7 +159,7 @@ def due(state: State, now: datetime, *, tag: TagRule | None = None, savepoint: S
 
 def with_tags(state: State, wanted: Due, now: datetime) -> State:
     """Return a copy of a state in which the tags that are due now are created and deleted."""
-    actions: list[act.Action] = [act.TagDeleted(known.tag.name) for known in wanted.tags_gone]
+    actions: list[act.Action] = [act.TagDeleted(known.pin.name) for known in wanted.tags_gone]
     if wanted.tag is not None:
         new, unwritten = wanted.tag, act.ObjectRef(tag_path(wanted.tag.name, new_attempt()), "", 0)
         actions.append(act.TagCreated(new.name, new.revision, unwritten, now, new.ttl, automatic=True))
@@ -189,8 +189,8 @@ def why_no_tag(rule: TagRule, state: State, now: datetime) -> str:
         return "nothing is sealed"
     if name in state.tags:
         return f"there is a tag {name!r}"
-    if made is not None and made.tag.created_at >= tick:
-        return f"tag {made.tag.name!r} was made since {since}"
+    if made is not None and made.pin.created_at >= tick:
+        return f"tag {made.pin.name!r} was made since {since}"
     if ttl is not None and tick + ttl <= now:
         return f"{duration_text(ttl)}, for which a tag lives, have gone by since {since}"
     return ""

@@ -60,7 +60,7 @@ class ListedSavepoint:
 
 def list_tags(state: State) -> list[ListedTag]:
     """Return all tags, by commit time of the revisions they pin, then by creation and name."""
-    tags = sorted((each.tag for each in state.tags.values()), key=attrgetter("revision", "created_at", "name"))
+    tags = sorted((each.pin for each in state.tags.values()), key=attrgetter("revision", "created_at", "name"))
     return [
         ListedTag(
             tag_name=tag.name,
@@ -75,7 +75,7 @@ def list_tags(state: State) -> list[ListedTag]:
 
 def list_savepoints(state: State) -> list[ListedSavepoint]:
     """Return all savepoints, by commit time of the revisions they pin, then by id."""
-    savepoints = sorted((each.savepoint for each in state.pins.savepoints.values()), key=attrgetter("revision", "id"))
+    savepoints = sorted((each.pin for each in state.pins.savepoints.values()), key=attrgetter("revision", "id"))
     ids = [each.id for each in savepoints]
     return [
         ListedSavepoint(savepoint_id=each.id, saved_snapshot_id=each.revision, **columns)

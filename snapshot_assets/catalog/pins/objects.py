@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 from snapshot_assets.catalog.catalog import Actions, Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import StoredManifest, manifest_of, parse_manifest
-from snapshot_assets.catalog.rules import refuse_deleted, refuse_upgraded
+from snapshot_assets.catalog.rules.preconditions import refuse_deleted, refuse_upgraded
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.pins import PinState, TagState
+from snapshot_assets.catalog.state.pins import CommittedPin, PinState
 from snapshot_assets.catalog.state.unreferenced import PinEnd, end_of_pin
 from snapshot_assets.errors import ConflictError, UsageError
 from snapshot_assets.format import actions as act
@@ -94,7 +94,7 @@ def write_pin(catalog: Catalog, pin: _Pin, version: int) -> _Pin:
 
 def create_pin(
     catalog: Catalog, wanted: Callable[[State], _Pin | None], action: Callable[[_Pin], act.Action] = lambda pin: pin
-) -> tuple[_Pin, str, int, int] | None:
+) -> CommittedPin[_Pin] | None:
     """Write the object of a pin, then commit the transaction that names it.
 
     If another writer changes what is wanted meanwhile, or if the object may count as an orphan by now, another object
@@ -106,7 +106,7 @@ def create_pin(
         action: Returns the action that names the pin.
 
     Returns:
-        The fields of the pin's `PinState`; None if nothing was committed.
+        The pin; None if nothing was committed.
 
     Raises:
         LimitExceededError: The object would be larger than readers accept; nothing was written.
@@ -125,7 +125,7 @@ def create_pin(
 
 def _create_pin(
     catalog: Catalog, wanted: Callable[[State], _Pin | None], action: Callable[[_Pin], act.Action]
-) -> tuple[_Pin, str, int, int] | None:
+) -> CommittedPin[_Pin] | None:
     pin, version, since = wanted(catalog.state), catalog.state.format_version, catalog.now()
     if pin is None:
         return None
@@ -150,14 +150,14 @@ def _create_pin(
     if committed is None:
         catalog.store.delete(path)
         return None
-    return created, catalog.writer_id, committed, version
+    return CommittedPin(created, catalog.writer_id, committed, version)
 
 
 def pin_of_same_name(state: State, pin: PinState) -> PinState | None:
     """Return the tag or savepoint that has a pin's name or number in a state; None if there is none."""
-    if isinstance(pin, TagState):
-        return state.tags.get(pin.tag.name)
-    return state.pins.savepoints.get(pin.savepoint.id)
+    if isinstance(pin.pin, act.TagCreated):
+        return state.tags.get(pin.pin.name)
+    return state.pins.savepoints.get(pin.pin.id)
 
 
 def delete_pin(catalog: Catalog, pin: PinState | None, planned: PinEnd | None = None) -> bool:
@@ -182,9 +182,9 @@ def delete_pin(catalog: Catalog, pin: PinState | None, planned: PinEnd | None = 
             return None
         if planned is not None:
             _refuse_loss(state, pin, planned)
-        if isinstance(pin, TagState):
-            return [act.TagDeleted(pin.tag.name)]
-        return [act.SavepointDeleted(pin.savepoint.id)]
+        if isinstance(pin.pin, act.TagCreated):
+            return [act.TagDeleted(pin.pin.name)]
+        return [act.SavepointDeleted(pin.pin.id)]
 
     catalog.refresh()
     if catalog.commit(prepare) is None:

@@ -44,7 +44,7 @@ def create_savepoint(catalog: Catalog, compacted: int, *, automatic: bool = Fals
 
     made = create_pin(catalog, wanted)
     assert made is not None
-    return SavepointState(*made)
+    return made
 
 
 def sealed_head(state: State) -> int:

@@ -52,7 +52,7 @@ def create_tag(
     made = create_pin(catalog, lambda state: None if _exists(state, wanted) else wanted)
     if made is None:
         return Tag(catalog.state.tags[name], new=False)
-    return Tag(TagState(*made), new=True)
+    return Tag(made, new=True)
 
 
 def rename_tag(catalog: Catalog, name: str, new_name: str) -> Tag:
@@ -75,11 +75,11 @@ def rename_tag(catalog: Catalog, name: str, new_name: str) -> Tag:
             raise TagExistsError(f"Tag {name!r} has that name already; nothing was changed.", name=name)
         if new_name in state.tags:
             _refuse_taken(
-                state.tags[new_name].tag,
+                state.tags[new_name].pin,
                 f", so that tag {name!r} cannot be renamed to it. Choose another name, or delete tag {new_name!r} "
                 "first.",
             )
-        return replace(state.tags[name].tag, name=new_name, automatic=False)  # rules must not delete it from now on
+        return replace(state.tags[name].pin, name=new_name, automatic=False)  # rules must not delete it from now on
 
     return _supersede(catalog, name, renamed, partial(act.TagRenamed, name))
 
@@ -155,7 +155,7 @@ def _exists(state: State, wanted: act.TagCreated) -> bool:
     if known is None:
         resolve_version(f"rev:{wanted.revision}", state)
         return False
-    tag = known.tag
+    tag = known.pin
     if (tag.revision, tag.ttl, tag.automatic) != (wanted.revision, wanted.ttl, wanted.automatic):
         _refuse_taken(
             tag,
@@ -194,5 +194,5 @@ def _supersede(
 
     made = create_pin(catalog, wanted, action)
     assert made is not None
-    catalog.store.delete(superseded[-1].tag.object.path)
-    return Tag(TagState(*made), new=True)
+    catalog.store.delete(superseded[-1].pin.object.path)
+    return Tag(made, new=True)

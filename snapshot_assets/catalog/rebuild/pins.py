@@ -13,7 +13,7 @@ from snapshot_assets.catalog.pins.objects import PinObject, damaged_objects, new
 from snapshot_assets.catalog.rebuild.base import Base
 from snapshot_assets.catalog.rebuild.inventory import Inventory
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.pins import PinState, SavepointState, TagState
+from snapshot_assets.catalog.state.pins import PinState, SavepointState
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import sha256_hex
 
@@ -96,8 +96,8 @@ def _keep_known(
         return
     else:
         why = f"{path} is missing or damaged"
-    name, number = (known.tag.name, 0) if isinstance(known, TagState) else ("", known.savepoint.id)
-    kept.actions.append(act.TagDeleted(name) if name else act.SavepointDeleted(number))
+    pin = known.pin
+    kept.actions.append(act.TagDeleted(pin.name) if isinstance(pin, act.TagCreated) else act.SavepointDeleted(pin.id))
     kept.restored.pop(path, None)
     kept.lost.append(f"{known.pin} is not kept: {why}.")
 
@@ -114,7 +114,7 @@ def _unknown_objects(state: State, inventory: Inventory) -> list[PinObject]:
         if isinstance(pin, act.SavepointCreated):
             unknown = pin.id not in state.pins.savepoints.keys() | gone
         else:
-            unknown = pin.name not in state.tags or pin.created_at > state.tags[pin.name].tag.created_at
+            unknown = pin.name not in state.tags or pin.created_at > state.tags[pin.name].pin.created_at
         if found.ref.path not in named and unknown:
             newest[str(pin)] = found
     return sorted(newest.values(), key=lambda each: each.pin.id if isinstance(each.pin, act.SavepointCreated) else 0)

@@ -22,8 +22,8 @@ from snapshot_assets.catalog.rules.chunks import (
     fail_chunk,
     in_progress,
 )
-from snapshot_assets.catalog.rules.preconditions import check_unchanged, refuse_deleted, refuse_pinned, refuse_upgraded
-from snapshot_assets.catalog.rules.rollback import Reversal, reversal, rollback
+from snapshot_assets.catalog.rules.preconditions import check_unchanged
+from snapshot_assets.catalog.rules.rollback import rollback
 from snapshot_assets.catalog.rules.seal import (
     Retention,
     StaleVerificationError,
@@ -39,7 +39,6 @@ __all__ = [
     "CompactedMeanwhileError",
     "FinishedChunk",
     "Retention",
-    "Reversal",
     "SchemaContent",
     "StaleReceiptError",
     "StaleVerificationError",
@@ -55,10 +54,6 @@ __all__ = [
     "fail_chunk",
     "in_progress",
     "purge",
-    "refuse_deleted",
-    "refuse_pinned",
-    "refuse_upgraded",
-    "reversal",
     "rollback",
     "schema_id_of",
     "seal",

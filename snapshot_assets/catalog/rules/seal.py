@@ -200,5 +200,5 @@ def delete_outlived_tags(state: State, now: datetime, version: int, planned: Col
     """
     refuse_deleted(state)
     refuse_upgraded(state, version)
-    outlived = [name for name, known in state.tags.items() if known.outlived(now)]
+    outlived = [name for name, known in state.tags.items() if known.pin.outlived(now)]
     return [act.TagDeleted(name) for name in outlived if planned is None or name in planned] or None

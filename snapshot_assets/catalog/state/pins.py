@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from typing import Generic, TypeVar
 
 from snapshot_assets.errors import DocumentError
 from snapshot_assets.format import actions as act
@@ -15,42 +15,22 @@ PinAction = (
 )
 
 
-@dataclass(frozen=True)
-class TagState:
-    """A tag, the writer and revision that created it, and the format version of its object."""
+_Pin = TypeVar("_Pin", bound=act.TagCreated | act.SavepointCreated, covariant=True)
 
-    tag: act.TagCreated
+
+@dataclass(frozen=True)
+class CommittedPin(Generic[_Pin]):
+    """A tag or savepoint, the writer and revision that created it, and the format version of its object."""
+
+    pin: _Pin
     created_by: str
     committed: int
     version: int
 
-    @property
-    def pin(self) -> act.TagCreated:
-        """The tag, as a pin."""
-        return self.tag
 
-    def outlived(self, now: datetime) -> bool:
-        """Return whether its time to live is over."""
-        return self.tag.ttl is not None and self.tag.created_at + self.tag.ttl <= now
-
-
-@dataclass(frozen=True)
-class SavepointState:
-    """A savepoint, the writer and revision that created it, and the format version of its object."""
-
-    savepoint: act.SavepointCreated
-    created_by: str
-    committed: int
-    version: int
-
-    @property
-    def pin(self) -> act.SavepointCreated:
-        """The savepoint, as a pin."""
-        return self.savepoint
-
-
+TagState = CommittedPin[act.TagCreated]
+SavepointState = CommittedPin[act.SavepointCreated]
 PinState = TagState | SavepointState
-
 
 Place = tuple[str, int, int]
 """The writer of an action, its revision, and the format version at that revision."""
@@ -125,7 +105,7 @@ class Pins:
             case act.TagRenamed() | act.TagReplaced():
                 yield from self.retained_actions(action.tag, revision)
             case act.TagCreated() if action.name in self.tags and self.tags[action.name].committed == revision:
-                yield self.tags[action.name].tag
+                yield self.tags[action.name].pin
             case act.SavepointCreated() if action.id in self.savepoints:
                 yield action
             case act.SavepointDeleted() if action.id == self.last_savepoint:

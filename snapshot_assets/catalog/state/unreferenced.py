@@ -13,7 +13,7 @@ from datetime import datetime
 
 from snapshot_assets.catalog.state.file_columns import Removal
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.pins import PinState, TagState
+from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.retained_events import documents_of, lives, needed_events
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event
@@ -93,13 +93,13 @@ def end_of_pin(state: State, pin: PinState, replaced_by: int | None = None) -> P
 
 def _ending(pin: PinState, replaced_by: int | None) -> tuple[act.Action, str]:
     """Return the action that ends a pin, and the reason that its objects get."""
-    if not isinstance(pin, TagState):
-        return act.SavepointDeleted(pin.savepoint.id), SAVEPOINT_DELETED
-    name = pin.tag.name
+    if not isinstance(pin.pin, act.TagCreated):
+        return act.SavepointDeleted(pin.pin.id), SAVEPOINT_DELETED
+    name = pin.pin.name
     if replaced_by is None:
         return act.TagDeleted(name), TAG_DELETED
     unwritten = act.ObjectRef(tag_path(name, new_attempt()), "", 0)
-    return act.TagReplaced(replace(pin.tag, revision=replaced_by, object=unwritten)), TAG_REPLACED
+    return act.TagReplaced(replace(pin.pin, revision=replaced_by, object=unwritten)), TAG_REPLACED
 
 
 def needed_documents(state: State) -> dict[str, int]:

@@ -58,7 +58,7 @@ def version_to_pin(text: str | None, state: State) -> int:
 
 def _of_tag(name: str, state: State) -> int:
     if name in state.tags:
-        return state.tags[name].tag.revision
+        return state.tags[name].pin.revision
     near = tuple(get_close_matches(name, state.tags))
     tags = _first("tags", map(repr, sorted(state.tags)))
     if near:
@@ -70,7 +70,7 @@ def _of_savepoint(name: str, state: State) -> int:
     savepoints = state.pins.savepoints
     number = _ENDS[name](savepoints, default=0) if name in _ENDS else int(name) if name.isdecimal() else 0
     if number in savepoints:
-        return savepoints[number].savepoint.revision
+        return savepoints[number].pin.revision
     others = _first("savepoints", map(str, sorted(savepoints)))
     raise VersionNotFoundError(f"There is no savepoint {name!r}; {others}{_sealed_text(state)}", version=name)
 

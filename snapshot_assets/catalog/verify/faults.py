@@ -15,7 +15,7 @@ from snapshot_assets.catalog.log.replay import FaultError
 from snapshot_assets.catalog.log.scan import LogScan
 from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.pins import PinState, TagState
+from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.errors import (
     BrokenLinkError,
     DamageError,
@@ -26,7 +26,7 @@ from snapshot_assets.errors import (
     ObjectNotFoundError,
     UnsupportedVersionError,
 )
-from snapshot_assets.format.actions import ObjectRef
+from snapshot_assets.format.actions import ObjectRef, TagCreated
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
 from snapshot_assets.format.layout import UNTIMED_CHUNK, checkpointed_revision, revision_of
@@ -204,10 +204,10 @@ def _keep_last(head: State, revisions: Collection[int]) -> int:
 def _commands(uri: str, pins: Iterable[PinState], keep_last: int | None) -> Iterator[str]:
     where = f"--snapshot {shlex.quote(uri)}"
     for known in pins:
-        if isinstance(known, TagState):
-            yield f"snapshots tag delete {known.tag.name} {where}"
+        if isinstance(known.pin, TagCreated):
+            yield f"snapshots tag delete {known.pin.name} {where}"
         else:
-            yield f"snapshots savepoint delete {known.savepoint.id} {where}"
+            yield f"snapshots savepoint delete {known.pin.id} {where}"
     if keep_last is not None:
         yield f"snapshots catalog expire --keep-last {keep_last} {where}"
     yield f"snapshots catalog gc {where}"

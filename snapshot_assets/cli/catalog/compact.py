@@ -139,7 +139,7 @@ def create_savepoint(options: argparse.Namespace) -> int:
         runs.append(run_id)
         chunks += len(outcomes)
 
-    savepoint = compact_and_pin(catalog, compact_all).savepoint
+    savepoint = compact_and_pin(catalog, compact_all).pin
     if options.json:
         [listed] = [each for each in list_savepoints(catalog.state) if each.savepoint_id == savepoint.id]
         show_json({"uri": catalog.store.uri, "run_ids": runs, "chunks_compacted": chunks} | plain(asdict(listed)))

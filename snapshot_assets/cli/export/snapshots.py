@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from snapshot_assets.catalog.listing import SnapshotSummary, list_snapshots, summarize
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
-from snapshot_assets.catalog.rules import refuse_pinned
+from snapshot_assets.catalog.rules.preconditions import refuse_pinned
 from snapshot_assets.catalog.state.diff import Change, DiffRow, Kind, difference
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.faults import Remedy

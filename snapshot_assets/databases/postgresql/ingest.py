@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from snapshot_assets.databases.sql import identifier
+from snapshot_assets.format.arrow_types import with_leaves
 from snapshot_assets.format.relations import Carrier, Column
 
 # Types whose cast from text differs from their input function: regclass(text) refuses `-`, which means no class, and
@@ -105,18 +106,12 @@ def with_json(batch: pa.RecordBatch, columns: Collection[str]) -> pa.RecordBatch
 def _json_texts(array: pa.Array) -> pa.Array:
     """Return each value as JSON text; NULL stays NULL."""
     dumps = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    values = array.cast(_with_text_leaves(array.type)).to_pylist()
+    values = array.cast(with_leaves(array.type, _text_leaf)).to_pylist()
     return pa.array([None if value is None else dumps(_plain(value)) for value in values], pa.string())
 
 
-def _with_text_leaves(kind: pa.DataType) -> pa.DataType:
-    """Return a type with strings as its temporal and decimal leaves: Python's types cannot hold all their values."""
-    if pa.types.is_list(kind):
-        return pa.list_(_with_text_leaves(kind.value_type))
-    if pa.types.is_map(kind):
-        return pa.map_(_with_text_leaves(kind.key_type), _with_text_leaves(kind.item_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([(member.name, _with_text_leaves(member.type)) for member in kind])
+def _text_leaf(kind: pa.DataType) -> pa.DataType:
+    """Return the string type for temporal and decimal types: Python's types cannot hold all their values."""
     return pa.string() if pa.types.is_temporal(kind) or pa.types.is_decimal(kind) else kind
 
 

@@ -15,6 +15,7 @@ from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringT
 
 from snapshot_assets.databases.columns import Carried, refused_carrier, unsupported_type
 from snapshot_assets.databases.spark.sql import identifier
+from snapshot_assets.format.arrow_types import with_leaves
 from snapshot_assets.format.relations import Carrier
 
 NATIVE: dict[str, pa.DataType] = {
@@ -171,7 +172,7 @@ def batch_schema(fields: Iterable[pa.Field]) -> pa.Schema:
     Args:
         fields: The columns, such as `Table.arrow_schema()`.
     """
-    return pa.schema([pa.field(field.name, _nearest(field.type)) for field in fields])
+    return pa.schema([pa.field(field.name, with_leaves(field.type, _nearest)) for field in fields])
 
 
 def spark_schema(batches: pa.Schema) -> StructType:
@@ -180,8 +181,6 @@ def spark_schema(batches: pa.Schema) -> StructType:
 
 
 def _nearest(arrow_type: pa.DataType) -> pa.DataType:
-    if pa.types.is_nested(arrow_type):
-        return _nearest_nested(arrow_type)
     if pa.types.is_fixed_size_binary(arrow_type) or pa.types.is_large_binary(arrow_type):
         return pa.binary()
     if pa.types.is_time(arrow_type) or pa.types.is_large_string(arrow_type) or pa.types.is_decimal256(arrow_type):
@@ -193,11 +192,3 @@ def _nearest(arrow_type: pa.DataType) -> pa.DataType:
     if pa.types.is_duration(arrow_type):
         return pa.duration("us")
     return arrow_type
-
-
-def _nearest_nested(arrow_type: pa.DataType) -> pa.DataType:
-    if pa.types.is_map(arrow_type):
-        return pa.map_(_nearest(arrow_type.key_type), _nearest(arrow_type.item_type))
-    if pa.types.is_struct(arrow_type):
-        return pa.struct([pa.field(field.name, _nearest(field.type)) for field in arrow_type])
-    return pa.list_(_nearest(arrow_type.value_type))

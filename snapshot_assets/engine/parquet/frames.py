@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -14,15 +13,13 @@ from snapshot_assets.catalog.state.file_pruning import deletions, written_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.engine.parquet.reader import read_batches
-from snapshot_assets.engine.session import prepare_session
+from snapshot_assets.engine.session import prepare_session, task_frame
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.storage.base import ObjectStore
-
-_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
@@ -87,28 +84,4 @@ def _frame(
         file, deleted = item
         return read_batches(store, file, arrow, verify=True, zone=zone, deleted=deleted)
 
-    return file_frame(spark, files, arrow, read)
-
-
-def file_frame(
-    spark: SparkSession,
-    items: Sequence[_Item],
-    schema: pa.Schema,
-    read_one: Callable[[_Item], Iterator[pa.RecordBatch]],
-) -> DataFrame:
-    """Return a DataFrame of the rows that tasks read, one task an item.
-
-    Args:
-        spark: The session.
-        items: The items, which are sent to the tasks.
-        schema: Schema of the batches, from `batch_schema`.
-        read_one: Yields the rows of one item, in a task.
-    """
-    shared = tuple(items)
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from read_one(shared[number])
-
-    return spark.range(0, len(shared), 1, max(1, len(shared))).mapInArrow(read, spark_schema(schema))
+    return task_frame(spark, files, spark_schema(arrow), read)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from snapshot_assets.engine.parquet.pages import Layout, read_pages
 from snapshot_assets.errors import DocumentError, LimitExceededError
+from snapshot_assets.format.arrow_types import with_leaves
 from snapshot_assets.format.files import DataFile
 
 BATCH_ROWS = 65_536
@@ -93,7 +94,7 @@ class RowGroup:
         """Return a batch with values in place of dictionaries, unless they would be larger than the limit."""
         size = sum(map(_text_bytes, batch.columns))
         self._limited(size)
-        columns = [array.cast(_without_dictionaries(array.type)) for array in batch.columns]
+        columns = [array.cast(with_leaves(array.type, _without_dictionary)) for array in batch.columns]
         return pa.RecordBatch.from_arrays(columns, names=batch.schema.names) if columns else batch
 
     def _limited(self, size: int, how: str = "unpacks to") -> None:
@@ -148,13 +149,5 @@ def _text_bytes(array: pa.Array) -> int:
     return _text_bytes(array.flatten()) if pa.types.is_list(kind) else 0
 
 
-def _without_dictionaries(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(kind):
-        return kind.value_type
-    if pa.types.is_struct(kind):
-        return pa.struct([member.with_type(_without_dictionaries(member.type)) for member in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_without_dictionaries(kind.key_type), _without_dictionaries(kind.item_type))
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_without_dictionaries(kind.value_type)))
-    return kind
+def _without_dictionary(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind

@@ -40,7 +40,7 @@ def file_columns(groups: tuple[RowGroup, ...], schema: pa.Schema) -> tuple[Colum
     return tuple(_merge(field, found, rows) for field, found in zip(fields, by_column, strict=True))
 
 
-def raised(value: bytes) -> bytes | None:
+def _raised(value: bytes) -> bytes | None:
     """Return at most `BOUND_BYTES` bytes that are not below `value`; None if no such bytes exist."""
     if len(value) <= BOUND_BYTES:
         return value
@@ -73,7 +73,7 @@ def _column(field: pa.Field, chunk: pq.ColumnChunkMetaData) -> ColumnStatistics:
     if statistics.has_min_max:
         minimum, maximum = statistics.min_raw, statistics.max_raw
         if isinstance(minimum, bytes):
-            minimum, maximum = minimum[:BOUND_BYTES], raised(maximum)
+            minimum, maximum = minimum[:BOUND_BYTES], _raised(maximum)
     return ColumnStatistics(field.name, statistics.null_count if statistics.has_null_count else None, minimum, maximum)
 
 

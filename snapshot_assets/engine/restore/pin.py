@@ -30,7 +30,7 @@ def pin(store: ObjectStore, record: RestoreRecord, head: State) -> None:
     """
     catalog = Catalog(store, head.copy())
     existing = catalog.refresh().tags.get(record.tag)
-    if existing is not None and existing.tag.revision == record.revision:
+    if existing is not None and existing.pin.revision == record.revision:
         return  # a location that is read-only by now needs no write
     try:
         # Opening the location for writing would read the log again, which the plan has verified to its end.

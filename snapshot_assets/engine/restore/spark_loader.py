@@ -18,11 +18,10 @@ from snapshot_assets.databases.spark.sql import identifier
 from snapshot_assets.databases.spark.target import SparkTarget
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.databases.target import RestoreTarget
-from snapshot_assets.engine.parquet.frames import file_frame
 from snapshot_assets.engine.restore.decide import ChunkLoad
 from snapshot_assets.engine.restore.loader import Loader
 from snapshot_assets.engine.restore.tasks import FileResult, FileWork, batches_of
-from snapshot_assets.engine.session import Session, prepare_session, spark_errors
+from snapshot_assets.engine.session import Session, prepare_session, spark_errors, task_frame
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Column, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -162,4 +161,4 @@ def _schema(table: Table) -> pa.Schema:
 def _frame(spark: SparkSession, store: ObjectStore, works: Sequence[FileWork]) -> DataFrame:
     """Return the restored rows of files that have one schema."""
     schema = _schema(works[0].table)
-    return file_frame(spark, works, schema, lambda work: batches_of(store, work, schema))
+    return task_frame(spark, works, spark_schema(schema), lambda work: batches_of(store, work, schema))

@@ -101,7 +101,7 @@ def seal_and_manifest(writer: Writer) -> Lost:
 def tag(writer: Writer) -> Lost:
     writer.fill()
     seal(writer.catalog)
-    proof = create_tag(writer.catalog, "kept", 5).known.tag.object.path
+    proof = create_tag(writer.catalog, "kept", 5).known.pin.object.path
     cut(writer, 4, *HINTS)
     return Lost(writer, 4, proof, 5)
 
@@ -109,7 +109,7 @@ def tag(writer: Writer) -> Lost:
 def savepoint(writer: Writer) -> Lost:
     writer.fill()
     seal(writer.catalog)
-    proof = save(writer.catalog).savepoint.object.path
+    proof = save(writer.catalog).pin.object.path
     cut(writer, 4, *HINTS)
     return Lost(writer, 4, proof, 5)
 

@@ -122,7 +122,7 @@ def test_a_checkpoint_copied_to_another_revision_gives_no_state(deleted: Writer,
 @pytest.mark.parametrize("log", [True, False])
 def test_a_pin_copied_to_another_name_is_no_other_pin(deleted: Writer, log: bool) -> None:
     store, before = deleted.store, read_state(deleted.store)
-    savepoint = before.pins.savepoints[1].savepoint.object.path
+    savepoint = before.pins.savepoints[1].pin.object.path
     copy(store, path_of(store, "old"), "tag/tag-new-00000000")
     copy(store, path_of(store, "old"), "tag/tag-old-er-00000000")
     copy(store, savepoint, "savepoint/savepoint-7-00000000")

@@ -147,7 +147,7 @@ def test_a_receipt_that_a_resume_may_adopt_keeps_its_files_and_goes_when_the_chu
 
 def test_nothing_goes_when_a_tags_object_cannot_be_read(writer: Writer) -> None:
     writer.fill()
-    tag = create_tag(writer.catalog, "friday", seal(writer.catalog).seal.revision).known.tag
+    tag = create_tag(writer.catalog, "friday", seal(writer.catalog).seal.revision).known.pin
     orphan = writer.file(2).path
     data = writer.store.get(tag.object.path)
     writer.store.delete(tag.object.path)

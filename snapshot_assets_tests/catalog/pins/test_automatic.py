@@ -41,13 +41,13 @@ def savepoint(number: int, created_at: datetime, *, automatic: bool = True) -> S
 
 def state(*tags: TagState, seals: dict[int, datetime], savepoints: tuple[SavepointState, ...] = ()) -> State:
     found = State(snapshot_id="s", seals=[SealState(_SEAL, number, at, "s", 1) for number, at in seals.items()])
-    found.pins.tags = {each.tag.name: each for each in tags}
-    found.pins.savepoints = {each.savepoint.id: each for each in savepoints}
+    found.pins.tags = {each.pin.name: each for each in tags}
+    found.pins.savepoints = {each.pin.id: each for each in savepoints}
     return found
 
 
 def names(found: Due) -> tuple[str, ...]:
-    return tuple(known.tag.name for known in found.tags_gone)
+    return tuple(known.pin.name for known in found.tags_gone)
 
 
 SEALS = {5: NOON - 3 * DAY, 7: NOON - DAY, 9: NOON - HOUR}
@@ -204,7 +204,7 @@ def test_what_the_head_becomes_is_foreseen_and_the_head_stays() -> None:
     known = state(old, seals=SEALS)
     wanted = due(known, NOON, tag=TagRule(num_retained_max=1))
     then = with_tags(known, wanted, NOON)
-    assert {name: each.tag.revision for name, each in then.tags.items()} == {"auto-2025-01-10": 9}
+    assert {name: each.pin.revision for name, each in then.tags.items()} == {"auto-2025-01-10": 9}
     assert (known.tags, known.revision) == ({"a": old}, 0)
     assert with_tags(known, Due(), NOON) is known
 

@@ -32,7 +32,7 @@ from snapshot_assets.format.documents import parse_json
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import DAY, Writer
 from snapshot_assets_tests.catalog.execute import delete_rows
-from snapshot_assets_tests.catalog.tags import SEAL, Changed, delete_savepoint, faults, race, reseal, save
+from snapshot_assets_tests.catalog.tags import SEAL, delete_savepoint, faults, meeting, race, reseal, save
 
 
 def objects(store):
@@ -40,13 +40,13 @@ def objects(store):
 
 
 def savepoints(store):
-    return {number: known.savepoint.revision for number, known in read_state(store).pins.savepoints.items()}
+    return {number: known.pin.revision for number, known in read_state(store).pins.savepoints.items()}
 
 
 def test_a_savepoint_is_one_object_and_one_revision_that_names_it(sealed):
     made = save(sealed.catalog)
     assert read_state(sealed.store).pins.savepoints == {1: made}
-    savepoint = made.savepoint
+    savepoint = made.pin
     assert (savepoint.id, savepoint.revision, made.committed) == (1, SEAL, 6)
     assert (made.created_by, objects(sealed.store)) == (sealed.catalog.writer_id, [savepoint.object.path])
     data = sealed.store.get(savepoint.object.path)
@@ -58,7 +58,7 @@ def test_a_savepoint_is_one_object_and_one_revision_that_names_it(sealed):
 def test_the_object_of_a_savepoint_is_the_literal_document_of_the_format(sealed, automatic):
     """Literal text, so that the format does not change by accident."""
     sealed.catalog._clock = lambda: datetime(2025, 2, 1, 12, 0, 0, 123456, tzinfo=UTC)
-    path = save(sealed.catalog, automatic=automatic).savepoint.object.path
+    path = save(sealed.catalog, automatic=automatic).pin.object.path
     manifest = sealed.store.get("manifest.json").decode().removesuffix("\n").replace("\n", "\n  ")
     automatic_line = '\n  "automatic": true,' if automatic else ""
     expected = f"""{{
@@ -70,17 +70,17 @@ def test_the_object_of_a_savepoint_is_the_literal_document_of_the_format(sealed,
 }}
 """
     assert sealed.store.get(path).decode() == expected
-    assert read_state(sealed.store).pins.savepoints[1].savepoint.automatic is automatic
+    assert read_state(sealed.store).pins.savepoints[1].pin.automatic is automatic
     assert faults(sealed.store) == set()
 
 
 def test_ids_only_grow_also_behind_one_that_was_deleted_and_a_checkpoint(sealed):
-    assert [save(sealed.catalog).savepoint.id for _ in range(3)] == [1, 2, 3]
+    assert [save(sealed.catalog).pin.id for _ in range(3)] == [1, 2, 3]
     assert delete_savepoint(Catalog.open_for_writing(sealed.store), 3)
     assert not delete_savepoint(sealed.catalog, 3)
     sealed.catalog.refresh()
     write_checkpoint(sealed.store, sealed.catalog.state)
-    assert save(Catalog.open_for_writing(sealed.store)).savepoint.id == 4
+    assert save(Catalog.open_for_writing(sealed.store)).pin.id == 4
     assert savepoints(sealed.store) == {1: SEAL, 2: SEAL, 4: SEAL}
     assert len(objects(sealed.store)) == 3
     assert faults(sealed.store) == set()
@@ -114,7 +114,7 @@ def test_savepoints_are_versions_by_id_and_by_their_ends(sealed):
     save(sealed.catalog)
     newer = reseal(sealed)
     save(sealed.catalog)
-    delete_savepoint(sealed.catalog, save(sealed.catalog).savepoint.id)
+    delete_savepoint(sealed.catalog, save(sealed.catalog).pin.id)
     state = read_state(sealed.store)
     assert resolve_version("savepoint:1", state) == resolve_version("savepoint:earliest", state) == SEAL
     assert resolve_version("savepoint:2", state) == resolve_version("savepoint:latest", state) == newer
@@ -156,7 +156,7 @@ def test_a_snapshot_with_pins_is_deleted_only_with_them(sealed):
 
 
 def test_a_file_that_only_a_savepoint_needs_is_missed_by_verification_and_kept_by_garbage_collection(sealed):
-    path = save(sealed.catalog).savepoint.object.path
+    path = save(sealed.catalog).pin.object.path
     old = next(sealed.catalog.state.live_files(1)).file.path
     reseal(sealed)
     sealed.catalog.commit(lambda _: [act.Expired((SEAL,))])
@@ -185,7 +185,7 @@ def garbage(writer):
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_number_that_was_used_before_is_damage(sealed, number):
-    savepoint = save(sealed.catalog).savepoint
+    savepoint = save(sealed.catalog).pin
     delete_savepoint(sealed.catalog, 1)
     again = act.SavepointCreated(number, SEAL, savepoint.object, savepoint.created_at)
     with pytest.raises(DocumentError, match=f"creates savepoint {number} after 1"):
@@ -200,21 +200,17 @@ def test_a_number_that_was_used_before_is_damage(sealed, number):
 def test_savepoints_that_are_created_at_once_get_different_numbers(sealed):
     catalogs = [Catalog.open_for_writing(sealed.store) for _ in range(4)]
     made = race(*(lambda catalog=catalog: save(catalog) for catalog in catalogs))
-    assert sorted(each.savepoint.id for each in made) == [1, 2, 3, 4]
-    assert read_state(sealed.store).pins.savepoints == {each.savepoint.id: each for each in made}
-    assert sorted(objects(sealed.store)) == sorted(each.savepoint.object.path for each in made)
+    assert sorted(each.pin.id for each in made) == [1, 2, 3, 4]
+    assert read_state(sealed.store).pins.savepoints == {each.pin.id: each for each in made}
+    assert sorted(objects(sealed.store)) == sorted(each.pin.object.path for each in made)
     assert faults(sealed.store) == set()
 
 
 def test_a_number_that_another_won_is_followed_by_the_next_one(sealed):
-    def create(path, data):
-        sealed.store.create(path, data)
-        if path.startswith("savepoint/savepoint-1-"):
-            save(sealed.catalog)
-
-    made = save(Catalog.open_for_writing(Changed(sealed.store, create=create)))
-    assert (made.savepoint.id, len(objects(sealed.store))) == (2, 2)
-    assert parse_json(sealed.store.get(made.savepoint.object.path), "savepoint")["id"] == 2
+    store = meeting(sealed.store, "savepoint/savepoint-1-", lambda: save(sealed.catalog))
+    made = save(Catalog.open_for_writing(store))
+    assert (made.pin.id, len(objects(sealed.store))) == (2, 2)
+    assert parse_json(sealed.store.get(made.pin.object.path), "savepoint")["id"] == 2
     assert faults(sealed.store) == set()
 
 
@@ -225,7 +221,7 @@ def test_data_that_is_sealed_after_it_was_compacted_is_not_pinned(sealed):
     with pytest.raises(UncompactedError, match=rf"Revision {newer - 1} changed data after .* at revision {compacted};"):
         create_savepoint(sealed.catalog, compacted)
     assert (objects(sealed.store), read_state(sealed.store).revision) == ([], before)
-    assert create_savepoint(sealed.catalog, newer - 1).savepoint.revision == newer
+    assert create_savepoint(sealed.catalog, newer - 1).pin.revision == newer
 
 
 @pytest.mark.parametrize(
@@ -234,23 +230,15 @@ def test_data_that_is_sealed_after_it_was_compacted_is_not_pinned(sealed):
     ids=["export", "deletion"],
 )
 def test_data_that_is_sealed_while_a_savepoint_is_created_is_not_pinned(sealed, change):
-    def create(path, data):
-        sealed.store.create(path, data)
-        if path.startswith("savepoint/"):
-            change(sealed)
-
+    store = meeting(sealed.store, "savepoint/", lambda: change(sealed))
     with pytest.raises(UncompactedError):
-        save(Catalog.open_for_writing(Changed(sealed.store, create=create)))
+        save(Catalog.open_for_writing(store))
     assert read_state(sealed.store).sealed
     assert (savepoints(sealed.store), objects(sealed.store)) == ({}, [])
     assert faults(sealed.store) == set()
 
 
 def test_what_changes_no_data_while_a_savepoint_is_created_does_not_hinder_it(sealed):
-    def create(path, data):
-        sealed.store.create(path, data)
-        if path.startswith("savepoint/"):
-            create_tag(sealed.catalog, "nightly", SEAL)
-
-    assert save(Catalog.open_for_writing(Changed(sealed.store, create=create))).savepoint.revision == SEAL
+    store = meeting(sealed.store, "savepoint/", lambda: create_tag(sealed.catalog, "nightly", SEAL))
+    assert save(Catalog.open_for_writing(store)).pin.revision == SEAL
     assert savepoints(sealed.store) == {1: SEAL}

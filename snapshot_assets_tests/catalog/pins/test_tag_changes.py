@@ -15,7 +15,7 @@ from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.errors import ConflictError, PlanError, TagExistsError, VersionNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import parse_json
-from snapshot_assets_tests.catalog.tags import SEAL, Changed, faults, path_of, reseal, tag_objects
+from snapshot_assets_tests.catalog.tags import SEAL, Changed, faults, meeting, path_of, reseal, tag_objects
 
 WEEK = timedelta(days=7)
 
@@ -25,13 +25,13 @@ def last_actions(store):
 
 
 def test_a_renamed_tag_is_one_transaction_and_keeps_its_revision_creation_and_life(sealed):
-    before = create_tag(sealed.catalog, "nightly", SEAL, WEEK).known.tag
+    before = create_tag(sealed.catalog, "nightly", SEAL, WEEK).known.pin
     renamed = rename_tag(Catalog.open_for_writing(sealed.store), "nightly", "friday")
     assert (renamed.new, renamed.known.committed) == (True, 7)
     assert last_actions(sealed.store) == [act.TagRenamed]
     state = read_state(sealed.store)
     assert state.tags == {"friday": renamed.known}
-    after = renamed.known.tag
+    after = renamed.known.pin
     assert (after.revision, after.created_at, after.ttl) == (before.revision, before.created_at, before.ttl)
     assert tag_objects(sealed.store) == [after.object.path]
     document = parse_json(sealed.store.get(after.object.path), "tag")
@@ -40,13 +40,13 @@ def test_a_renamed_tag_is_one_transaction_and_keeps_its_revision_creation_and_li
 
 
 def test_a_replaced_tag_is_one_transaction_and_lives_from_now(sealed):
-    before = create_tag(sealed.catalog, "nightly", SEAL, WEEK).known.tag
+    before = create_tag(sealed.catalog, "nightly", SEAL, WEEK).known.pin
     newer = reseal(sealed)
     replaced = replace_tag(Catalog.open_for_writing(sealed.store), "nightly", newer, timedelta(days=1))
     assert last_actions(sealed.store) == [act.TagReplaced]
     state = read_state(sealed.store)
     assert state.tags == {"nightly": replaced.known}
-    after = replaced.known.tag
+    after = replaced.known.pin
     assert (after.revision, after.ttl, after.created_at > before.created_at) == (newer, timedelta(days=1), True)
     assert tag_objects(sealed.store) == [after.object.path]
     assert resolve_version("nightly", state) == newer
@@ -88,16 +88,16 @@ def test_an_automatic_tag_says_so_in_log_and_object_and_no_other_does(sealed):
     made = create_tag(sealed.catalog, "auto", SEAL, automatic=True).known
     create_tag(sealed.catalog, "own", SEAL)
     state = read_state(sealed.store)
-    assert (state.tags["auto"].tag.automatic, state.tags["own"].tag.automatic) == (True, False)
+    assert (state.tags["auto"].pin.automatic, state.tags["own"].pin.automatic) == (True, False)
     documents = {name: parse_json(sealed.store.get(path_of(sealed.store, name)), name) for name in ("auto", "own")}
     assert list(documents["auto"]) == ["version", "name", "created_at", "created_by", "ttl", "automatic", "manifest"]
     assert (documents["auto"]["automatic"], "automatic" in documents["own"]) == (True, False)
     with pytest.raises(TagExistsError, match="made by a rule"):
         create_tag(sealed.catalog, "auto", SEAL)
-    assert not rename_tag(sealed.catalog, "auto", "kept").known.tag.automatic
+    assert not rename_tag(sealed.catalog, "auto", "kept").known.pin.automatic
     assert "automatic" not in parse_json(sealed.store.get(path_of(sealed.store, "kept")), "kept")
-    assert not replace_tag(sealed.catalog, "kept", SEAL).known.tag.automatic
-    assert made.tag.automatic
+    assert not replace_tag(sealed.catalog, "kept", SEAL).known.pin.automatic
+    assert made.pin.automatic
     assert faults(sealed.store) == set()
 
 
@@ -124,14 +124,9 @@ def test_tags_are_listed_by_commit_time_with_their_neighbours_and_end(sealed):
 
 def test_a_rename_that_meets_a_deletion_is_refused_and_leaves_nothing(sealed):
     create_tag(sealed.catalog, "nightly", SEAL)
-
-    def create(path, data):
-        sealed.store.create(path, data)
-        if path.startswith("tag/tag-friday"):
-            assert delete_tag(sealed.catalog, "nightly")
-
+    store = meeting(sealed.store, "tag/tag-friday", lambda: delete_tag(sealed.catalog, "nightly"))
     with pytest.raises(VersionNotFoundError, match="no tag 'nightly'"):
-        rename_tag(Catalog.open_for_writing(Changed(sealed.store, create=create)), "nightly", "friday")
+        rename_tag(Catalog.open_for_writing(store), "nightly", "friday")
     assert (read_state(sealed.store).tags, tag_objects(sealed.store)) == ({}, [])
     assert faults(sealed.store) == set()
 
@@ -144,11 +139,11 @@ def test_a_rename_that_meets_a_replacement_renames_what_replaced_it(sealed):
     def create(path, data):
         sealed.store.create(path, data)
         if path.startswith("tag/tag-friday") and not met:
-            met.append(replace_tag(sealed.catalog, "nightly", newer, WEEK).known.tag)
+            met.append(replace_tag(sealed.catalog, "nightly", newer, WEEK).known.pin)
 
-    renamed = rename_tag(Catalog.open_for_writing(Changed(sealed.store, create=create)), "nightly", "friday").known.tag
+    renamed = rename_tag(Catalog.open_for_writing(Changed(sealed.store, create=create)), "nightly", "friday").known.pin
     assert (renamed.revision, renamed.ttl, renamed.created_at) == (newer, WEEK, met[0].created_at)
-    assert {name: known.tag for name, known in read_state(sealed.store).tags.items()} == {"friday": renamed}
+    assert {name: known.pin for name, known in read_state(sealed.store).tags.items()} == {"friday": renamed}
     assert tag_objects(sealed.store) == [renamed.object.path]
     assert faults(sealed.store) == set()
 
@@ -157,7 +152,7 @@ def test_a_deletion_deletes_only_the_tag_that_was_read(sealed):
     old = create_tag(sealed.catalog, "nightly", SEAL, WEEK).known
     new = replace_tag(Catalog.open_for_writing(sealed.store), "nightly", SEAL).known
     assert not delete_pin(sealed.catalog, old)
-    assert (read_state(sealed.store).tags, tag_objects(sealed.store)) == ({"nightly": new}, [new.tag.object.path])
+    assert (read_state(sealed.store).tags, tag_objects(sealed.store)) == ({"nightly": new}, [new.pin.object.path])
     assert delete_pin(sealed.catalog, new)
     assert not delete_pin(sealed.catalog, new)
     assert not delete_tag(sealed.catalog, "nightly")
@@ -193,13 +188,8 @@ def test_a_tag_that_is_replaced_during_a_deletion_stays(sealed):
 
 def test_a_rename_to_a_name_that_another_takes_meanwhile_is_refused(sealed):
     create_tag(sealed.catalog, "nightly", SEAL)
-
-    def create(path, data):
-        sealed.store.create(path, data)
-        if path.startswith("tag/tag-friday"):
-            create_tag(sealed.catalog, "friday", SEAL)
-
-    other = Catalog.open_for_writing(Changed(sealed.store, create=create))
+    store = meeting(sealed.store, "tag/tag-friday", lambda: create_tag(sealed.catalog, "friday", SEAL))
+    other = Catalog.open_for_writing(store)
     with pytest.raises(TagExistsError, match="'friday' is there already"):
         rename_tag(other, "nightly", "friday")
     assert set(read_state(sealed.store).tags) == {"nightly", "friday"}
@@ -218,16 +208,11 @@ def test_a_rename_to_a_name_that_another_takes_meanwhile_is_refused(sealed):
 def test_a_revision_that_expires_while_it_is_tagged_is_refused(sealed, change):
     newer = reseal(sealed)
     create_tag(sealed.catalog, "kept", newer)
-
-    def create(path, data):
-        sealed.store.create(path, data)
-        if path.startswith("tag/"):
-            sealed.catalog.commit(lambda _: [act.Expired((SEAL,))])
-
+    store = meeting(sealed.store, "tag/", lambda: sealed.catalog.commit(lambda _: [act.Expired((SEAL,))]))
     with pytest.raises(VersionNotFoundError, match="Revision 5 has expired, and no tag or savepoint pins it"):
-        change(Catalog.open_for_writing(Changed(sealed.store, create=create)), SEAL)
+        change(Catalog.open_for_writing(store), SEAL)
     state = read_state(sealed.store)
-    assert {name: known.tag.revision for name, known in state.tags.items()} == {"kept": newer}
+    assert {name: known.pin.revision for name, known in state.tags.items()} == {"kept": newer}
     assert tag_objects(sealed.store) == [path_of(sealed.store, "kept")]
     assert faults(sealed.store) == set()
 

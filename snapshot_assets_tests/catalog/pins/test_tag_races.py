@@ -15,7 +15,7 @@ from snapshot_assets.errors import OutcomeUnknownError, StoreUnavailableError, T
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
-from snapshot_assets_tests.catalog.tags import SEAL, Changed, faults, path_of, race, reseal, save, tag_objects
+from snapshot_assets_tests.catalog.tags import SEAL, Changed, faults, meeting, path_of, race, reseal, save, tag_objects
 
 
 @pytest.fixture
@@ -26,14 +26,7 @@ def store(any_location):
 
 def meeting_at_the_object(store, parties):
     """The store as racing writers see it: each has checked the log and written its object before any commits."""
-    barrier = threading.Barrier(parties, timeout=60)
-
-    def create(path, data):
-        store.create(path, data)
-        if path.startswith("tag/"):
-            barrier.wait()
-
-    return Changed(store, create=create)
+    return meeting(store, "tag/", threading.Barrier(parties, timeout=60).wait)
 
 
 def test_of_writers_that_create_one_tag_at_once_one_wins_and_the_others_are_told(sealed):
@@ -53,8 +46,8 @@ def test_of_writers_that_create_one_tag_at_once_one_wins_and_the_others_are_told
     assert won[0].new
     winner = read_state(sealed.store).tags["nightly"]
     assert winner == won[0].known
-    assert {error.attributes["revision"] for error in taken} == {winner.tag.revision}
-    assert tag_objects(sealed.store) == [winner.tag.object.path]
+    assert {error.attributes["revision"] for error in taken} == {winner.pin.revision}
+    assert tag_objects(sealed.store) == [winner.pin.object.path]
     assert faults(sealed.store) == set()
 
 
@@ -64,7 +57,7 @@ def test_writers_that_create_an_equal_tag_at_once_share_it(sealed):
     results = race(*(lambda catalog=catalog: create_tag(catalog, "import-0123", SEAL) for catalog in catalogs))
     assert sorted(result.new for result in results) == [False, True]
     assert results[0].known == results[1].known
-    assert tag_objects(sealed.store) == [results[0].known.tag.object.path]
+    assert tag_objects(sealed.store) == [results[0].known.pin.object.path]
 
 
 def test_a_tag_survives_a_new_snapshot_and_its_deletion_by_force(sealed):
@@ -121,8 +114,8 @@ def test_an_object_that_may_count_as_an_orphan_is_not_committed(sealed, what):
     if what == "created":
         assert create_tag(catalog, "friday", SEAL).new
     elif what == "replaced":
-        assert replace_tag(catalog, "nightly", SEAL, timedelta(days=1)).known.tag.ttl == timedelta(days=1)
+        assert replace_tag(catalog, "nightly", SEAL, timedelta(days=1)).known.pin.ttl == timedelta(days=1)
     else:
-        assert save(catalog).savepoint.id == 1
+        assert save(catalog).pin.id == 1
     assert slept[0] not in {info.path for info in sealed.store.list()}
     assert faults(sealed.store) == set()

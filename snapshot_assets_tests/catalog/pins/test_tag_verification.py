@@ -25,7 +25,7 @@ from snapshot_assets_tests.catalog.tags import SEAL, Changed, faults, path_of, r
 
 def test_a_log_that_contradicts_itself_about_tags_is_damage(sealed):
     create_tag(sealed.catalog, "nightly", SEAL)
-    tag = sealed.catalog.state.tags["nightly"].tag
+    tag = sealed.catalog.state.tags["nightly"].pin
     other = replace(tag, name="other", object=replace(tag.object, path="tag/tag-other-01234567"))
     for action, error, message in (
         (tag, DocumentError, "creates tag 'nightly', which is there already"),
@@ -59,7 +59,7 @@ def test_a_tag_that_is_deleted_while_verification_runs_is_no_damage(sealed):
 def test_an_object_that_says_other_than_the_log_is_damage_though_its_checksum_is_right(sealed, field):
     """As a writer with a fault would leave it: the log names just these bytes."""
     create_tag(sealed.catalog, "nightly", SEAL)
-    tag = read_state(sealed.store).tags["nightly"].tag
+    tag = read_state(sealed.store).tags["nightly"].pin
     document = parse_json(sealed.store.get(tag.object.path), "tag")
     document["name"] = "other"
     document[field] = document["manifest"] | {"rows": 1} if field == "manifest" else "wrong"

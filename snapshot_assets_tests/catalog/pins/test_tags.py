@@ -23,10 +23,10 @@ def test_a_tag_is_one_object_and_one_revision_that_names_it(sealed):
     assert made.new
     known = read_state(sealed.store).tags["nightly"]
     assert known == made.known
-    assert (known.committed, known.created_by, known.tag.revision) == (6, sealed.catalog.writer_id, SEAL)
-    assert (known.tag.ttl, tag_objects(sealed.store)) == (timedelta(days=7), [known.tag.object.path])
-    data = sealed.store.get(known.tag.object.path)
-    assert (known.tag.object.sha256, known.tag.object.bytes) == (sha256_hex(data), len(data))
+    assert (known.committed, known.created_by, known.pin.revision) == (6, sealed.catalog.writer_id, SEAL)
+    assert (known.pin.ttl, tag_objects(sealed.store)) == (timedelta(days=7), [known.pin.object.path])
+    data = sealed.store.get(known.pin.object.path)
+    assert (known.pin.object.sha256, known.pin.object.bytes) == (sha256_hex(data), len(data))
     assert faults(sealed.store) == set()
 
 

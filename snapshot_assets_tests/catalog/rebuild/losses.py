@@ -16,8 +16,9 @@ from snapshot_assets.catalog.rebuild.rebuild import Rebuild
 from snapshot_assets.catalog.receipts.receipts import read_receipt
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.pins import PinState, TagState
+from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.errors import DamageError, ObjectNotFoundError
+from snapshot_assets.format.actions import TagCreated
 from snapshot_assets.format.documents import pretty_json
 from snapshot_assets.format.layout import is_receipt, log_revision, transaction_path
 from snapshot_assets.storage.base import ObjectStore
@@ -215,7 +216,7 @@ def _terms(known: PinState) -> tuple[object, ...]:
     """Return what a rebuild keeps of a pin: everything but its object."""
     pin = known.pin
     kept = (pin.revision, pin.created_at, pin.automatic)
-    return (*kept, pin.ttl) if isinstance(known, TagState) else kept
+    return (*kept, pin.ttl) if isinstance(known.pin, TagCreated) else kept
 
 
 def _files(state: State, chunk: int | None = None) -> dict[str, str]:

@@ -99,7 +99,7 @@ def test_a_hole_loses_no_pin_whose_object_is_whole(pinned: Writer, first: int) -
 
 def test_a_savepoint_that_was_lost_before_a_known_one_keeps_its_number(sealed: Writer) -> None:
     save_older(sealed.catalog, SEAL)
-    assert (reseal(sealed), create_savepoint(sealed.catalog, sealed.catalog.state.data_revision).savepoint.id) == (
+    assert (reseal(sealed), create_savepoint(sealed.catalog, sealed.catalog.state.data_revision).pin.id) == (
         10,
         2,
     )
@@ -112,7 +112,7 @@ def test_a_savepoint_that_was_lost_before_a_known_one_keeps_its_number(sealed: W
 
 def test_objects_of_pins_that_a_whole_log_knows_are_written_again(pinned: Writer) -> None:
     store, before = pinned.store, pinned.catalog.state
-    missing, damaged = (before.tags[name].tag.object.path for name in ("kept", "moving"))
+    missing, damaged = (before.tags[name].pin.object.path for name in ("kept", "moving"))
     kept = {path: store.get(path) for path in (missing, damaged)}
     store.delete(missing)
     store.put(damaged, kept[damaged][:-9])
@@ -130,7 +130,7 @@ def test_objects_of_pins_that_a_whole_log_knows_are_written_again(pinned: Writer
 
 def test_a_pin_that_the_log_shows_to_be_deleted_stays_deleted(sealed: Writer) -> None:
     create_tag(sealed.catalog, "gone", SEAL)
-    path = sealed.catalog.state.tags["gone"].tag.object.path
+    path = sealed.catalog.state.tags["gone"].pin.object.path
     data = sealed.store.get(path)
     delete_tag(sealed.catalog, "gone")
     sealed.store.put(path, data)  # its writer died between the transaction and the object

@@ -81,9 +81,9 @@ def test_a_lost_log_is_rebuilt_from_manifest_and_tags_to_the_same_sealed_states(
     assert manifest_of(after) == manifest_of(before)
     for name, revision in (("old", SEAL), ("new", 7)):
         assert manifest_of(after.at(revision)) == manifest_of(before.at(revision))
-        assert (after.tags[name].tag.revision, after.tags[name].tag.created_at) == (
+        assert (after.tags[name].pin.revision, after.tags[name].pin.created_at) == (
             revision,
-            tags[name].tag.created_at,
+            tags[name].pin.created_at,
         )
     assert damage(tagged.store) == {}
     [lost] = [fault for fault in verify(tagged.store).faults if fault.kind is FaultKind.LOST]

@@ -100,7 +100,7 @@ def test_planned_releases_are_what_garbage_collection_deletes(writer: Writer, na
     sealed_by(writer)
     reseal(writer)
     create_tag(writer.catalog, "kept", 5)
-    assert save(writer.catalog).savepoint.revision == 7
+    assert save(writer.catalog).pin.revision == 7
     assert [reseal(writer), reseal(writer)] == [11, 13]
     assert expire(writer.catalog, keep_last=2).expired == (5, 7)
     writer.complete(1, writer.file(1, b"not sealed"), replaces=tuple(writer.catalog.state.files.chunk(1)))
@@ -145,7 +145,7 @@ def test_without_a_retention_rule_only_outlived_tags_are_deleted(sealed: Writer)
     create_tag(sealed.catalog, "old", 7, SECOND)
     create_tag(sealed.catalog, "for-ever", 7)
     later(sealed)
-    path, before = sealed.catalog.state.tags["old"].tag.object.path, sealed.catalog.state.revision
+    path, before = sealed.catalog.state.tags["old"].pin.object.path, sealed.catalog.state.revision
     planned = plan_expiry(sealed.catalog, None)
     assert (planned.tags, planned.expired, planned.kept, planned.revision) == (("old",), (), 4, None)
     assert [(each.path, each.reason, each.at_once) for each in planned.released] == [(path, "pin object", True)]

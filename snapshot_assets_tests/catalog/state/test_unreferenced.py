@@ -30,7 +30,7 @@ from snapshot_assets.format.layout import transaction_path
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire
 from snapshot_assets_tests.catalog.operations.test_unpinned import aged, working
-from snapshot_assets_tests.catalog.tags import NOW, file_of, reseal, sealed_by
+from snapshot_assets_tests.catalog.tags import NOW, file_of, reseal, sealed_by, wait_for_clock
 
 
 @pytest.fixture
@@ -162,6 +162,7 @@ def test_schema_documents_of_expired_snapshots_are_deleted(fresh: Writer, checkp
         if checkpoint:
             write_checkpoint(fresh.store, fresh.catalog.refresh())
             fresh.catalog = Catalog.open_for_writing(fresh.store)
+        wait_for_clock(fresh.store)
         found = collect_garbage(fresh.catalog, **options)
         assert not [fault for fault in verify(fresh.store).faults if fault.is_damage]
         assert same_states(fresh.catalog.refresh(), scan_log(fresh.store).state)

@@ -78,7 +78,7 @@ def test_a_tag_and_a_savepoint_look_the_same_wherever_they_are_shown(
 ) -> None:
     first, second, _ = writer.catalog.state.seals
     pins = writer.catalog.state.pins
-    old, new, saved = pins.tags["old"].tag, pins.tags["new"].tag, pins.savepoints[1].savepoint
+    old, new, saved = pins.tags["old"].pin, pins.tags["new"].pin, pins.savepoints[1].pin
     for_ever = {"time_retained": None, "expires_at": None}
     for_90_days = {"time_retained": "90d", "expires_at": time_text(new.created_at + 90 * DAY)}
     tags = [

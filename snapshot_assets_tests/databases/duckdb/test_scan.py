@@ -20,13 +20,10 @@ from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, Tim
 from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.relations import Carrier, TableName
 from snapshot_assets_tests.databases.duckdb.files import documented, make_file, opened, rows_of
+from snapshot_assets_tests.databases.restores import utc
 
 EVENTS = TableName("main", "events")
 KINDS = DuckDBTimeColumn.types
-
-
-def utc(*parts: int) -> datetime:
-    return datetime(*parts, tzinfo=UTC)  # type: ignore[misc, arg-type]
 
 
 def ids(database: object, table: object, rows: object) -> list[int]:
@@ -264,22 +261,11 @@ def test_a_view_that_spills_leaves_nothing_behind_and_rows_that_need_more_memory
     assert not spilled()
 
 
-@pytest.mark.parametrize(
-    ("statement", "rows"),
-    [
-        (
-            "CREATE TABLE t AS SELECT range AS id, repeat(chr(65 + (range % 26)::INTEGER), 1000) s FROM range(600000)",
-            600_000,
-        ),
-        (
-            "CREATE TABLE t AS SELECT range AS id, repeat(chr(65 + (range % 26)::INTEGER), 40000) s FROM range(9000)",
-            9_000,
-        ),
-    ],
-    ids=["kilobytes", "large rows"],
-)
+@pytest.mark.parametrize(("width", "rows"), [(1000, 600_000), (40_000, 9000)])
 @pytest.mark.slow
-def test_memory_stays_bounded_whatever_the_table(statement: str, rows: int, tmp_path: Path) -> None:
+def test_memory_stays_bounded_whatever_the_table(width: int, rows: int, tmp_path: Path) -> None:
+    text = f"repeat(chr(65 + (range % 26)::INTEGER), {width})"
+    statement = f"CREATE TABLE t AS SELECT range AS id, {text} AS s FROM range({rows})"
     address = make_file(tmp_path / "x.duckdb", "SET threads = 1", statement)
     done = subprocess.run([sys.executable, "-c", _MEASURE, address.uri], capture_output=True, text=True, check=True)
     found, largest, peak = map(int, done.stdout.split())

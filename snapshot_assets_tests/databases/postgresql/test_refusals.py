@@ -4,7 +4,6 @@ import socket
 
 import pytest
 
-from snapshot_assets.databases.postgresql import default_alias
 from snapshot_assets.databases.postgresql import open as open_postgresql
 from snapshot_assets.databases.postgresql.session import secrets_of
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, Selection
@@ -66,20 +65,6 @@ def test_a_malformed_uri_is_refused_without_its_password(uri: str) -> None:
 def test_all_forms_of_a_password_are_secret() -> None:
     assert set(secrets_of("postgresql://me:a%20b@h/d?password=c%26d&sslpassword=e")) == {"a%20b", "a b", "c&d", "e"}
     assert secrets_of("postgresql://me@h/d") == ()
-
-
-@pytest.mark.parametrize(
-    ("uri", "alias"),
-    [
-        ("postgresql://me:secret@db.example.com:5432/shop?sslmode=require", "shop"),
-        ("postgres://h1:1,h2:2/shop%20one", "shop-one"),
-        ("postgresql:///?host=/tmp&dbname=shop", "shop"),
-        ("postgresql://me:se/cr@et@host/shop", "shop"),
-        ("postgresql://me:secret@host", "postgresql"),
-    ],
-)
-def test_the_default_alias_is_the_databases_name(uri: str, alias: str) -> None:
-    assert default_alias(uri) == alias
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from snapshot_assets.databases.postgresql.types import NATIVE, SourceType, carried, type_for
+from snapshot_assets.databases.sql import literal
 from snapshot_assets.errors import CarrierError, PlanError, UnsupportedTypeError
 from snapshot_assets.format.relations import Carrier
 from snapshot_assets_tests.databases.postgresql.helpers import client, execute, load, opened, read, table_of
@@ -26,10 +27,6 @@ def every_type(postgresql_server: PostgresqlServer, postgresql_module_database: 
         script.append(f"INSERT INTO t VALUES ({row}, {', '.join(values)});")
     postgresql_server.psql_script(postgresql_module_database, "\n".join(script))
     return postgresql_module_database
-
-
-def literal(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
 
 
 def texts(uri: str, relation: str) -> list[tuple[Any, ...]]:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 
 import pytest
@@ -9,10 +9,7 @@ from snapshot_assets.databases.source import Database, Scan, TimelessRows, Windo
 from snapshot_assets.errors import DatabaseError, PlanError
 from snapshot_assets.format.relations import Carrier, Table
 from snapshot_assets_tests.databases.postgresql.helpers import client, opened, read, table_of
-
-
-def at(*parts: int) -> datetime:
-    return datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type,misc]
+from snapshot_assets_tests.databases.restores import utc as at
 
 
 def make(uri: str, kind: str, *values: str) -> None:

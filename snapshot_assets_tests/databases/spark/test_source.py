@@ -12,6 +12,7 @@ from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows, Sca
 from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.errors import DatabaseError, PlanError, UnknownRelationError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets_tests.databases.restores import utc
 
 ORDERS = TableName("catalog_a", "orders")
 
@@ -55,10 +56,6 @@ def schema(lake: SparkCatalogDatabase) -> DatabaseSchema:
 
 def ids(lake: SparkCatalogDatabase, table: Table, rows: Rows) -> list[int]:
     return sorted(row["id"] for row in lake.dataframe(Scan(table, rows)).select("id").collect())
-
-
-def utc(*parts: int) -> datetime:
-    return datetime(*parts, tzinfo=UTC)  # type: ignore[misc, arg-type]
 
 
 def test_tables_and_columns_are_described(schema: DatabaseSchema) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import OtherImportError, RestoreError, RestoreFailedError, TargetNotEmptyError
 from snapshot_assets.format.relations import TableName
+from snapshot_assets_tests.databases.restores import utc
 from snapshot_assets_tests.databases.spark.conftest import Lake
 from snapshot_assets_tests.engine.compact.compactions import compact, scatter
 from snapshot_assets_tests.engine.exports import Place
@@ -217,18 +217,13 @@ def test_changed_chunks_are_not_replaced_where_the_format_cannot_delete(own: Pla
 
 @pytest.mark.slow
 def test_only_rows_of_a_time_range_come_back_and_other_filters_are_refused(exported: Place, lake: Lake) -> None:
-    half_days = Filters(
-        tables=(READINGS,), start=datetime(2025, 1, 1, 12, tzinfo=UTC), end=datetime(2025, 1, 2, 12, tzinfo=UTC)
-    )
+    half_days = Filters(tables=(READINGS,), start=utc(2025, 1, 1, 12), end=utc(2025, 1, 2, 12))
     run = lake.run(exported, half_days)
     assert {outcome.chunk for outcome in run.restore()} == {0, 1, 2}
     assert run.finish()
     assert run.check_counts() == {READINGS: (16, 16)}
     times = lake.table("readings")["t"].to_pylist()
-    assert (min(times), max(times)) == (
-        datetime(2025, 1, 1, 12, tzinfo=UTC),
-        datetime(2025, 1, 2, 10, tzinfo=UTC),
-    )
+    assert (min(times), max(times)) == (utc(2025, 1, 1, 12), utc(2025, 1, 2, 10))
     with pytest.raises(OtherImportError, match=r"with tables main\.readings, times from"):
         lake.run(exported).prepare()
 

@@ -79,7 +79,7 @@ def at_the_object(writer: Writer, change: Change, times: int = 1) -> Catalog:
 
 def test_what_is_compact_is_pinned_at_once(other: Writer) -> None:
     compact = Compactor(other)
-    assert compact_and_pin(Catalog.open_for_writing(other.store), compact).savepoint.revision == SEAL
+    assert compact_and_pin(Catalog.open_for_writing(other.store), compact).pin.revision == SEAL
     assert compact.chunks == []
 
 
@@ -93,9 +93,9 @@ def test_what_others_seal_between_compaction_and_pin_is_compacted_before_it_is_p
     made = compact_and_pin(at_the_object(other, change), compact, automatic=True)
     assert compact.chunks == compacted
     state = read_state(other.store)
-    assert (state.pins.savepoints, made.savepoint.automatic) == ({1: made}, True)
-    assert (made.savepoint.revision, made.committed) == (state.newest_seal.revision, state.revision)
-    assert made.savepoint.revision > SEAL
+    assert (state.pins.savepoints, made.pin.automatic) == ({1: made}, True)
+    assert (made.pin.revision, made.committed) == (state.newest_seal.revision, state.revision)
+    assert made.pin.revision > SEAL
     assert pending_tombstones(state) == {}
     assert [len(state.files.chunk(chunk)) for chunk in (1, 3)] == [1, 1]
     assert not verify(other.store).damaged
@@ -112,7 +112,7 @@ def test_what_others_delete_while_it_is_compacted_is_compacted_too(other: Writer
 
     made = compact_and_pin(Catalog.open_for_writing(other.store), overtaken)
     assert compact.chunks == [[1, 3], [1, 3]]
-    assert met[0] < made.savepoint.revision
+    assert met[0] < made.pin.revision
     assert pending_tombstones(read_state(other.store)) == {}
 
 
@@ -129,7 +129,7 @@ def test_a_chunk_that_others_replace_while_it_is_compacted_is_planned_again(othe
 
     made = compact_and_pin(Catalog.open_for_writing(other.store), overtaken)
     assert (len(tried), compact.chunks) == (2, [[3]])
-    assert made.savepoint.revision == read_state(other.store).newest_seal.revision
+    assert made.pin.revision == read_state(other.store).newest_seal.revision
 
 
 def test_a_chunk_that_cannot_be_compacted_ends_it_with_its_error(other: Writer) -> None:

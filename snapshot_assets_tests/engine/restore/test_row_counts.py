@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 from pyspark.sql import SparkSession
 
@@ -117,12 +115,6 @@ def test_rows_deleted_by_a_replace_are_no_difference(imported: Place, duck: Into
     seal(catalog)
     check(duck, imported, replace=True)  # only windows that are replaced differ
     restored(duck, imported, replace=True)
-
-
-def test_a_time_range_is_no_difference(exported: Place, duck: Into) -> None:
-    filters = Filters(start=datetime(2025, 1, 2, 6, tzinfo=UTC), end=datetime(2025, 1, 3, 12, tzinfo=UTC))
-    done = restored(duck, exported, filters=filters)
-    assert 0 < done.rows < ROWS
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from snapshot_assets.databases.duckdb.ddl.tables import (
 )
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.databases.target import Definition, Statement, comment
-from snapshot_assets.format.relations import Column, DatabaseSchema, Index, Sequence, Table, TableName, UserType, View
+from snapshot_assets.format.relations import Column, DatabaseSchema, Sequence, Table, TableName, UserType, View
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
@@ -141,18 +141,15 @@ class _Defining:
     def _indexes(self, table: Table) -> Iterator[Statement]:
         for index in table.indexes:
             what = f"index {index.name} of {table.table_name}"
-            keys = self._index_keys(index, what)
+            keys = identifiers(index.columns) if is_plain(index) else None
+            if keys is None and self._expressions:
+                keys = self._texts.index_keys(index.definition, what)
             if keys is None:
                 self._lost.append(f"{what.capitalize()} is left out: {index.definition}.")
                 continue
             unique = "UNIQUE " if index.unique else ""
             name = table.table_name
             yield Statement(what, f"CREATE {unique}INDEX {identifier(index.name)} ON {target_name(name)} {keys}", name)
-
-    def _index_keys(self, index: Index, what: str) -> str | None:
-        if is_plain(index):
-            return identifiers(index.columns)
-        return self._texts.index_keys(index.definition, what) if self._expressions else None
 
     def _comments(self, relation: Table | View) -> Iterator[Statement]:
         name, quoted = relation.table_name, target_name(relation.table_name)
@@ -171,10 +168,7 @@ class _Defining:
             elif not view.columns:
                 self._lost.append(f"View {name} is left out: it did not work in the source.")
             else:
-                yield self._view(view)
+                columns = identifiers(tuple(column.name for column in view.columns))
+                sql = f"CREATE VIEW {target_name(name)} {columns} AS {view.definition}"
+                yield Statement(f"view {name}", sql, name)
                 yield from self._comments(view)
-
-    def _view(self, view: View) -> Statement:
-        columns = identifiers(tuple(column.name for column in view.columns))
-        name = view.table_name
-        return Statement(f"view {name}", f"CREATE VIEW {target_name(name)} {columns} AS {view.definition}", name)
