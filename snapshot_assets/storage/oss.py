@@ -24,14 +24,7 @@ from snapshot_assets.errors import (
 from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, check_size, folder_of
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.options import StoreOptions
-from snapshot_assets.storage.remote import (
-    PART_SIZE,
-    PARTS_AT_ONCE,
-    RemoteStore,
-    Upload,
-    certificate_error,
-    retried,
-)
+from snapshot_assets.storage.remote import PART_SIZE, PARTS_AT_ONCE, RemoteStore, Upload, certificate_error, retried
 
 if TYPE_CHECKING:
     from opendal import Operator

@@ -3,14 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.names import (
-    ColumnPath,
-    check_tag_name,
-    column_text,
-    parse_column,
-    parse_table,
-    table_text,
-)
+from snapshot_assets.format.names import ColumnPath, check_tag_name, column_text, parse_column, parse_table, table_text
 from snapshot_assets.format.relations import TableName
 
 _PARTS = st.one_of(st.text("a.\"' é,", min_size=1, max_size=8), st.text(min_size=1, max_size=8))

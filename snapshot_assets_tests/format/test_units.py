@@ -5,14 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.units import (
-    duration_text,
-    parse_duration,
-    parse_size,
-    parse_time,
-    size_text,
-    time_text,
-)
+from snapshot_assets.format.units import duration_text, parse_duration, parse_size, parse_time, size_text, time_text
 
 _ZONES = st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 _INSTANTS = st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31), timezones=_ZONES)

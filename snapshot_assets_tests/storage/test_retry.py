@@ -6,11 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from snapshot_assets.errors import (
-    ConditionalCreateUnsupportedError,
-    ObjectExistsError,
-    StoreUnavailableError,
-)
+from snapshot_assets.errors import ConditionalCreateUnsupportedError, ObjectExistsError, StoreUnavailableError
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.cloud import CloudStore
 from snapshot_assets.storage.create import SingleWriterStore, create_own

@@ -9,12 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from snapshot_assets.errors import (
-    LimitExceededError,
-    ObjectExistsError,
-    ObjectNotFoundError,
-    UnsafePathError,
-)
+from snapshot_assets.errors import LimitExceededError, ObjectExistsError, ObjectNotFoundError, UnsafePathError
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.local import LocalStore
 from snapshot_assets_tests.storage.conftest import MIB, SPAWN, kill_while_streaming

@@ -11,12 +11,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.rules import check_same_plan
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.open import kind_of, open_database
-from snapshot_assets.engine.export.start_snapshot import (
-    closed_end,
-    exported_schema,
-    header_of,
-    resolve_range,
-)
+from snapshot_assets.engine.export.start_snapshot import closed_end, exported_schema, header_of, resolve_range
 from snapshot_assets.errors import LocationDeletedError, PlanError
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets.format.windows import TimeRange, Window

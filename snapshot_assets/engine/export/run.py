@@ -23,12 +23,7 @@ from snapshot_assets.databases.source import DatabaseAddress, Selection
 from snapshot_assets.databases.spark.introspect import exact_frame, schema_table
 from snapshot_assets.engine.export.chunks import Export, Outcome, Runner, export_chunks
 from snapshot_assets.engine.export.planning import GivenFrames, Planner, Source, open_source
-from snapshot_assets.engine.export.start_snapshot import (
-    exported_schema,
-    header_of,
-    skipped_tables,
-    start_snapshot,
-)
+from snapshot_assets.engine.export.start_snapshot import exported_schema, header_of, skipped_tables, start_snapshot
 from snapshot_assets.engine.export.tasks import Provenance, Task
 from snapshot_assets.engine.parquet.frames import FrameChunk
 from snapshot_assets.engine.retry import RetryPolicy

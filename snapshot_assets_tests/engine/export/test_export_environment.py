@@ -11,12 +11,7 @@ import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import (
-    DatabaseDeniedError,
-    DatabaseLockedError,
-    ExportFailedError,
-    StoreFullError,
-)
+from snapshot_assets.errors import DatabaseDeniedError, DatabaseLockedError, ExportFailedError, StoreFullError
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.faults.source import CHUNKS
 
