@@ -40,11 +40,6 @@ class Member:
     seal: SealState
     schema: DatabaseSchema
 
-    @property
-    def rank(self) -> tuple[object, str]:
-        """Decides between rows with one key: the time of the seal, then the writer's id."""
-        return self.seal.committed_at, self.writer
-
     @cached_property
     def tables(self) -> dict[TableName, Table]:
         """The member's tables by name."""

@@ -155,12 +155,9 @@ class History:
 
     def _events(self, since: int) -> dict[int, Revision]:
         """Return the pruned revisions that the oldest readable checkpoint records; it records the most."""
-        for state in self._states(self._checkpoints):
-            return {
-                event.revision: Revision(
-                    event.revision, event.committed_at, event.writer_id, event.actions, checkpoint=state.revision
-                )
-                for event in state.events
-                if since <= event.revision <= self._start and event.revision not in self._there
-            }
-        return {}
+        state = next(self._states(self._checkpoints), State())
+        return {
+            each.revision: Revision(each.revision, each.committed_at, each.writer_id, each.actions, state.revision)
+            for each in state.events
+            if since <= each.revision <= self._start and each.revision not in self._there
+        }

@@ -12,7 +12,7 @@ from itertools import islice
 from snapshot_assets.catalog.log.checkpoints import manifest_facts
 from snapshot_assets.catalog.log.replay import FAULTS, open_log, read_state
 from snapshot_assets.catalog.log.scan import faults_of_log, scan_log
-from snapshot_assets.catalog.log.store import Listing, is_there
+from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.receipts.receipts import Receipt, read_receipt
 from snapshot_assets.catalog.state.chain import foreign_location
 from snapshot_assets.catalog.state.fold import State
@@ -48,7 +48,8 @@ def newest_state(store: ObjectStore) -> State:
         if listing.strays:
             raise listing.strays[0]
         _check_objects(store, state, [MANIFEST, *(info.path for folder in _PINS for info in store.list(folder))])
-        _check_checkpoints(store, listing)
+        last = max(listing.checkpoints, default=0)  # written after its transaction
+        _check_revision(store, max(listing.transactions, default=0), checkpoint_path(last), last)
         _check_objects(store, state, _late_receipts(store, state))
     return state
 
@@ -162,12 +163,6 @@ def _check_origin(store: ObjectStore, state: State, path: str, location: str, re
     if location != state.location_id:
         raise foreign_location(path, location, state.location_id, transaction_path(1))
     _check_revision(store, state.revision, path, revision)
-
-
-def _check_checkpoints(store: ObjectStore, listing: Listing) -> None:
-    """Refuse a checkpoint above the last transaction: its own transaction was written before it, and is lost."""
-    last = max(listing.checkpoints, default=0)
-    _check_revision(store, max(listing.transactions, default=0), checkpoint_path(last), last)
 
 
 def _check_revision(store: ObjectStore, head: int, path: str, revision: int) -> None:
