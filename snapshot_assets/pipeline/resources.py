@@ -55,9 +55,6 @@ class Snapshots:
     """Opens locations and sources for the assets of one Dagster run.
 
     Attributes:
-        configuration: Sources, storage options and plans.
-        run_id: The Dagster run.
-        session: Returns the Spark session.
         s3: Endpoint and credentials of `s3://` locations without storage options in the configuration.
         written: By plan name, the plan as the user wrote it, if its range was not resolved there.
         force: Names of plans that start a new snapshot.

@@ -42,7 +42,6 @@ class ExportRun:
     Attributes:
         plan: The plan, its range resolved.
         address: The source.
-        store: The location.
         runner: Runs the tasks; called only when there is something to read.
         run_id: Name of the run, in fences and receipts.
         written: The plan as the user wrote it, if its range was not resolved there.
@@ -162,7 +161,6 @@ class OpenExport:
     """A snapshot that a run started or resumed, and all that chunks are exported to it with.
 
     Attributes:
-        run: The run.
         catalog: The location, opened for writing.
         schema: The exported tables and views.
         content: The documents of that schema.

@@ -139,7 +139,6 @@ class FileRows:
     """Reads parts of a table's files, in Spark's processes.
 
     Attributes:
-        schema: Schema of the batches.
         time_range: Filters the rows of cut parts.
         verify: Whether a file is hashed before its first row.
         zone: IANA zone of times without one.
