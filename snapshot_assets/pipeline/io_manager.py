@@ -76,7 +76,7 @@ class SnapshotIOManager(dg.IOManager):
     def handle_output(self, context: dg.OutputContext, obj: ChunkScans | Frames | Mapping[str, Frames]) -> None:
         """Write and commit chunks; if some fail, the run fails after the others are committed."""
         snapshots = snapshots_of(context)
-        keys = _partition_keys(context, snapshots.plan(self.plan))
+        keys = _partition_keys(context, snapshots.configuration.plan(self.plan))
         try:
             catalog, outcomes = _export(context, self.plan, obj)
         except SnapshotError as error:
