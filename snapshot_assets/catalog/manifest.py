@@ -82,7 +82,8 @@ def manifest_of(state: State) -> dict[str, Any]:
     empty_windows = header.pop("empty_windows")
     sealed = state.newest_seal if state.sealed else None
     outside = sealed.seal.rows_outside if sealed else ()
-    chunks = [_chunk(state, number) for number in _listed_chunks(state)]
+    listed = sorted({*state.files.chunks(), *state.missing()})  # without empty windows, as in the GreptimeDB RFC
+    chunks = [_chunk(state, number) for number in listed]
     rows, tombstones = sum(chunk["rows"] for chunk in chunks), _tombstones(state)
     return {
         "version": sealed.version if sealed else state.format_version,
@@ -141,16 +142,6 @@ def write_hints(store: ObjectStore, state: State, refresh: Callable[[], State]) 
             return
         if not state.sealed:
             state = read_state(store, through=state.newest_seal.revision)
-
-
-def _listed_chunks(state: State) -> list[int]:
-    """Return the chunks that the manifest shows: all expected ones except empty windows, as in the GreptimeDB RFC."""
-    filled = set(state.files.chunks())
-    return [
-        number
-        for number in sorted({*state.expected_chunks(), *filled})
-        if not state.completed(number) or number in filled
-    ]
 
 
 def _chunk(state: State, number: int) -> dict[str, Any]:
