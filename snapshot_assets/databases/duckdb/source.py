@@ -47,11 +47,7 @@ class _Query:
 
 
 class DuckDBDatabase(TimedSource):
-    """An open DuckDB database file, read side. See `Database`.
-
-    Args:
-        address: The file, and the state that it must be in.
-    """
+    """An open DuckDB database file, read side, in the state that its address demands. See `Database`."""
 
     kind = "duckdb"
     time_column = DuckDBTimeColumn
@@ -108,7 +104,10 @@ class DuckDBDatabase(TimedSource):
         columns = [_selected(scan.table, column, kinds) for column in scan.table.columns]
         where = DuckDBTimeColumn.predicate(scan.table, scan.rows)
         if scan.part is not None:
-            where = f"{where} AND {_part(scan.part)}"
+            match = _PART.fullmatch(scan.part)
+            if match is None:
+                raise DatabaseError(f"{scan.part!r} is not a part of a DuckDB scan, such as rowid:0-122880.")
+            where = f"{where} AND {_row_range(int(match.group(1)), int(match.group(2)))}"
         row_ids = "view" not in scan.table.options and "rowid" not in map(str.lower, kinds)
         return _Query(relation, ", ".join(columns), where, row_ids)
 
@@ -173,13 +172,6 @@ def _stream(cursor: duckdb.DuckDBPyConnection, query: str, rows: int) -> Iterato
 
 def _row_range(start: int, stop: int) -> str:
     return f"(rowid >= {start} AND rowid < {stop})"
-
-
-def _part(text: str) -> str:
-    match = _PART.fullmatch(text)
-    if match is None:
-        raise DatabaseError(f"{text!r} is not a part of a DuckDB scan, such as rowid:0-122880.")
-    return _row_range(int(match.group(1)), int(match.group(2)))
 
 
 def _selected(table: Table, column: Column, kinds: Mapping[str, DuckDBPyType]) -> str:

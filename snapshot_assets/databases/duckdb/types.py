@@ -8,7 +8,7 @@ whole column into JSON text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 
 import duckdb
@@ -70,6 +70,7 @@ REFUSED: dict[str, str] = {
     "type": "it is a pseudo-type",
 }
 
+_TEXT_LEAVES = frozenset(identity for identity, leaf in LEAVES.items() if leaf is _TEXT)
 _DEEPEST = 16
 _WIDEST_DECIMAL = 38
 _NESTED = frozenset(("list", "array", "struct", "tuple", "map", "union"))
@@ -88,8 +89,8 @@ def carry(kind: DuckDBPyType, wanted: Carrier | None, where: str) -> Carried:
         PlanError: The plan wants a native carrier, and the type has only text.
     """
     _refuse(kind, kind, where)
-    union = _contains(kind, "union")
-    own_text = union or _is_text(kind)
+    union = _contains(kind, ("union",))
+    own_text = union or _contains(kind, _TEXT_LEAVES)
     if wanted is Carrier.NATIVE and own_text:
         raise refused_carrier(where, str(kind), wanted, "only text holds all its values")
     text = union or (wanted is Carrier.TEXT and not own_text)
@@ -165,12 +166,8 @@ def _children(kind: DuckDBPyType) -> Sequence[tuple[str, DuckDBPyType]]:
     return members[1:] if kind.id == "union" else members
 
 
-def _contains(kind: DuckDBPyType, identity: str) -> bool:
-    return kind.id == identity or any(_contains(child, identity) for _, child in _children(kind))
-
-
-def _is_text(kind: DuckDBPyType) -> bool:
-    return LEAVES.get(kind.id) is _TEXT or any(_is_text(child) for _, child in _children(kind))
+def _contains(kind: DuckDBPyType, identities: Collection[str]) -> bool:
+    return kind.id in identities or any(_contains(child, identities) for _, child in _children(kind))
 
 
 def _refuse(kind: DuckDBPyType, column: DuckDBPyType, where: str, depth: int = 0) -> None:

@@ -81,12 +81,7 @@ def oid_array(oids: Iterable[int]) -> str:
 
 
 class PostgresqlConnection:
-    """A connection with pinned settings; see `open_database` for its errors.
-
-    Args:
-        address: Where to connect.
-        settings: Settings by name.
-    """
+    """A connection with pinned settings; see `open_database` for its errors."""
 
     def __init__(self, address: DatabaseAddress, settings: Mapping[str, str] = SETTINGS) -> None:
         self._name = f"PostgreSQL {address.alias!r}"

@@ -135,12 +135,7 @@ class Contents:
 
 
 class Ledger:
-    """The table of events.
-
-    Args:
-        spark: The session.
-        path: The table's name with its catalog.
-    """
+    """The table of events; `path` is its name with its catalog."""
 
     def __init__(self, spark: SparkSession, alias: str, path: Sequence[str]) -> None:
         self._spark = spark

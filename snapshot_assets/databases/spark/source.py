@@ -24,10 +24,6 @@ class SparkCatalogDatabase(TimedSource):
 
     No state is held: each scan reads the state of its time.
 
-    Args:
-        address: The catalog.
-        spark: The session; its time zone is UTC.
-
     Raises:
         DatabaseError: The session has another time zone.
         UnknownRelationError: There is no such catalog or namespace.

@@ -77,7 +77,6 @@ class TableReader:
     """Describes the tables and views of an open database.
 
     Args:
-        session: The database.
         schemas: The names of its schemas by object id.
 
     Attributes:
