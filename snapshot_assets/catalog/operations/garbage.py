@@ -131,7 +131,9 @@ def _scan(store: ObjectStore, state: State, before: datetime, pinned: PinnedPath
     unreferenced = state.files.unreferenced(state.retained(), expiries)
     needed = state.files.paths() - unreferenced.keys()
     needed |= needed_documents(state).keys() | pinned.paths
-    needed.update(_adoptable(store, state, (info.path for info in objects)))
+    for receipt, ref in adoptable_receipts(store, state, state.missing(), (info.path for info in objects)):
+        check_receipt(store, state, receipt)
+        needed |= {ref.path, *(file.path for file in receipt.files)}
     expired = _of_expired(state, unreferenced)
     schemas, schemas_of_expired = unreferenced_schemas(state, expiries)
     unreferenced |= schemas
@@ -206,14 +208,6 @@ def _garbage(info: ObjectInfo, removed_at: datetime | None, expired: bool) -> Ga
     if removed_at is not None:
         return Garbage(info.path, info.size, EXPIRED if expired else "replaced", max(info.modified, removed_at))
     return Garbage(info.path, info.size, "probe" if is_probe(info.path) else "orphan", info.modified)
-
-
-def _adoptable(store: ObjectStore, state: State, listed: Iterable[str]) -> Iterator[str]:
-    """Yield the paths of the receipts that a resume may adopt, and of their files."""
-    for receipt, ref in adoptable_receipts(store, state, state.missing(), listed):
-        check_receipt(store, state, receipt)
-        yield ref.path
-        yield from (file.path for file in receipt.files)
 
 
 def _named_by_pin(store: ObjectStore, pin: PinState) -> Iterator[str]:

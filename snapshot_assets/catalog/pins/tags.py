@@ -139,9 +139,7 @@ def known_tag(state: State, name: str) -> TagState:
 
 
 def _checked_ttl(ttl: timedelta | None) -> timedelta | None:
-    if ttl is None:
-        return None
-    if not parse_duration(ttl):
+    if ttl is not None and not parse_duration(ttl):
         raise PlanError("A tag's time to live is at least 1s; leave it out for a tag that lives until it is deleted.")
     return ttl
 
