@@ -50,9 +50,7 @@ def create_tag(
     """
     wanted = act.TagCreated(check_tag_name(name), revision, NO_OBJECT, catalog.now(), _checked_ttl(ttl), automatic)
     made = create_pin(catalog, lambda state: None if _exists(state, wanted) else wanted)
-    if made is None:
-        return Tag(catalog.state.tags[name], new=False)
-    return Tag(made, new=True)
+    return Tag(made or catalog.state.tags[name], new=made is not None)
 
 
 def rename_tag(catalog: Catalog, name: str, new_name: str) -> Tag:

@@ -123,7 +123,8 @@ def recover(store: ObjectStore, inventory: Inventory, base: Base, *, from_files:
     recovered = Recovered(state.snapshot_id, state.header, dict(state.schemas))
     if state.header is None:
         recovered = _take_receipts(inventory)
-    paths = _unnamed_files(inventory, state)
+    named = state.files.paths() | {file.path for receipt, _ in inventory.receipts for file in receipt.files}
+    paths = sorted(path for path in inventory.objects if attempt_of(path) and path not in named)
     if from_files:
         footers = [footer for path in paths if (footer := _read_footer(store, path, inventory.objects[path].size))]
         locations = {inventory.location_id or footer.facts["location_id"] for footer in footers}
@@ -158,11 +159,6 @@ def _take_receipts(inventory: Inventory) -> Recovered:
         why = f"missing or of another size: {', '.join(missing)}" if missing else "only compactions are left"
         recovered.lost.append(f"Chunk {chunk}: no receipt of an export is complete; {why}.")
     return recovered
-
-
-def _unnamed_files(inventory: Inventory, state: State) -> list[str]:
-    named = state.files.paths() | {file.path for receipt, _ in inventory.receipts for file in receipt.files}
-    return sorted(path for path in inventory.objects if attempt_of(path) and path not in named)
 
 
 def _begin_from_footers(

@@ -170,18 +170,14 @@ def _seal_faults(state: State) -> Iterator[Fault]:
 
 def _orphans(scan: LogScan, objects: Listed) -> Iterator[Fault]:
     """Yield objects that the log never named, and objects that are not part of the format."""
-    named = _ever_named(scan)
+    actions = [action for entry in scan.entries for action in entry.transaction.actions]
+    actions += [action for event in scan.state.events for action in event.actions]
+    named = scan.state.files.paths() | {path for action in actions for path in named_by(action)}
     for path in objects:
         if not in_layout(path):
             yield Fault(FaultKind.FOREIGN, path, f"{path} is not part of the format; no command changes it.")
         elif path.startswith(("data/", "schema/", "tag/", "savepoint/")) and path not in named and not scan.faults:
             yield Fault(FaultKind.ORPHAN, path, f"{path} is named by no transaction; garbage collection removes it.")
-
-
-def _ever_named(scan: LogScan) -> set[str]:
-    actions = [action for entry in scan.entries for action in entry.transaction.actions]
-    actions += [action for event in scan.state.events for action in event.actions]
-    return scan.state.files.paths() | {path for action in actions for path in named_by(action)}
 
 
 def named_by(action: act.Action) -> list[str]:
