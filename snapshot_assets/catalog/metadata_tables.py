@@ -53,9 +53,8 @@ class MetadataTable:
 
 
 def _snapshots(request: TableRequest) -> Iterator[tuple[Any, ...]]:
-    summaries = revision_summaries(request.head)
-    for sealed in request.head.readable():
-        summary, seal = summaries[sealed.revision], sealed.seal
+    for summary in revision_summaries(request.head).values():
+        sealed, seal = summary.sealed, summary.sealed.seal
         yield (
             sealed.revision,
             sealed.snapshot_id,

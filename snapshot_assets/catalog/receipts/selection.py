@@ -147,15 +147,10 @@ def find_adoptable(
     found: dict[int, ReceiptAt] = {}
     # A rebuild may have lost later schemas: their ids are assigned again, perhaps to other content.
     ids = {added.schema_id for added in state.schemas.values() if added.sha256 == schema_sha256}
-    for receipt, ref in adoptable_receipts(store, state, chunks):
-        older = found.get(receipt.chunk)
-        newer = older is None or older[0].opened_at < receipt.opened_at
-        if (
-            newer
-            and receipt.schema_sha256 == schema_sha256
-            and ids.issuperset(file.schema_id for file in receipt.files)
-        ):
-            found[receipt.chunk] = receipt, ref
+    receipts = adoptable_receipts(store, state, chunks)
+    for receipt, ref in sorted(receipts, key=lambda each: each[0].opened_at, reverse=True):
+        if receipt.schema_sha256 == schema_sha256 and ids.issuperset(file.schema_id for file in receipt.files):
+            found.setdefault(receipt.chunk, (receipt, ref))
     return found
 
 
@@ -190,11 +185,11 @@ def _fits(store: ObjectStore, state: State, receipt: Receipt) -> bool:
         and receipt.location_id in ("", state.location_id)
         and not receipt.supersedes
         and receipt.base_revision >= state.last_change_of(receipt.chunk)
-        and all(is_intact(store, file) for file in receipt.files)
+        and all(_is_intact(store, file) for file in receipt.files)
     )
 
 
-def is_intact(store: ObjectStore, file: DataFile) -> bool:
+def _is_intact(store: ObjectStore, file: DataFile) -> bool:
     """Return whether a data file exists with its size."""
     try:
         return store.head(file.path).size == file.bytes
