@@ -81,12 +81,7 @@ class ExistingTable:
 
 @dataclass(frozen=True)
 class OtherType:
-    """A column of the target whose type differs from that of the import.
-
-    Attributes:
-        found: Its type in the target.
-        expected: Its type in the import.
-    """
+    """A column whose type in the target, `found`, differs from that in the import, `expected`."""
 
     table: TableName
     column: str

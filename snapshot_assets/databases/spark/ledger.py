@@ -148,11 +148,6 @@ class Ledger:
         self._path = tuple(path)
         self._name = qualified(path)
 
-    def exists(self) -> bool:
-        """Return whether the ledger exists."""
-        with translated(self._doing):
-            return self._spark.catalog.tableExists(self._name)
-
     def create(self) -> None:
         """Create the ledger if it does not exist."""
         with translated(self._doing):
@@ -162,12 +157,13 @@ class Ledger:
     def read(self) -> Contents:
         """Return the ledger's state, with the events of other sessions."""
         contents = Contents()
-        if self.exists():
-            with translated(self._doing):
-                self._spark.sql(f"REFRESH TABLE {self._name}")
-                rows = self._spark.sql(f"SELECT * FROM {self._name}").collect()
-            for row in sorted(rows, key=lambda each: each["number"]):
-                contents.apply(LedgerEvent(row["event"], row["subject"], row["facts"]))
+        with translated(self._doing):
+            if not self._spark.catalog.tableExists(self._name):
+                return contents
+            self._spark.sql(f"REFRESH TABLE {self._name}")
+            rows = self._spark.sql(f"SELECT * FROM {self._name}").collect()
+        for row in sorted(rows, key=lambda each: each["number"]):
+            contents.apply(LedgerEvent(row["event"], row["subject"], row["facts"]))
         return contents
 
     def append(self, events: Sequence[LedgerEvent]) -> None:

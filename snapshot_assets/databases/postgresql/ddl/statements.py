@@ -17,7 +17,6 @@ class Relation:
     """A table, partition or view.
 
     Attributes:
-        name: Its name.
         options: The options of its document; of a partition, its entry in the options of its table.
         of: Table or view to which it belongs: a partition's table, else itself.
     """
