@@ -143,12 +143,7 @@ def _newest_checkpoint(store: ObjectStore, listing: Listing, statistics: bool) -
 
 
 def gap(missing: int, found: int) -> GapError:
-    """Return the error for a missing transaction.
-
-    Args:
-        missing: Its revision.
-        found: A later revision that is there.
-    """
+    """Return the error for the missing transaction of a revision; `found` is a later one that exists."""
     path = transaction_path(missing)
     return GapError(f"{path} is missing; revision {found} exists.", object=path)
 

@@ -174,9 +174,10 @@ def table(options: argparse.Namespace) -> int:
     if options.at is not None:
         state = read_state(catalog.store, through=resolve_version(options.at, head))
     since = 0 if options.since is None else resolve_version(options.since, head)
-    rows = plain(metadata.read(TableRequest(head, state, since)).to_pylist())
+    read = metadata.read(TableRequest(head, state, since))
+    rows = plain(read.to_pylist())
     if options.json:
         show_json(rows)
     else:
-        show_table(metadata.schema.names, [["" if value is None else value for value in row.values()] for row in rows])
+        show_table(read.schema.names, [["" if value is None else value for value in row.values()] for row in rows])
     return 0
