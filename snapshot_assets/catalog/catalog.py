@@ -47,7 +47,6 @@ MAX_CLOCK_SKEW = timedelta(minutes=5)
 CHECKPOINT_INTERVAL = 100
 """A writer adds a checkpoint after this number of revisions."""
 
-_LEAST_STEP = timedelta(milliseconds=1)
 _MAX_RACES = 1000
 _LOG = logging.getLogger(__name__)
 
@@ -122,7 +121,7 @@ class Catalog:
         """
         state = read_state(store)
         for error in contradictions(store, state, [MANIFEST] if state.revision else []):
-            warn_once(store, str(error))
+            warn_once(store.uri, str(error))
         return cls(store, state)
 
     @classmethod
@@ -246,12 +245,9 @@ class Catalog:
     def _transaction(self, actions: Sequence[act.Action]) -> act.Transaction:
         state, now = self.state, self.now()
         upgraded = [action.version for action in actions if isinstance(action, act.Upgraded)]
-        if state.committed_at - now > MAX_CLOCK_SKEW:
-            _LOG.warning(
-                "The last commit of %s is %s ahead of this machine's clock; is it set back?",
-                self.store.uri,
-                state.committed_at - now,
-            )
+        ahead, uri = state.committed_at - now, self.store.uri
+        if ahead > MAX_CLOCK_SKEW:
+            _LOG.warning("The last commit of %s is %s ahead of this machine's clock; is it set back?", uri, ahead)
         return act.Transaction(
             location_id=state.location_id or uuid.uuid4().hex,
             revision=state.revision + 1,
@@ -259,7 +255,7 @@ class Catalog:
             previous_uuid=state.uuid,
             previous_sha256=state.sha256,
             writer_id=self.writer_id,
-            committed_at=max(now, state.committed_at + _LEAST_STEP),
+            committed_at=max(now, state.committed_at + timedelta(milliseconds=1)),
             actions=tuple(actions),
             version=max([state.format_version or documents.FORMAT_VERSION, *upgraded]),
         )

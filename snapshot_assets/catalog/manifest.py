@@ -42,14 +42,16 @@ def _checksum_header(state: State) -> dict[str, Any]:
     header = state.header
     if header is None:
         raise NoSnapshotError("There is no snapshot at this location.")
+    filled = set(state.files.chunks())
+    empty = [window for window in state.windows() if state.completed(window.id) and window.id not in filled]
     return {
         "catalog": header.catalog,
         "schemas": list(header.schemas),
         "time_range": _range(header.start, header.end),
         "chunk_time_window": duration_text(timedelta(microseconds=header.chunk_time_window)),
-        "empty_windows": _empty_windows(state),
-        "format": header.format,
         "schema_only": header.schema_only,
+        "format": header.format,
+        "empty_windows": [_range(start, end) for start, end in merge_ranges(empty)],
     }
 
 
@@ -77,27 +79,24 @@ def manifest_of(state: State) -> dict[str, Any]:
     Revisions after a seal that change no data do not change its manifest.
     """
     header = _checksum_header(state)
+    empty_windows = header.pop("empty_windows")
     sealed = state.newest_seal if state.sealed else None
     outside = sealed.seal.rows_outside if sealed else ()
-    chunks = [_chunk(state, number) for number in _listed_chunks(state)]
+    listed = sorted({*state.files.chunks(), *state.missing()})  # without empty windows, as in the GreptimeDB RFC
+    chunks = [_chunk(state, number) for number in listed]
     rows, tombstones = sum(chunk["rows"] for chunk in chunks), _tombstones(state)
     return {
         "version": sealed.version if sealed else state.format_version,
         "location_id": state.location_id,
         "snapshot_id": state.snapshot_id,
         "revision": sealed.revision if sealed else state.revision,
-        "catalog": header["catalog"],
-        "schemas": header["schemas"],
-        "time_range": header["time_range"],
-        "chunk_time_window": header["chunk_time_window"],
-        "schema_only": header["schema_only"],
-        "format": header["format"],
+        **header,
         "consistency": sealed.seal.consistency if sealed else None,
         "checksum": sealed.seal.checksum if sealed else None,
         "rows": rows,
         "rows_visible": None if tombstones else rows,
         "tables": _tables(state, outside),
-        "empty_windows": header["empty_windows"],
+        "empty_windows": empty_windows,
         "schema_files": [
             {"path": path, "sha256": ref.sha256, "bytes": ref.bytes, "schema_id": number}
             for path, (ref, number) in sorted(used_schema_files(state).items())
@@ -145,16 +144,6 @@ def write_hints(store: ObjectStore, state: State, refresh: Callable[[], State]) 
             state = read_state(store, through=state.newest_seal.revision)
 
 
-def _listed_chunks(state: State) -> list[int]:
-    """Return the chunks that the manifest shows: all expected ones except empty windows, as in the GreptimeDB RFC."""
-    filled = set(state.files.chunks())
-    return [
-        number
-        for number in sorted({*state.expected_chunks(), *filled})
-        if not state.completed(number) or number in filled
-    ]
-
-
 def _chunk(state: State, number: int) -> dict[str, Any]:
     chunk = state.chunks[number].chunk if number in state.chunks else None
     window = None if number == UNTIMED_CHUNK else state.window(number)
@@ -194,12 +183,6 @@ def _tombstones(state: State) -> dict[int, dict[str, Any]]:
         }
         for revision, tombstone in pending_tombstones(state).items()
     }
-
-
-def _empty_windows(state: State) -> list[dict[str, str]]:
-    filled = set(state.files.chunks())
-    empty = [window for window in state.windows() if state.completed(window.id) and window.id not in filled]
-    return [_range(start, end) for start, end in merge_ranges(empty)]
 
 
 def _range(start: datetime | None, end: datetime | None) -> dict[str, str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from snapshot_assets.catalog.rules import SchemaContent
 from snapshot_assets.catalog.state.fold import State
@@ -21,15 +22,8 @@ from snapshot_assets.storage.create import create_own
 def describe_schema(schema: DatabaseSchema) -> tuple[SchemaContent, dict[str, bytes]]:
     """Return a schema's folder with the checksums of its documents, and the documents' bytes by path."""
     common = {"version": SCHEMA_DOCUMENT_VERSION, "database": schema.database}
-    parts: dict[str, tuple[BaseModel, ...]] = {
-        "schemas": schema.schemas,
-        "tables": schema.tables,
-        "views": schema.views,
-    }
-    documents = {
-        f"{name}.json": pretty_json(common | {name: [item.model_dump(mode="json", by_alias=True) for item in items]})
-        for name, items in parts.items()
-    }
+    dumped = schema.model_dump(mode="json", by_alias=True)
+    documents = {f"{name}.json": pretty_json(common | {name: dumped[name]}) for name in ("schemas", "tables", "views")}
     content = schema_content({name: (sha256_hex(data), len(data)) for name, data in documents.items()})
     return content, {f"{content.folder}/{name}": data for name, data in documents.items()}
 
@@ -70,12 +64,10 @@ def write_documents(store: ObjectStore, files: Mapping[str, bytes], *, known: bo
         files: The documents' bytes by path; see `describe_schema`.
         known: Whether the head needs them.
     """
+    create = partial(create_own, store) if known else store.create
     for path, data in files.items():
         try:
-            if known:
-                create_own(store, path, data)
-            else:
-                store.create(path, data)
+            create(path, data)
         except ObjectExistsError:
             store.put(path, data)
 

@@ -83,8 +83,8 @@ def _metadata(plan: Plan, known: TagState, fact: RevisionSummary, uri: str) -> d
     tag = known.pin
     metadata: dict[str, Any] = {
         "tagged_snapshot_id": tag.revision,
-        "snapshot_id": fact.snapshot_id,
-        "commit_time": dg.MetadataValue.timestamp(fact.committed_at),
+        "snapshot_id": fact.sealed.snapshot_id,
+        "commit_time": dg.MetadataValue.timestamp(fact.sealed.committed_at),
         "create_time": dg.MetadataValue.timestamp(tag.created_at),
         "record_count": fact.rows,
         "schema_id": fact.schema_id,

@@ -34,7 +34,7 @@ class Federation:
     """Locations read as one.
 
     Attributes:
-        members: By rank, the highest first.
+        members: By rank, the highest first: the time of the seal, then the writer's id.
         dedupe: Whether overlapping windows are accepted.
     """
 
@@ -98,8 +98,8 @@ def open_federation(
     members = [member for member in opened if member is not None]
     if not members:
         raise NoSnapshotError(f"No writer of {database!r} below {root.uri} has sealed a snapshot.", location=root.uri)
-    ranked = sorted(members, key=lambda member: member.rank, reverse=True)
-    return Federation(root.uri, tuple(ranked), dedupe is not None)
+    members.sort(key=lambda member: (member.seal.committed_at, member.writer), reverse=True)
+    return Federation(root.uri, tuple(members), dedupe is not None)
 
 
 def _locations(root: ObjectStore, open_below: OpenBelow) -> list[tuple[str, str]]:

@@ -28,8 +28,6 @@ class Member:
 
     Attributes:
         writer: The writer's id: the name of its folder.
-        state: The state at that revision.
-        seal: The seal of that revision.
         schema: The newest schema of that state.
     """
 
@@ -39,11 +37,6 @@ class Member:
     state: State
     seal: SealState
     schema: DatabaseSchema
-
-    @property
-    def rank(self) -> tuple[object, str]:
-        """Decides between rows with one key: the time of the seal, then the writer's id."""
-        return self.seal.committed_at, self.writer
 
     @cached_property
     def tables(self) -> dict[TableName, Table]:

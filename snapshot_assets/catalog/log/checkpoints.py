@@ -72,20 +72,16 @@ def is_whole(store: ObjectStore, revision: int) -> bool:
     try:
         read_checkpoint(store, revision, statistics=True)
     except DamageError as fault:
-        warn_once(store, f"A checkpoint is damaged: {fault}")
+        warn_once(store.uri, f"A checkpoint is damaged: {fault}")
         return False
     except ObjectNotFoundError:
         return False
     return True
 
 
-def warn_once(store: ObjectStore, message: str) -> None:
-    """Log a warning about a location, once per process: a command reads the log several times."""
-    _warn(store.uri, message)
-
-
 @lru_cache(maxsize=256)
-def _warn(_: str, message: str) -> None:
+def warn_once(_uri: str, message: str) -> None:
+    """Log a warning about the location at a URI, once per process: a command reads the log several times."""
     _LOG.warning("%s", message)
 
 
@@ -214,12 +210,7 @@ def read_own_checkpoint(
 
 
 def named_location(store: ObjectStore, transactions: Sequence[int]) -> tuple[str, str]:
-    """Return the location that the log's first readable transaction names, and its path; revision 1 is never pruned.
-
-    Args:
-        store: The location.
-        transactions: Revisions that have a transaction, ascending.
-    """
+    """Return the location that the first readable one of the log's transactions names, and its path; "" for none."""
     for revision in transactions:
         with suppress(DamageError, UnsupportedVersionError):
             return read_entry(store, revision).transaction.location_id, transaction_path(revision)

@@ -12,12 +12,12 @@ from itertools import islice
 from snapshot_assets.catalog.log.checkpoints import manifest_facts
 from snapshot_assets.catalog.log.replay import FAULTS, open_log, read_state
 from snapshot_assets.catalog.log.scan import faults_of_log, scan_log
-from snapshot_assets.catalog.log.store import Listing, is_there
+from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.receipts.receipts import Receipt, read_receipt
 from snapshot_assets.catalog.state.chain import foreign_location
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.retained_events import documents_of
 from snapshot_assets.errors import DamageError, ForeignLocationError, LostLogError, ObjectNotFoundError
-from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import MANIFEST, checkpoint_path, chunk_of, in_layout, is_receipt, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 
@@ -48,7 +48,8 @@ def newest_state(store: ObjectStore) -> State:
         if listing.strays:
             raise listing.strays[0]
         _check_objects(store, state, [MANIFEST, *(info.path for folder in _PINS for info in store.list(folder))])
-        _check_checkpoints(store, listing)
+        last = max(listing.checkpoints, default=0)  # written after its transaction
+        _check_revision(store, max(listing.transactions, default=0), checkpoint_path(last), last)
         _check_objects(store, state, _late_receipts(store, state))
     return state
 
@@ -131,7 +132,8 @@ def contradictions(
         state: The head.
         paths: Paths of the location's objects; other kinds are ignored.
     """
-    named = {known.pin.object.path for known in state.pins} | _named_receipts(state)
+    named = {known.pin.object.path for known in state.pins}
+    named |= {ref.path for event in state.events for action in event.actions for ref in documents_of(action)}
     for path in (path for path in paths if path not in named):
         try:
             if is_receipt(path):
@@ -164,12 +166,6 @@ def _check_origin(store: ObjectStore, state: State, path: str, location: str, re
     _check_revision(store, state.revision, path, revision)
 
 
-def _check_checkpoints(store: ObjectStore, listing: Listing) -> None:
-    """Refuse a checkpoint above the last transaction: its own transaction was written before it, and is lost."""
-    last = max(listing.checkpoints, default=0)
-    _check_revision(store, max(listing.transactions, default=0), checkpoint_path(last), last)
-
-
 def _check_revision(store: ObjectStore, head: int, path: str, revision: int) -> None:
     if revision <= head or is_there(store, transaction_path(revision)):  # committed since the log was read
         return
@@ -182,11 +178,6 @@ def _check_revision(store: ObjectStore, head: int, path: str, revision: int) -> 
         revision=head,
         expected=revision,
     )
-
-
-def _named_receipts(state: State) -> set[str]:
-    chunks = (action for event in state.events for action in event.actions if isinstance(action, act.Chunk))
-    return {ref.path for chunk in chunks for ref in chunk.receipts}
 
 
 def _late_receipts(store: ObjectStore, state: State) -> list[str]:

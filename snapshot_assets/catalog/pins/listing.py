@@ -92,7 +92,7 @@ def _common_columns(state: State, pins: Sequence[Pin], names: Sequence[str | int
         summary = summaries[pin.revision]
         yield {
             "schema_id": summary.schema_id,
-            "commit_time": summary.committed_at,
+            "commit_time": summary.sealed.committed_at,
             "record_count": summary.rows,
             "create_time": pin.created_at,
             "automatic": pin.automatic,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf.message import DecodeError, Message
 from pydantic import TypeAdapter, ValidationError
@@ -60,19 +60,15 @@ class Receipt:
     """One finished attempt at a chunk.
 
     Attributes:
-        snapshot_id: Its snapshot.
         base_revision: The head when the attempt started.
         schema_sha256: Checksum of the schema of its files.
-        chunk: Chunk id.
         attempt: 8 hex digits; part of the receipt's name.
         opened_at: When the first of its files was opened.
         fence: The database state that it read.
         files: Its data files with statistics; of a compaction, all files of its tables.
         supersedes: Attempts whose files this one replaces.
-        run: The run that wrote it.
         location_id: Its location; "" in receipts of builds before the first release.
         header: The snapshot's header when the attempt started, for a rebuild; None in receipts of such builds.
-        version: Format version.
         compaction: The compaction; None for a receipt of the whole chunk.
     """
 
@@ -185,13 +181,12 @@ def _base64(message: Message) -> str:
     return base64.b64encode(message.SerializeToString(deterministic=True)).decode()
 
 
+def _bytes(value: str) -> bytes:
+    return base64.b64decode(value, validate=True)
+
+
 def _header_from_json(value: str | None) -> Header | None:
-    if value is None:
-        return None
-    message = pb.Header()
-    message.ParseFromString(base64.b64decode(value, validate=True))
-    header: Header = codec.decode(Header, message)
-    return header
+    return None if value is None else cast(Header, codec.decode(Header, pb.Header.FromString(_bytes(value))))
 
 
 def _from_json(value: dict[str, Any], name: str) -> Receipt:
@@ -199,7 +194,7 @@ def _from_json(value: dict[str, Any], name: str) -> Receipt:
         decoded = {
             "header": _header_from_json(value.get("header")),
             "opened_at": parse_time(value["opened_at"]),
-            "files": [_file_from_json(file) for file in value["files"]],
+            "files": [decode_file(pb.AddFile.FromString(_bytes(file["add_file"]))).file for file in value["files"]],
         }
         receipt = _RECEIPT.validate_python(value | decoded)
     except (KeyError, TypeError, ValueError, AttributeError, SnapshotError, DecodeError) as cause:
@@ -213,9 +208,3 @@ def _from_json(value: dict[str, Any], name: str) -> Receipt:
 def _first_error(cause: ValidationError) -> str:
     error = cause.errors(include_url=False)[0]
     return f"{'.'.join(map(str, error['loc']))}: {error['msg']}"
-
-
-def _file_from_json(value: dict[str, Any]) -> DataFile:
-    message = pb.AddFile()
-    message.ParseFromString(base64.b64decode(value["add_file"], validate=True))
-    return decode_file(message).file

@@ -77,7 +77,8 @@ def newest_complete(receipts: Iterable[Receipt], is_there: Callable[[DataFile], 
     """
     ordered = sorted(receipts, key=age_of)
     for export in reversed([receipt for receipt in ordered if not receipt.compaction]):
-        tables = _compacted(export, [receipt for receipt in ordered if receipt.compaction], is_there)
+        later = [each for each in ordered if each.compaction and each.base_revision > export.base_revision]
+        tables = _compacted(export, later, is_there)
         files = [file for some in tables.values() for file in some]
         if all(map(is_there, files)):
             return files
@@ -85,11 +86,9 @@ def newest_complete(receipts: Iterable[Receipt], is_there: Callable[[DataFile], 
 
 
 def _compacted(export: Receipt, compactions: Iterable[Receipt], is_there: Callable[[DataFile], bool]) -> Tables:
-    """Return an export's files, with the tables of later compactions replaced if their files exist."""
+    """Return an export's files, with the tables of compactions replaced if their files exist."""
     tables = by_table(export.files)
     for compaction in compactions:
-        if compaction.base_revision <= export.base_revision:
-            continue
         if not set(export.supersedes).isdisjoint(compaction.supersedes):
             continue  # both replaced the same files, so the compaction is not of this export
         files = by_table(compaction.files)
@@ -147,15 +146,10 @@ def find_adoptable(
     found: dict[int, ReceiptAt] = {}
     # A rebuild may have lost later schemas: their ids are assigned again, perhaps to other content.
     ids = {added.schema_id for added in state.schemas.values() if added.sha256 == schema_sha256}
-    for receipt, ref in adoptable_receipts(store, state, chunks):
-        older = found.get(receipt.chunk)
-        newer = older is None or older[0].opened_at < receipt.opened_at
-        if (
-            newer
-            and receipt.schema_sha256 == schema_sha256
-            and ids.issuperset(file.schema_id for file in receipt.files)
-        ):
-            found[receipt.chunk] = receipt, ref
+    receipts = adoptable_receipts(store, state, chunks)
+    for receipt, ref in sorted(receipts, key=lambda each: each[0].opened_at, reverse=True):
+        if receipt.schema_sha256 == schema_sha256 and ids.issuperset(file.schema_id for file in receipt.files):
+            found.setdefault(receipt.chunk, (receipt, ref))
     return found
 
 
@@ -190,11 +184,11 @@ def _fits(store: ObjectStore, state: State, receipt: Receipt) -> bool:
         and receipt.location_id in ("", state.location_id)
         and not receipt.supersedes
         and receipt.base_revision >= state.last_change_of(receipt.chunk)
-        and all(is_intact(store, file) for file in receipt.files)
+        and all(_is_intact(store, file) for file in receipt.files)
     )
 
 
-def is_intact(store: ObjectStore, file: DataFile) -> bool:
+def _is_intact(store: ObjectStore, file: DataFile) -> bool:
     """Return whether a data file exists with its size."""
     try:
         return store.head(file.path).size == file.bytes

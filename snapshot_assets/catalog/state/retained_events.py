@@ -48,9 +48,9 @@ def _kept_on_chunks_and_schemas(state: State, readable: list[int], since: dateti
     for added, action, number, end in lives(state.events):
         keep = end is None
         if end is not None and isinstance(action, act.Chunk):
-            keep = _any_between(readable, added.revision, end.revision)
+            keep = bool(between(readable, added.revision, end.revision))
         elif end is not None and isinstance(action, act.SchemaAdded):
-            keep = end.committed_at > since or _any_between(needing_schemas, added.revision, end.revision)
+            keep = end.committed_at > since or bool(between(needing_schemas, added.revision, end.revision))
         if keep:
             kept.add((added.revision, type(action), number))
     return kept
@@ -115,13 +115,6 @@ def _ended_keys(action: act.Action, living: Mapping[tuple[object, ...], object])
     return []
 
 
-def document_lives(events: Iterable[Event]) -> Iterator[tuple[act.ObjectRef, int, int | None]]:
-    """Yield each receipt and schema document, the revision that named it, and the revision that ended its use."""
-    for added, action, _, end in lives(events):
-        for ref in documents_of(action):
-            yield ref, added.revision, None if end is None else end.revision
-
-
 def documents_of(action: act.Action) -> tuple[act.ObjectRef, ...]:
     """Return the receipts or schema documents that an action names."""
     match action:
@@ -132,7 +125,6 @@ def documents_of(action: act.Action) -> tuple[act.ObjectRef, ...]:
     return ()
 
 
-def _any_between(revisions: Sequence[int], first: int, end: int) -> bool:
-    """Return whether `[first, end)` holds one of some ascending revisions."""
-    place = bisect_left(revisions, first)
-    return place < len(revisions) and revisions[place] < end
+def between(revisions: Sequence[int], first: int, end: int) -> Sequence[int]:
+    """Return those of some ascending revisions that lie in `[first, end)`."""
+    return revisions[bisect_left(revisions, first) : bisect_left(revisions, end)]

@@ -108,10 +108,8 @@ class BaseState:
     @property
     def rebuilt_at(self) -> int:
         """The revision of the last rebuild, 0 for none; older transactions do not count."""
-        for event in reversed(self.events):
-            if any(isinstance(action, act.Rebuilt) for action in event.actions):
-                return event.revision
-        return 0
+        rebuilds = [each.revision for each in self.events for action in each.actions if isinstance(action, act.Rebuilt)]
+        return max(rebuilds, default=0)
 
     @property
     def tags(self) -> dict[str, TagState]:

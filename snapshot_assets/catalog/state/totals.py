@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from snapshot_assets.catalog.state.file_columns import FileColumns
-from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.units import time_text
 
@@ -64,16 +63,11 @@ class RevisionSummary:
     """A readable revision.
 
     Attributes:
-        committed_at: When it was sealed.
         schema_id: Its newest schema, 0 for none.
         rows: Rows of all its files. Rows deleted by a tombstone count until compaction drops them.
-        files: Number of its files.
-        bytes: Total size of its files.
     """
 
-    revision: int
-    committed_at: datetime
-    snapshot_id: str
+    sealed: SealState
     schema_id: int
     rows: int
     files: int
@@ -87,7 +81,7 @@ def revision_summaries(state: State) -> Mapping[int, RevisionSummary]:
     files = state.files.merged()
     totals = zip(*(_totals(files, name, revisions) for name in ("rows", "", "bytes")), strict=True)
     return {
-        seal.revision: RevisionSummary(seal.revision, seal.committed_at, seal.snapshot_id, schema_id, *counts)
+        seal.revision: RevisionSummary(seal, schema_id, *counts)
         for seal, schema_id, counts in zip(seals, _schema_ids(state, revisions), totals, strict=True)
     }
 

@@ -6,24 +6,20 @@ deleted together with their pin.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from snapshot_assets.catalog.state.file_columns import Removal
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState
-from snapshot_assets.catalog.state.retained_events import documents_of, lives, needed_events
+from snapshot_assets.catalog.state.retained_events import between, documents_of, lives, needed_events
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.checkpoint import Event
 from snapshot_assets.format.layout import new_attempt, tag_path
 
 EXPIRED = "expired"
 PIN_OBJECT = "pin object"
 TAG_DELETED = "tag deleted"
-TAG_REPLACED = "tag replaced"
-SAVEPOINT_DELETED = "savepoint deleted"
 
 
 @dataclass(frozen=True)
@@ -94,12 +90,12 @@ def end_of_pin(state: State, pin: PinState, replaced_by: int | None = None) -> P
 def _ending(pin: PinState, replaced_by: int | None) -> tuple[act.Action, str]:
     """Return the action that ends a pin, and the reason that its objects get."""
     if not isinstance(pin.pin, act.TagCreated):
-        return act.SavepointDeleted(pin.pin.id), SAVEPOINT_DELETED
+        return act.SavepointDeleted(pin.pin.id), "savepoint deleted"
     name = pin.pin.name
     if replaced_by is None:
         return act.TagDeleted(name), TAG_DELETED
     unwritten = act.ObjectRef(tag_path(name, new_attempt()), "", 0)
-    return act.TagReplaced(replace(pin.pin, revision=replaced_by, object=unwritten)), TAG_REPLACED
+    return act.TagReplaced(replace(pin.pin, revision=replaced_by, object=unwritten)), "tag replaced"
 
 
 def needed_documents(state: State) -> dict[str, int]:
@@ -141,13 +137,10 @@ def unreferenced_schemas(state: State, expiries: Mapping[int, Removal]) -> tuple
     for added, schema, _, end in lives(state.events):
         if end is None or not isinstance(schema, act.SchemaAdded):
             continue
-        last = max([(end.revision, end.committed_at), *(expiries[each] for each in _between(recent, added, end))])
+        recent_within = between(recent, added.revision, end.revision)
+        last = max([(end.revision, end.committed_at), *(expiries[each] for each in recent_within)])
         for ref in schema.files:
             removals[ref.path] = max(last, removals.get(ref.path, last))
-            if _between(expired, added, end):
+            if between(expired, added.revision, end.revision):
                 of_expired.add(ref.path)
     return removals, of_expired
-
-
-def _between(revisions: Sequence[int], first: Event, end: Event) -> Sequence[int]:
-    return revisions[bisect_left(revisions, first.revision) : bisect_left(revisions, end.revision)]

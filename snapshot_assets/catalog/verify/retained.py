@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from snapshot_assets.catalog.manifest import checksum_of, manifest_of
 from snapshot_assets.catalog.pins.objects import pin_document
 from snapshot_assets.catalog.state.fold import SealState, State, first_version
 from snapshot_assets.catalog.state.pins import PinState
-from snapshot_assets.catalog.state.retained_events import document_lives
+from snapshot_assets.catalog.state.retained_events import between, documents_of, lives
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, object_faults, read_object
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.files import DataFile
@@ -39,8 +39,8 @@ def older_files(state: State) -> Iterator[tuple[DataFile, list[int]]]:
     live = pc.is_in(paths, pc.unique(paths.filter(pa.array(removed == 0)))).combine_chunks()
     rows = np.flatnonzero((first < end) & ~live.to_numpy(zero_copy_only=False))
     found = zip(base.picked(rows), first[rows].tolist(), end[rows].tolist(), strict=True)
-    for _, lives in groupby(found, key=lambda each: each[0].file.path):
-        known = list(lives)
+    for _, intervals in groupby(found, key=lambda each: each[0].file.path):
+        known = list(intervals)
         yield known[0][0].file, [int(each) for _, one, other in known for each in retained[one:other]]
 
 
@@ -63,11 +63,12 @@ def _older_documents(state: State) -> dict[ObjectRef, list[int]]:
     """Return the receipts and schema documents that readable revisions name and the head does not, by object."""
     readable, heads = [sealed.revision for sealed in state.readable()], set()
     found: defaultdict[ObjectRef, set[int]] = defaultdict(set)
-    for ref, added, end in document_lives(state.events):
-        if end is None:
-            heads.add(ref)
-        else:
-            found[ref].update(readable[bisect_left(readable, added) : bisect_left(readable, end)])
+    for added, action, _, end in lives(state.events):
+        for ref in documents_of(action):
+            if end is None:
+                heads.add(ref)
+            else:
+                found[ref].update(between(readable, added.revision, end.revision))
     return {ref: sorted(revisions) for ref, revisions in found.items() if revisions and ref not in heads}
 
 
@@ -128,14 +129,11 @@ def pin_faults(store: ObjectStore, scan: LogScan, objects: Listed, only: int | N
         only: The revision whose pins are checked; None for all.
     """
     pins = [known for known in scan.state.pins if only in (None, known.pin.revision)]
-    for revision, pinning in groupby(sorted(pins, key=_pinned), _pinned):
+    pinned = attrgetter("pin.revision")
+    for revision, pinning in groupby(sorted(pins, key=pinned), pinned):
         state = scan.state.at(revision)
         for known in pinning:
             yield from _pin_faults(store, scan, state, known, objects)
-
-
-def _pinned(known: PinState) -> int:
-    return known.pin.revision
 
 
 def _pin_faults(store: ObjectStore, scan: LogScan, state: State, known: PinState, objects: Listed) -> Iterator[Fault]:
