@@ -24,6 +24,7 @@ from snapshot_assets.format.units import duration_text, time_text
 from snapshot_assets.format.windows import merge_ranges
 from snapshot_assets.storage.base import ObjectStore
 
+_HEADER_FIELDS = ("catalog", "schemas", "time_range", "chunk_time_window", "empty_windows", "format", "schema_only")
 _FILE_FIELDS = ("path", "schema", "table", "rows", "bytes", "sha256", "schema_id", "tombstones_through")
 
 
@@ -188,12 +189,6 @@ def _tombstones(state: State) -> dict[int, dict[str, Any]]:
 def _range(start: datetime | None, end: datetime | None) -> dict[str, str]:
     bounds = {"start": start, "end": end}
     return {name: time_text(bound) for name, bound in bounds.items() if bound is not None}
-
-
-# Manifests on storage
-
-
-_HEADER_FIELDS = ("catalog", "schemas", "time_range", "chunk_time_window", "empty_windows", "format", "schema_only")
 
 
 @dataclass(frozen=True)
