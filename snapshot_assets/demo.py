@@ -38,12 +38,8 @@ _VIEW = """
 """
 
 
-def make_database(path: Path) -> None:
-    """Load the package's CSV files into a DuckDB file, unless it exists.
-
-    Args:
-        path: The file to make.
-    """
+def _make_database(path: Path) -> None:
+    """Load the package's CSV files into a DuckDB file, unless it exists."""
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -122,7 +118,7 @@ def main(root: Path = ROOT) -> int:
         home.mkdir(parents=True)
         shutil.copy(root / "dagster.yaml", home)
     database, location = demo / "nycflights13.duckdb", demo / "snapshots" / "flights"
-    make_database(database)
+    _make_database(database)
     show_message(f"Source: {database} (nycflights13: flights, weather, airlines, airports, planes, and a view)")
     for command in (
         ["export", "create", "--plan", "demo"],

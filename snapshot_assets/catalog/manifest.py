@@ -24,6 +24,7 @@ from snapshot_assets.format.units import duration_text, time_text
 from snapshot_assets.format.windows import merge_ranges
 from snapshot_assets.storage.base import ObjectStore
 
+_HEADER_FIELDS = ("catalog", "schemas", "time_range", "chunk_time_window", "empty_windows", "format", "schema_only")
 _FILE_FIELDS = ("path", "schema", "table", "rows", "bytes", "sha256", "schema_id", "tombstones_through")
 
 
@@ -82,7 +83,8 @@ def manifest_of(state: State) -> dict[str, Any]:
     empty_windows = header.pop("empty_windows")
     sealed = state.newest_seal if state.sealed else None
     outside = sealed.seal.rows_outside if sealed else ()
-    chunks = [_chunk(state, number) for number in _listed_chunks(state)]
+    listed = sorted({*state.files.chunks(), *state.missing()})  # without empty windows, as in the GreptimeDB RFC
+    chunks = [_chunk(state, number) for number in listed]
     rows, tombstones = sum(chunk["rows"] for chunk in chunks), _tombstones(state)
     return {
         "version": sealed.version if sealed else state.format_version,
@@ -143,16 +145,6 @@ def write_hints(store: ObjectStore, state: State, refresh: Callable[[], State]) 
             state = read_state(store, through=state.newest_seal.revision)
 
 
-def _listed_chunks(state: State) -> list[int]:
-    """Return the chunks that the manifest shows: all expected ones except empty windows, as in the GreptimeDB RFC."""
-    filled = set(state.files.chunks())
-    return [
-        number
-        for number in sorted({*state.expected_chunks(), *filled})
-        if not state.completed(number) or number in filled
-    ]
-
-
 def _chunk(state: State, number: int) -> dict[str, Any]:
     chunk = state.chunks[number].chunk if number in state.chunks else None
     window = None if number == UNTIMED_CHUNK else state.window(number)
@@ -197,12 +189,6 @@ def _tombstones(state: State) -> dict[int, dict[str, Any]]:
 def _range(start: datetime | None, end: datetime | None) -> dict[str, str]:
     bounds = {"start": start, "end": end}
     return {name: time_text(bound) for name, bound in bounds.items() if bound is not None}
-
-
-# Manifests on storage
-
-
-_HEADER_FIELDS = ("catalog", "schemas", "time_range", "chunk_time_window", "empty_windows", "format", "schema_only")
 
 
 @dataclass(frozen=True)

@@ -36,20 +36,22 @@ class MetadataTable:
     """One metadata table.
 
     Attributes:
-        schema: Its columns.
+        columns: Its columns, as in `revision int, sealed_at time`.
         rows: Returns its rows, with values in the order of the columns.
         versioned: Whether it can be read at a version; other tables show the whole location.
     """
 
-    schema: pa.Schema
+    columns: str
     rows: Callable[[TableRequest], Iterable[tuple[Any, ...]]]
     versioned: bool = False
 
     def read(self, request: TableRequest) -> pa.Table:
         """Return the table."""
-        columns = zip(*self.rows(request), strict=True)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, self.schema, strict=False)]
-        return pa.Table.from_arrays(arrays, schema=self.schema) if arrays else self.schema.empty_table()
+        pairs = (column.split() for column in self.columns.split(","))
+        schema = pa.schema([(name, _TYPES[kind]) for name, kind in pairs])
+        values = zip(*self.rows(request), strict=True)
+        arrays = [pa.array(column, field.type) for column, field in zip(values, schema, strict=False)]
+        return pa.Table.from_arrays(arrays, schema=schema) if arrays else schema.empty_table()
 
 
 def _snapshots(request: TableRequest) -> Iterator[tuple[Any, ...]]:
@@ -98,54 +100,36 @@ def _files(request: TableRequest) -> Iterator[tuple[Any, ...]]:
         yield (*identity, file.rows, file.bytes, file.sha256, file.schema_id, live.added)
 
 
-def _columns(text: str) -> pa.Schema:
-    """Return the columns of a text such as `revision int, sealed_at time`."""
-    pairs = (column.split() for column in text.split(","))
-    return pa.schema([(name, _TYPES[kind]) for name, kind in pairs])
-
-
 METADATA_TABLES: Mapping[str, MetadataTable] = {
     "$snapshots": MetadataTable(
-        _columns(
-            "revision int, snapshot_id text, sealed_at time, checksum text, consistency text, rows_outside int,"
-            "schema_id int, record_count int, files int, bytes int"
-        ),
+        "revision int, snapshot_id text, sealed_at time, checksum text, consistency text, rows_outside int,"
+        "schema_id int, record_count int, files int, bytes int",
         _snapshots,
     ),
     "$tags": MetadataTable(
-        _columns(
-            "tag_name text, tagged_snapshot_id int, schema_id int, commit_time time, record_count int,"
-            "create_time time, time_retained text, expires_at time, automatic bool, previous text, next text"
-        ),
+        "tag_name text, tagged_snapshot_id int, schema_id int, commit_time time, record_count int,"
+        "create_time time, time_retained text, expires_at time, automatic bool, previous text, next text",
         lambda request: map(astuple, list_tags(request.head)),
     ),
     "$savepoints": MetadataTable(
-        _columns(
-            "savepoint_id int, saved_snapshot_id int, schema_id int, commit_time time, record_count int,"
-            "create_time time, automatic bool, previous int, next int"
-        ),
+        "savepoint_id int, saved_snapshot_id int, schema_id int, commit_time time, record_count int,"
+        "create_time time, automatic bool, previous int, next int",
         lambda request: map(astuple, list_savepoints(request.head)),
     ),
     "$diff": MetadataTable(
-        _columns(
-            "kind text, change text, chunk int, schema text, table text, path text, detail text, files_added int,"
-            "files_removed int, rows_added int, rows_removed int, bytes_added int, bytes_removed int"
-        ),
+        "kind text, change text, chunk int, schema text, table text, path text, detail text, files_added int,"
+        "files_removed int, rows_added int, rows_removed int, bytes_added int, bytes_removed int",
         lambda request: map(astuple, difference(request.head, request.since, request.state.revision)),
         versioned=True,
     ),
     "$chunks": MetadataTable(
-        _columns(
-            "chunk int, start time, end time, status text, rows int, files int, bytes int, checksum text, error text,"
-            "revision int, run text"
-        ),
+        "chunk int, start time, end time, status text, rows int, files int, bytes int, checksum text, error text,"
+        "revision int, run text",
         _chunks,
         versioned=True,
     ),
     "$files": MetadataTable(
-        _columns(
-            "path text, chunk int, schema text, table text, rows int, bytes int, sha256 text, schema_id int, added int"
-        ),
+        "path text, chunk int, schema text, table text, rows int, bytes int, sha256 text, schema_id int, added int",
         _files,
         versioned=True,
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from pydantic import ValidationError
 
@@ -63,12 +64,10 @@ def write_documents(store: ObjectStore, files: Mapping[str, bytes], *, known: bo
         files: The documents' bytes by path; see `describe_schema`.
         known: Whether the head needs them.
     """
+    create = partial(create_own, store) if known else store.create
     for path, data in files.items():
         try:
-            if known:
-                create_own(store, path, data)
-            else:
-                store.create(path, data)
+            create(path, data)
         except ObjectExistsError:
             store.put(path, data)
 

@@ -29,15 +29,12 @@ from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.windows import Window
-from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.configuration import NO_SOURCE, Configuration
 from snapshot_assets.plan.plan import MAX_PARALLELISM, Plan
 from snapshot_assets.storage.base import ObjectStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_NO_SOURCE = "duckdb:///dev/null"
-"""A plan needs a source that is not its target; an import reads no source."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ def _request_of(options: argparse.Namespace) -> _Request:
     given = {field: value for field, value in (("to", options.location), ("target", options.target)) if value}
     needed = {"to": "--from URI", "target": "--target T"}
     # A plan without windows must be `schema_only`.
-    configuration, plan = named_or_described(options, given, needed, source=_NO_SOURCE, schema_only=True)
+    configuration, plan = named_or_described(options, given, needed, source=NO_SOURCE, schema_only=True)
     if plan.target is None:
         raise PlanError(
             f"plan {plan.name!r} has no target; write one in the configuration, or give --from {plan.to} --target T."

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import AmbiguousTimeIndexError, CarrierError, DatabaseError, PlanError, UnsupportedTypeError
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.names import ColumnPath, column_text
@@ -18,7 +19,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 @dataclass(frozen=True)
 class Carried:
-    """How a column of a DuckDB or Spark table travels.
+    """How a column of a DuckDB or Spark table, or a leaf of its type, travels.
 
     Attributes:
         arrow: The Arrow type of its values in the data files.
@@ -28,7 +29,7 @@ class Carried:
     """
 
     arrow: pa.DataType
-    carrier: Carrier
+    carrier: Carrier = Carrier.NATIVE
     via: str | None = None
     json: bool = False
 
@@ -43,27 +44,28 @@ class Carried:
         return f"CAST({cast} AS {type_text})"
 
 
-Carry = Callable[[Carrier | None], Carried]
-"""Returns how a column's type travels under an override, or by default under None."""
+Carry = Callable[[Carrier | None, str], Carried]
+"""Returns how a column's type travels under an override, or by default under None; takes the name for messages too."""
 
 
-def recorded_carrier(column: Column, carry: Carry) -> Carried | None:
+def recorded_carrier(column: Column, name: str, carry: Carry) -> Carried | None:
     """Return how a column travels according to its document, or None if its type does not travel that way."""
     for override in (None, Carrier.TEXT):
-        carried = carry(override)
+        carried = carry(override, name)
         if (carried.carrier, arrow_type_text(carried.arrow)) == (column.carrier, column.arrow_type):
             return carried
     return None
 
 
-def scanned_carrier(table: Table, column: Column, found: str | None, carry: Carry) -> Carried:
-    """Return how a scan carries a column: as its document records.
+def scanned_column(table: Table, column: Column, found: str | None, carry: Carry, quote: str = '"') -> str:
+    """Return the SQL expression by which a scan reads a column, carried as its document records.
 
     Args:
         table: The column's table.
         column: The column's document.
         found: The column's type in the database now; None if the column is gone.
         carry: See `Carry`.
+        quote: The quotation mark of identifiers.
 
     Raises:
         DatabaseError: The column is gone, has another type, or does not travel as the document records.
@@ -75,14 +77,15 @@ def scanned_carrier(table: Table, column: Column, found: str | None, carry: Carr
             " Export into a new snapshot.",
             column=name,
         )
-    carried = recorded_carrier(column, carry)
+    carried = recorded_carrier(column, name, carry)
     if carried is None:
         raise DatabaseError(
             f"Column {name} of type {found} is documented as {column.carrier.value} {column.arrow_type}, which is not"
             " how this version carries it. Export into a new snapshot.",
             column=name,
         )
-    return carried
+    quoted = identifier(column.name, quote)
+    return f"{carried.select(quoted)} AS {quoted}"
 
 
 def unsupported_type(name: str, column_type: str, part: str, reason: str) -> UnsupportedTypeError:

@@ -25,13 +25,10 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
 
 
 class DatabaseModule(Protocol):
-    """What the package of a database offers.
-
-    Attributes:
-        ONE_WRITER: Whether only one connection at a time may write.
-    """
+    """What the package of a database offers."""
 
     ONE_WRITER: bool
+    """Whether only one connection at a time may write."""
 
     def open(self, address: DatabaseAddress) -> Database:
         """Connect for reading; see `open_database`."""

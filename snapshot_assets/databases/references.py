@@ -13,7 +13,6 @@ class Reference:
     """A foreign key in the target.
 
     Attributes:
-        name: Its name.
         child: Referencing relation: `table`, or a partition of it with a foreign key of its own.
         table: Table to which the referencing rows belong.
         referred: Referenced relation: `parent`, or a partition of it.

@@ -82,7 +82,6 @@ class Scan:
 
     Attributes:
         table: The table's document, with columns, carriers and Arrow types.
-        rows: The rows.
         part: A disjoint part of those rows, in the database module's own notation (see `Database.split`); None for
             all.
     """

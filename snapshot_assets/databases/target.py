@@ -81,12 +81,7 @@ class ExistingTable:
 
 @dataclass(frozen=True)
 class OtherType:
-    """A column of the target whose type differs from that of the import.
-
-    Attributes:
-        found: Its type in the target.
-        expected: Its type in the import.
-    """
+    """A column whose type in the target, `found`, differs from that in the import, `expected`."""
 
     table: TableName
     column: str
@@ -105,10 +100,8 @@ class RestoreRecord:
         revision: Sealed revision that is restored.
         checksum: Snapshot checksum at that revision.
         filters: Canonical JSON of what restricts the import.
-        tables: Target tables.
         made: Tables and views that the import creates; existing ones keep their own keys and indexes.
         tag: Tag that pins the revision until the import has finished; "" if the location is read-only.
-        finished: Whether the import is complete.
         into_nonempty: Whether a table held other rows when this import, or one before it, started.
         windows: Canonical JSON of its chunks' windows; "" in a record of an earlier version.
     """

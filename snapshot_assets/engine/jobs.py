@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any, Protocol, TypeVar
 
-from snapshot_assets.errors import SnapshotError
+from snapshot_assets.errors import SnapshotError, TaskLostError, TransientError
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.scrub import scrub
 
@@ -109,6 +109,15 @@ def side_by_side(
             for future in futures:
                 future.cancel()
             raise
+
+
+def error_of(chunk: int, results: Sequence[_ChunkOutcome], tasks: int) -> SnapshotError | None:
+    """Return the error of a chunk's tasks, a permanent one first; a missing result is an error too."""
+    errors = [result.error for result in results if result.error is not None]
+    if not errors and len(results) != tasks:
+        return TaskLostError(f"{tasks} tasks of chunk {chunk} gave {len(results)} results; expected one each.")
+    permanent = [error for error in errors if not isinstance(error, TransientError)]
+    return next(iter(permanent or errors), None)
 
 
 def first_failures(failed: Mapping[int, str]) -> str:

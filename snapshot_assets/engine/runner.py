@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -17,7 +18,6 @@ from snapshot_assets.engine.session import Session, prepare_session, spark_error
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Table
 
-BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 _RESULT = "result binary"
@@ -70,26 +70,20 @@ class SparkRunner:
         with self._starting:
             prepare_session(self._session())
         for table, frame in frames:
-            yield from _collect(frame.mapInArrow(_frame_writer(task, chunk, window, table), _RESULT))
+            yield from _collect(frame.mapInArrow(partial(_write_frame, task, chunk, window, table), _RESULT))
 
 
-def _frame_writer(task: Task, chunk: int, window: str, table: Table) -> BatchFunction:
-    def execute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield _as_batch(_frame_results(task, chunk, window, table, batches))
-
-    return execute
-
-
-def _frame_results(
+def _write_frame(
     task: Task, chunk: int, window: str, table: Table, batches: Iterable[pa.RecordBatch]
-) -> list[ChunkResult]:
+) -> Iterator[pa.RecordBatch]:
     opened_at, started = datetime.now(UTC), time.monotonic()
     cast = (_cast(batch, table.arrow_schema()) for batch in batches if batch.num_rows)
     try:
         files = write_table(task.store, task.provenance, chunk, window, table, cast, task.max_file_size)
+        result = ChunkResult(chunk, opened_at, tuple(files), seconds=time.monotonic() - started)
     except SnapshotError as error:
-        return [ChunkResult(chunk, opened_at, error=error)]
-    return [ChunkResult(chunk, opened_at, tuple(files), seconds=time.monotonic() - started)]
+        result = ChunkResult(chunk, opened_at, error=error)
+    yield _as_batch([result])
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -17,7 +17,6 @@ class Header:
     """The part of the plan that all writers of a snapshot id must agree on.
 
     Attributes:
-        name: The plan's name.
         source: Alias of the source database.
         catalog: The plan's catalog name, or "".
         schemas: Schemas of the database when the snapshot started, in order.
@@ -31,10 +30,8 @@ class Header:
         null_time: `chunk0` or `fail`.
         untimed_tables: `export`, `skip` or `fail`.
         grace: Grace period of garbage collection, microseconds.
-        requested_schemas: The plan's own list; empty for all.
-        requested_tables: The plan's own list; empty for all.
-        requested_start: RFC 3339, or "" if the plan has none.
-        requested_end: RFC 3339, or "" if the plan has none.
+        requested_schemas: The plan's own list, as is `requested_tables`; empty for all.
+        requested_start: The plan's own start in RFC 3339, as is `requested_end`; "" if the plan has none.
     """
 
     name: str
@@ -212,12 +209,7 @@ class TagDeleted:
 
 @dataclass(frozen=True)
 class TagRenamed:
-    """Renames a tag; its revision, time of creation and time to live stay.
-
-    Attributes:
-        name: The old name.
-        tag: The tag under its new name.
-    """
+    """Gives the tag `name` the new name in `tag`; its revision, time of creation and time to live stay."""
 
     name: str
     tag: TagCreated
@@ -235,11 +227,7 @@ class SavepointCreated:
     """Gives a sealed revision a number; the revision stays readable while the savepoint exists.
 
     Attributes:
-        id: Greater than the id of every earlier savepoint.
-        revision: The sealed revision.
-        object: The object that holds the revision's manifest.
-        created_at: UTC, whole milliseconds.
-        automatic: Whether a retention rule created it and may delete it.
+        id: Greater than the id of every earlier savepoint. The other fields are as in `TagCreated`.
     """
 
     id: int
@@ -298,12 +286,9 @@ class Expired:
 class Tombstone:
     """Deletes the rows of one table for which a predicate is true, in the files that are live now.
 
-    Readers omit these rows. The files stay unchanged until a compaction rewrites them. A tombstone does not apply to
-    a file whose `tombstones_through` is at or above the tombstone's revision: that file was exported later, or was
-    written without the rows.
-
-    Attributes:
-        predicate: Predicate on the table's columns in the newest schema.
+    The predicate is on the table's columns in the newest schema. Readers omit these rows. The files stay unchanged
+    until a compaction rewrites them. A tombstone does not apply to a file whose `tombstones_through` is at or above the
+    tombstone's revision: that file was exported later, or was written without the rows.
     """
 
     schema: str
@@ -313,23 +298,14 @@ class Tombstone:
 
 @dataclass(frozen=True)
 class Purged:
-    """Records files that garbage collection deletes, because no retained revision and no pin needs them.
-
-    Attributes:
-        paths: Paths of data files that are not live.
-    """
+    """Records data files that garbage collection deletes: not live, and needed by no retained revision and no pin."""
 
     paths: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Upgraded:
-    """Raises the location's format version and aborts operations that were prepared earlier.
-
-    Attributes:
-        version: Version of this transaction and all later ones.
-        previous: The version before.
-    """
+    """Raises the format version, from this transaction on, and aborts operations that were prepared earlier."""
 
     version: int
     previous: int
@@ -384,7 +360,6 @@ class Transaction:
         previous_uuid: UUID of revision - 1, "" for the first.
         previous_sha256: Trailing checksum of revision - 1, hex, "" for the first.
         committed_at: UTC; strictly increasing along the log.
-        version: Format version.
     """
 
     location_id: str

@@ -13,19 +13,15 @@ import pyarrow as pa
 
 from snapshot_assets.errors import DocumentError
 
+_SIGNED = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+_UNSIGNED = (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 _SIMPLE: dict[str, pa.DataType] = {
     str(kind): kind
     for kind in (
         pa.null(),
         pa.bool_(),
-        pa.int8(),
-        pa.int16(),
-        pa.int32(),
-        pa.int64(),
-        pa.uint8(),
-        pa.uint16(),
-        pa.uint32(),
-        pa.uint64(),
+        *_SIGNED,
+        *_UNSIGNED,
         pa.float32(),
         pa.float64(),
         pa.string(),
@@ -114,9 +110,7 @@ class _Parser:
             item = self.type(depth + 1)
             self.need(">")
             return pa.map_(key, item)
-        if self.take("struct<"):
-            return self.struct(depth)
-        return self.scalar()
+        return self.struct(depth) if self.take("struct<") else self.scalar()
 
     def struct(self, depth: int) -> pa.DataType:
         fields: list[pa.Field] = []
@@ -152,8 +146,6 @@ class _Parser:
         raise self.error()
 
 
-_SIGNED = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
-_UNSIGNED = (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 _LADDERS = (
     _SIGNED,
     _UNSIGNED,

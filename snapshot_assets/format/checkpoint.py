@@ -78,7 +78,6 @@ class Checkpoint:
         committed_at: Time of that transaction, UTC.
         data_revision: The last revision that changed range, schema, chunks or files.
         events: One per covered revision, in order.
-        version: Format version.
     """
 
     location_id: str

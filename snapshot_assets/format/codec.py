@@ -126,28 +126,19 @@ def _of_dataclass(kind: Any) -> Codec:
     def encode_fields(value: Any) -> Message:
         values = {name: part.encode(getattr(value, name)) for name, part in parts.items()}
         if window:
-            values[window] = _encode_range(value.start, value.end)
+            ends = ((name, getattr(value, name)) for name in _RANGE)
+            values[window] = pb.TimeRange(**{name: to_micros(end) for name, end in ends if end is not None})
         message: Message = message_type(**values)
         return message
 
     def decode_fields(message: Message) -> Any:
         values = {name: part.decode(getattr(message, name)) for name, part in parts.items()}
         if window:
-            values |= zip(_RANGE, _decode_range(getattr(message, window)), strict=True)
+            ends = getattr(message, window)
+            values |= {name: from_micros(getattr(ends, name)) if ends.HasField(name) else None for name in _RANGE}
         return kind(**values)
 
     return Codec(encode_fields, decode_fields)
-
-
-def _encode_range(start: datetime | None, end: datetime | None) -> pb.TimeRange:
-    return pb.TimeRange(start=None if start is None else to_micros(start), end=None if end is None else to_micros(end))
-
-
-def _decode_range(message: pb.TimeRange) -> tuple[datetime | None, datetime | None]:
-    return (
-        from_micros(message.start) if message.HasField("start") else None,
-        from_micros(message.end) if message.HasField("end") else None,
-    )
 
 
 def _of_field(hint: Any, field: FieldDescriptor) -> Codec:

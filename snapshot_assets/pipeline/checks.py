@@ -4,6 +4,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -44,7 +45,7 @@ Opened = Callable[[dg.AssetCheckExecutionContext, Plan], AbstractContextManager[
 def chunk_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
     """Return the partitioned checks of `chunks`: `file_checksums` and `chunk_checksum`."""
     return [
-        partitioned_check(plan, dg.AssetKey([plan.name, "chunks"]), name, description, _judging(check))
+        partitioned_check(plan, dg.AssetKey([plan.name, "chunks"]), name, description, partial(_judging, check))
         for name, description, check in (
             ("file_checksums", "Every file of the chunk has its size and SHA-256.", _files),
             ("chunk_checksum", "The chunk's checksum is that of its files.", _chunk),
@@ -166,20 +167,16 @@ def partitioned_check(
     return partitioned
 
 
-def _judging(check: ChunkCheck) -> Opened:
-    """Return what opens the judge of a check: a chunk passes if the check finds no fault."""
+@contextmanager
+def _judging(check: ChunkCheck, context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[Judge]:
+    """Open the judge of a check: a chunk passes if the check finds no fault."""
+    store, state = _read(context, plan)
 
-    @contextmanager
-    def opened(context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[Judge]:
-        store, state = _read(context, plan)
+    def judge(chunk: int) -> tuple[bool, Mapping[str, Any]]:
+        faults = check(store, state, chunk)
+        return not faults, fault_metadata(faults)
 
-        def judge(chunk: int) -> tuple[bool, Mapping[str, Any]]:
-            faults = check(store, state, chunk)
-            return not faults, fault_metadata(faults)
-
-        yield judge
-
-    return opened
+    yield judge
 
 
 def _read(context: dg.AssetCheckExecutionContext, plan: Plan) -> tuple[ObjectStore, State]:

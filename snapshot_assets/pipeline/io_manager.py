@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.engine.export.chunks import Outcome, skipped_chunk
-from snapshot_assets.engine.parquet.frames import FrameChunk, load_frames
+from snapshot_assets.engine.parquet.frames import load_frames
 from snapshot_assets.errors import ExportFailedError, PlanError, RestoreFailedError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
@@ -76,7 +76,7 @@ class SnapshotIOManager(dg.IOManager):
     def handle_output(self, context: dg.OutputContext, obj: ChunkScans | Frames | Mapping[str, Frames]) -> None:
         """Write and commit chunks; if some fail, the run fails after the others are committed."""
         snapshots = snapshots_of(context)
-        keys = _partition_keys(context, snapshots.plan(self.plan))
+        keys = _partition_keys(context, snapshots.configuration.plan(self.plan))
         try:
             catalog, outcomes = _export(context, self.plan, obj)
         except SnapshotError as error:
@@ -123,8 +123,7 @@ def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, It
     if not isinstance(obj, ChunkScans):
         chunks = _frame_chunks(context, run.plan, obj)
         started = run.open_frames(chunks)
-        ids, replace = [each.chunk for each in chunks], asks_to_replace(context)
-        outcomes = started.export(ids, replace_completed=replace)
+        outcomes = started.export(list(chunks), replace_completed=asks_to_replace(context))
         return started.catalog, _warning_of_skipped(context, run.store.uri, outcomes)
     catalog = run.read_catalog()
     if not (obj.replace or run.force) and all(catalog.state.completed(chunk) for chunk in obj.chunks):
@@ -159,7 +158,7 @@ def _partition_keys(context: dg.OutputContext, plan: Plan) -> dict[int, str]:
     return {window.id: key for window, key in windows}
 
 
-def _frame_chunks(context: dg.OutputContext, plan: Plan, obj: Any) -> list[FrameChunk]:
+def _frame_chunks(context: dg.OutputContext, plan: Plan, obj: Any) -> dict[int, dict[TableName, DataFrame]]:
     keys = _partition_keys(context, plan)
     if len(keys) > 1:
         if not isinstance(obj, Mapping) or set(obj) != set(keys.values()):
@@ -167,8 +166,8 @@ def _frame_chunks(context: dg.OutputContext, plan: Plan, obj: Any) -> list[Frame
                 f"{context.asset_key.to_user_string()} runs for {len(keys)} partitions at once; return a dict with one "
                 "entry per partition key, or give the asset BackfillPolicy.multi_run(1)."
             )
-        return [FrameChunk(chunk, _named(context, plan, obj[key])) for chunk, key in keys.items()]
-    return [FrameChunk(next(iter(keys), UNTIMED_CHUNK), _named(context, plan, obj))]
+        return {chunk: _named(context, plan, obj[key]) for chunk, key in keys.items()}
+    return {next(iter(keys), UNTIMED_CHUNK): _named(context, plan, obj)}
 
 
 def _named(context: dg.OutputContext, plan: Plan, obj: Any) -> dict[TableName, DataFrame]:

@@ -80,12 +80,21 @@ def partitions_of(plan: Plan, now: datetime | None = None) -> dg.PartitionsDefin
     """
     start, end, length = _start_of(plan), plan.end_time, plan.chunk_time_window
     cron = cron_of(start, length)
-    if end is None:
-        return _unbounded(plan, start, cron)
-    if cron is None or (end - start) % length or end > (now or datetime.now(UTC)):
+    if end is not None and (cron is None or (end - start) % length or end > (now or datetime.now(UTC))):
         return dg.StaticPartitionsDefinition([key_of(window) for window in windows_of(plan)])
+    if cron is None:
+        lengths = ", ".join(map(duration_text, CRON_LENGTHS))
+        raise PlanError(
+            f"plan {plan.name!r} is continuous with chunk_time_window {duration_text(length)} from "
+            f"{time_text(start)}: cron cannot express these windows, and keys without end cannot be listed. Start on "
+            f"a whole minute after {time_text(_EPOCH)}, and use one of {lengths}"
+        )
     return dg.TimeWindowPartitionsDefinition(
-        start=start.strftime(_KEY_FORMAT), end=end.strftime(_KEY_FORMAT), cron_schedule=cron, fmt=_KEY_FORMAT
+        start=start.strftime(_KEY_FORMAT),
+        end=end.strftime(_KEY_FORMAT) if end else None,
+        cron_schedule=cron,
+        fmt=_KEY_FORMAT,
+        end_offset=0 if end else -(plan.lag // length),
     )
 
 
@@ -138,22 +147,6 @@ def _start_of(plan: Plan) -> datetime:
     if plan.start_time is None:
         raise PlanError(f"plan {plan.name!r} is schema_only: it has no windows, and so no partitions")
     return plan.start_time
-
-
-def _unbounded(plan: Plan, start: datetime, cron: str | None) -> dg.PartitionsDefinition[str]:
-    if cron is None:
-        lengths = ", ".join(map(duration_text, CRON_LENGTHS))
-        raise PlanError(
-            f"plan {plan.name!r} is continuous with chunk_time_window {duration_text(plan.chunk_time_window)} from "
-            f"{time_text(start)}: cron cannot express these windows, and keys without end cannot be listed. Start on "
-            f"a whole minute after {time_text(_EPOCH)}, and use one of {lengths}"
-        )
-    return dg.TimeWindowPartitionsDefinition(
-        start=start.strftime(_KEY_FORMAT),
-        cron_schedule=cron,
-        fmt=_KEY_FORMAT,
-        end_offset=-(plan.lag // plan.chunk_time_window),
-    )
 
 
 def _every(step: int, first: int, of: int) -> str:

@@ -55,9 +55,6 @@ class Snapshots:
     """Opens locations and sources for the assets of one Dagster run.
 
     Attributes:
-        configuration: Sources, storage options and plans.
-        run_id: The Dagster run.
-        session: Returns the Spark session.
         s3: Endpoint and credentials of `s3://` locations without storage options in the configuration.
         written: By plan name, the plan as the user wrote it, if its range was not resolved there.
         force: Names of plans that start a new snapshot.
@@ -87,20 +84,16 @@ class Snapshots:
     _resources: ExitStack = field(default_factory=ExitStack)
     _restore_runs: dict[str, RestoreRun] = field(default_factory=dict)
 
-    def plan(self, name: str) -> Plan:
-        """Return a plan by name."""
-        return self.configuration.plan(name)
-
     def store(self, name: str) -> ObjectStore:
         """Return the store of a plan's location, with the configured storage options, else those of the S3 resource."""
-        plan = self.plan(name)
+        plan = self.configuration.plan(name)
         if self.s3 is not None and self.configuration.store_options(plan) is None and plan.to.startswith("s3://"):
             return open_store(parse_location(plan.to), options_of(self.s3))
         return self.configuration.store(plan)
 
     def export_run(self, name: str) -> ExportRun:
         """Return the export run of a plan; nothing is opened."""
-        plan = self.plan(name)
+        plan = self.configuration.plan(name)
         address = self.configuration.source(plan.source)
         _refuse_local_files(plan, address, self._master)
         return ExportRun(
@@ -128,7 +121,7 @@ class Snapshots:
     def restore_run(self, name: str) -> RestoreRun:
         """Return this Dagster run's restore of a plan that has a target, created on first use."""
         if name not in self._restore_runs:
-            plan = self.plan(name)
+            plan = self.configuration.plan(name)
             if plan.target is None:
                 raise PlanError(f"plan {name!r} has no target to restore into; write one", plan=name)
             address = self.configuration.source(plan.target)
@@ -148,7 +141,7 @@ class Snapshots:
 
     def compact_run(self, name: str, catalog: Catalog) -> CompactRun:
         """Return a compaction of a plan's location, opened for writing; Spark starts only to merge files."""
-        plan = self.plan(name)
+        plan = self.configuration.plan(name)
         _refuse_local_files(plan, None, self._master)
         return CompactRun(catalog, SparkRunner(self.session), self.run_id, plan.parallelism)
 

@@ -27,9 +27,6 @@
 `${NAME}` in a text is replaced by the environment variable of that name. `${NAME:-text}` has a default, and `$${` is a
 plain `${`. `${CONFIG_DIR}` is the folder of the file itself. Texts stay texts: a time is a text, and only `true` and
 `false` are booleans.
-
-The file is the path given, else the environment variable `SNAPSHOTS_CONFIG`, else `snapshots.yaml` in the working
-directory, which may be missing.
 """
 
 from __future__ import annotations
@@ -60,6 +57,8 @@ from snapshot_assets.storage.options import StoreOptions
 CONFIG_VARIABLE = "SNAPSHOTS_CONFIG"
 DEFAULT_FILE = "snapshots.yaml"
 FOLDER_VARIABLE = "CONFIG_DIR"
+NO_SOURCE = "duckdb:///dev/null"
+"""Source of a plan that is made for a call that reads no source; it is nobody's target."""
 _LONGEST_NAME = 100
 _SECTIONS = ("sources", "storage", "plans")
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PlainSerializer, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import BeforeValidator, PlainSerializer, WrapValidator
 
 from snapshot_assets.databases.open import default_alias
 from snapshot_assets.errors import PlanError
@@ -62,29 +63,15 @@ class DatabaseReference:
         return self.alias
 
 
-def _store_options(value: Any, handler: ValidatorFunctionWrapHandler) -> StoreOptions:
-    options: StoreOptions = raising_value_errors(handler)(value)
-    return options
+def parsed(parse: Callable[[Any], Any]) -> BeforeValidator:
+    """Return the annotation of a field that is given in any form that `parse` reads."""
+    return BeforeValidator(raising_value_errors(parse))
 
 
-Time = Annotated[
-    datetime, BeforeValidator(raising_value_errors(parse_time)), PlainSerializer(time_text, when_used="json")
-]
-Duration = Annotated[
-    timedelta, BeforeValidator(raising_value_errors(parse_duration)), PlainSerializer(duration_text, when_used="json")
-]
-FileSize = Annotated[
-    int, BeforeValidator(raising_value_errors(parse_file_size)), PlainSerializer(size_text, when_used="json")
-]
-Table = Annotated[
-    TableName, BeforeValidator(raising_value_errors(parse_table)), PlainSerializer(table_text, when_used="json")
-]
-ColumnOfTable = Annotated[
-    ColumnPath, BeforeValidator(raising_value_errors(parse_column)), PlainSerializer(column_text, when_used="json")
-]
-Reference = Annotated[
-    DatabaseReference,
-    BeforeValidator(raising_value_errors(DatabaseReference.parse)),
-    PlainSerializer(str, return_type=str),
-]
-Storage = Annotated[StoreOptions, WrapValidator(_store_options)]
+Time = Annotated[datetime, parsed(parse_time), PlainSerializer(time_text, when_used="json")]
+Duration = Annotated[timedelta, parsed(parse_duration), PlainSerializer(duration_text, when_used="json")]
+FileSize = Annotated[int, parsed(parse_file_size), PlainSerializer(size_text, when_used="json")]
+Table = Annotated[TableName, parsed(parse_table), PlainSerializer(table_text, when_used="json")]
+ColumnOfTable = Annotated[ColumnPath, parsed(parse_column), PlainSerializer(column_text, when_used="json")]
+Reference = Annotated[DatabaseReference, parsed(DatabaseReference.parse), PlainSerializer(str, return_type=str)]
+Storage = Annotated[StoreOptions, WrapValidator(lambda value, handler: raising_value_errors(handler)(value))]

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 import zoneinfo
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
@@ -280,9 +280,8 @@ class Plan(BaseModel):
         return value
 
 
-def _require_selected(tables: Iterable[TableName], schemas: Iterable[str], selected: Iterable[TableName]) -> None:
+def _require_selected(tables: Iterable[TableName], schemas: Sequence[str], selected: Sequence[TableName]) -> None:
     """Refuse tables outside the selected schemas or tables."""
-    schemas, selected = tuple(schemas), tuple(selected)
     for table in tables:
         if schemas and table.schema not in schemas:
             raise ValueError(f"{table_text(table)} lies outside schemas [{', '.join(schemas)}]; add {table.schema!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,11 +29,24 @@ class ObjectInfo:
     modified: datetime
 
 
-class ObjectWriter(Protocol):
-    """A streamed object that becomes visible when its context ends without an error."""
+class ObjectWriter:
+    """A streamed object that becomes visible when its context ends without an error; its errors name it.
+
+    Args:
+        write: Appends bytes to the client's own upload, or to a file.
+        errors: The context that translates the errors of `write`.
+    """
+
+    def __init__(
+        self, write: Callable[[bytes | memoryview], int], errors: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._write = write
+        self._errors = errors
 
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes; returns how many."""
+        with self._errors():
+            return self._write(data)
 
 
 class ObjectStore(Protocol):

@@ -23,13 +23,12 @@ from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, c
 from snapshot_assets.storage.cloud_errors import cloud_errors, is_unsatisfiable_range
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.options import StoreOptions
-from snapshot_assets.storage.remote import PART_SIZE, PARTS_AT_ONCE, RemoteStore, Upload, retried
+from snapshot_assets.storage.remote import PART_SIZE, PARTS_AT_ONCE, RemoteStore, retried
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import ClientConfig, RetryConfig
 
-SCHEMES = ("s3", "gs", "azblob")
 _LIST_PAGE = 1000
 
 _Client = S3Store | GCSStore | AzureStore
@@ -41,7 +40,7 @@ class CloudStore(RemoteStore[_Client]):
     library = "obstore"
 
     def __init__(self, location: Location, options: StoreOptions) -> None:
-        """Take a location of one of `SCHEMES` and options that are already resolved. Connects to nothing."""
+        """Take a location of `s3`, `gs` or `azblob`, and options that are already resolved. Connects to nothing."""
         super().__init__(location, options.retries)
         self._options = options
 
@@ -92,7 +91,7 @@ class CloudStore(RemoteStore[_Client]):
         )
         uri = self._uri_of(path)
         try:
-            yield Upload(upload.write, lambda: cloud_errors("write", uri))
+            yield ObjectWriter(upload.write, lambda: cloud_errors("write", uri))
             with cloud_errors("write", uri):
                 upload.close()
         except BaseException as error:

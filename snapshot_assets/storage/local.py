@@ -168,7 +168,7 @@ class LocalStore:
             segments = parents
 
     @contextmanager
-    def _published(self, path: str, publish: _Publish, operation: str) -> Iterator[_Writer]:
+    def _published(self, path: str, publish: _Publish, operation: str) -> Iterator[ObjectWriter]:
         uri = self._uri_of(path)
         *folders, name = check_path(path).split("/")
         if _TEMPORARY.fullmatch(name):
@@ -176,9 +176,15 @@ class LocalStore:
         with storage_errors("write", uri):
             folder, temporary, descriptor = self._start(folders, uri)
         try:
-            with _Writer(descriptor, uri) as writer:
-                yield writer
-                writer.finish()
+            file = os.fdopen(descriptor, "wb", buffering=_BUFFER)
+            try:
+                yield ObjectWriter(file.write, lambda: storage_errors("write", uri))
+                with storage_errors("write", uri):
+                    file.flush()
+                    os.fsync(descriptor)
+            finally:
+                with suppress(OSError):  # nothing is left to write, or an error that aborts the object is being raised
+                    file.close()
             with storage_errors(operation, uri):
                 publish(folder, temporary, name)
                 os.fsync(folder)
@@ -224,33 +230,6 @@ class LocalStore:
             finally:
                 os.close(descriptor)
         return [(name, info) for _, name, info in sorted(found, key=lambda item: item[0])]
-
-
-class _Writer:
-    """A temporary file; its errors name the object that it becomes."""
-
-    def __init__(self, descriptor: int, uri: str) -> None:
-        self._file = os.fdopen(descriptor, "wb", buffering=_BUFFER)
-        self._uri = uri
-
-    def __enter__(self) -> _Writer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        # After `finish` nothing is left to write; before it, an error that aborts the object is being raised.
-        with suppress(OSError):
-            self._file.close()
-
-    def write(self, data: bytes | memoryview, /) -> int:
-        """Append bytes; returns how many."""
-        with storage_errors("write", self._uri):
-            return self._file.write(data)
-
-    def finish(self) -> None:
-        """Flush everything to disk."""
-        with storage_errors("write", self._uri):
-            self._file.flush()
-            os.fsync(self._file.fileno())
 
 
 def _entry(entry: os.DirEntry[str], folder: str) -> Iterator[tuple[str, str, ObjectInfo | None]]:

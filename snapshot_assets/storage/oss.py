@@ -24,7 +24,7 @@ from snapshot_assets.errors import (
 from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, check_size, folder_of
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.options import StoreOptions
-from snapshot_assets.storage.remote import PART_SIZE, PARTS_AT_ONCE, RemoteStore, Upload, certificate_error, retried
+from snapshot_assets.storage.remote import PART_SIZE, PARTS_AT_ONCE, RemoteStore, certificate_error, retried
 
 if TYPE_CHECKING:
     from opendal import Operator
@@ -99,7 +99,7 @@ class OpendalStore(RemoteStore["Operator"]):
         uri = self._uri_of(path)
         with _opendal_errors("write", uri):
             upload = self._client().open(check_path(path), "wb", chunk=PART_SIZE, concurrent=PARTS_AT_ONCE)
-        yield Upload(lambda data: upload.write(bytes(data)), lambda: _opendal_errors("write", uri))
+        yield ObjectWriter(lambda data: upload.write(bytes(data)), lambda: _opendal_errors("write", uri))
         with _opendal_errors("write", uri):
             upload.close()  # only here: closing publishes, and so would its context after an error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from uuid import uuid4
 
 from snapshot_assets.errors import ConditionalCreateUnsupportedError, ObjectExistsError, StorageError
@@ -22,12 +22,10 @@ class ProbeResult:
     Attributes:
         conditional_create: Whether the second of two creates was refused.
         store_time: When the probe was written, on the store's clock; S3 gives whole seconds.
-        clock_offset: The store's clock minus this machine's, as far as the store's resolution shows it.
     """
 
     conditional_create: bool
     store_time: datetime
-    clock_offset: timedelta
 
 
 def probe(store: ObjectStore, *, single_writer: bool = False) -> ProbeResult:
@@ -47,7 +45,7 @@ def probe(store: ObjectStore, *, single_writer: bool = False) -> ProbeResult:
     token = uuid4().hex
     path = f"{_FOLDER}probe-{token}"
     try:
-        conditional, local_time = _write(store, path, token.encode(), single_writer)
+        conditional = _write(store, path, token.encode(), single_writer)
         store_time = _read(store, path, token.encode())
     except BaseException:
         with suppress(StorageError):  # the first error is the one to report
@@ -61,24 +59,23 @@ def probe(store: ObjectStore, *, single_writer: bool = False) -> ProbeResult:
             "--single-writer), and with no other writer ever, this one can be used.",
             uri=store.uri,
         )
-    return ProbeResult(conditional, store_time, store_time - local_time)
+    return ProbeResult(conditional, store_time)
 
 
-def _write(store: ObjectStore, path: str, data: bytes, single_writer: bool) -> tuple[bool, datetime]:
-    """Create twice; return whether the store refused the second create, and this machine's time between the two."""
+def _write(store: ObjectStore, path: str, data: bytes, single_writer: bool) -> bool:
+    """Create twice; return whether the store refused the second create."""
     try:
         create_own(store, path, data)
     except ConditionalCreateUnsupportedError:
         if not single_writer:
             raise
         store.put(path, data)
-        return False, datetime.now(UTC)
-    local_time = datetime.now(UTC)
+        return False
     try:
         store.create(path, data)
     except ObjectExistsError:
-        return True, local_time
-    return False, local_time
+        return True
+    return False
 
 
 def _read(store: ObjectStore, path: str, data: bytes) -> datetime:

@@ -21,7 +21,7 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
 from urllib.parse import quote
@@ -144,26 +144,6 @@ def retried(
         return method(store, *args, **kwargs)
 
     return patient
-
-
-class Upload:
-    """An upload whose errors name its object.
-
-    Args:
-        write: Appends bytes to the client's own upload.
-        errors: The context that translates the client's errors.
-    """
-
-    def __init__(
-        self, write: Callable[[bytes | memoryview], int], errors: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        self._write = write
-        self._errors = errors
-
-    def write(self, data: bytes | memoryview, /) -> int:
-        """Append bytes; returns how many."""
-        with self._errors():
-            return self._write(data)
 
 
 class _Ranges(io.RawIOBase):

@@ -47,7 +47,6 @@ class Forgetful(Wrapped):
 def test_a_sound_store_passes_and_is_left_as_it_was(store: ObjectStore) -> None:
     result = probe(store)
     assert result.conditional_create
-    assert abs(result.clock_offset) < timedelta(seconds=5)
     assert abs(result.store_time - datetime.now(UTC)) < timedelta(minutes=1)
     assert list(store.list()) == []
 
@@ -60,7 +59,6 @@ def test_a_store_without_conditional_creates_is_only_for_a_single_writer(
         probe(kind(store))
     result = probe(kind(store), single_writer=True)
     assert not result.conditional_create
-    assert abs(result.clock_offset) < timedelta(seconds=5)
     assert list(store.list()) == []
 
 

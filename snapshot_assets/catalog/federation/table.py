@@ -28,8 +28,6 @@ class Member:
 
     Attributes:
         writer: The writer's id: the name of its folder.
-        state: The state at that revision.
-        seal: The seal of that revision.
         schema: The newest schema of that state.
     """
 

@@ -210,12 +210,7 @@ def read_own_checkpoint(
 
 
 def named_location(store: ObjectStore, transactions: Sequence[int]) -> tuple[str, str]:
-    """Return the location that the log's first readable transaction names, and its path; revision 1 is never pruned.
-
-    Args:
-        store: The location.
-        transactions: Revisions that have a transaction, ascending.
-    """
+    """Return the location that the first readable one of the log's transactions names, and its path; "" for none."""
     for revision in transactions:
         with suppress(DamageError, UnsupportedVersionError):
             return read_entry(store, revision).transaction.location_id, transaction_path(revision)

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from snapshot_assets.catalog.log.checkpoints import named_location, read_own_checkpoint
 from snapshot_assets.catalog.log.replay import FAULTS
-from snapshot_assets.catalog.log.store import Listing, list_log, log_after, read_entry
+from snapshot_assets.catalog.log.store import list_log, log_after, read_entry
 from snapshot_assets.catalog.state.chain import foreign_location
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import ForeignLocationError, ForkError, MisnamedError, ObjectNotFoundError
@@ -59,7 +59,6 @@ class History:
         listing = list_log(store)
         self._transactions, self._checkpoints = listing.transactions, listing.checkpoints
         self._strays = list(self._take_strays())
-        listing = Listing(self._transactions, self._checkpoints)
         self._there = listing.left()
         self._start = listing.start
         self._after = log_after(store, listing, listing.start)
@@ -73,8 +72,8 @@ class History:
             why = "" if linked else self._why_stray(number)
             if not why:
                 return
-            self._transactions = [each for each in self._transactions if each != number]
-            self._checkpoints = [each for each in self._checkpoints if each != number]
+            for numbers in (self._transactions, self._checkpoints):
+                numbers[:] = [each for each in numbers if each != number]
             yield Revision(number, error=why)
 
     def _why_stray(self, number: int) -> str:

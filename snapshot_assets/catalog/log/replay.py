@@ -123,18 +123,11 @@ def _replayed(store: ObjectStore, listing: Listing, through: int | None, statist
             if not entry.starts_log:
                 check_location(state, entry.transaction, transaction_path(revision))
             raise listing.strays[0] if listing.strays else gap(state.revision + 1, revision)
-        if entry.starts_log and _begins_unlisted(store, revision, listing):
+        if entry.starts_log and revision not in listing.checkpoints and is_there(store, checkpoint_path(revision)):
+            insort(listing.checkpoints, revision)  # the listing passed it over
             return _replayed(store, listing, through, statistics)
         state.apply(entry, transaction_path(revision))
     return state
-
-
-def _begins_unlisted(store: ObjectStore, revision: int, listing: Listing) -> bool:
-    """Add a rebuild's checkpoint to a listing that passed it over; return whether it was added."""
-    unlisted = revision not in listing.checkpoints and is_there(store, checkpoint_path(revision))
-    if unlisted:
-        insort(listing.checkpoints, revision)
-    return unlisted
 
 
 def _newest_checkpoint(store: ObjectStore, listing: Listing, statistics: bool) -> State | None:
@@ -150,12 +143,7 @@ def _newest_checkpoint(store: ObjectStore, listing: Listing, statistics: bool) -
 
 
 def gap(missing: int, found: int) -> GapError:
-    """Return the error for a missing transaction.
-
-    Args:
-        missing: Its revision.
-        found: A later revision that is there.
-    """
+    """Return the error for the missing transaction of a revision; `found` is a later one that exists."""
     path = transaction_path(missing)
     return GapError(f"{path} is missing; revision {found} exists.", object=path)
 

@@ -256,8 +256,7 @@ def _has_predecessor(store: ObjectStore, transaction: act.Transaction) -> bool:
     try:
         return read_entry(store, before).transaction.uuid == transaction.previous_uuid
     except (ObjectNotFoundError, MisnamedError):
-        pass
-    return is_there(store, checkpoint_path(before))
+        return is_there(store, checkpoint_path(before))
 
 
 def _others_follow(store: ObjectStore, transaction: act.Transaction) -> bool:

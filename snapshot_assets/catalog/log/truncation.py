@@ -16,8 +16,8 @@ from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.receipts.receipts import Receipt, read_receipt
 from snapshot_assets.catalog.state.chain import foreign_location
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.retained_events import documents_of
 from snapshot_assets.errors import DamageError, ForeignLocationError, LostLogError, ObjectNotFoundError
-from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import MANIFEST, checkpoint_path, chunk_of, in_layout, is_receipt, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 
@@ -132,7 +132,8 @@ def contradictions(
         state: The head.
         paths: Paths of the location's objects; other kinds are ignored.
     """
-    named = {known.pin.object.path for known in state.pins} | _named_receipts(state)
+    named = {known.pin.object.path for known in state.pins}
+    named |= {ref.path for event in state.events for action in event.actions for ref in documents_of(action)}
     for path in (path for path in paths if path not in named):
         try:
             if is_receipt(path):
@@ -177,11 +178,6 @@ def _check_revision(store: ObjectStore, head: int, path: str, revision: int) -> 
         revision=head,
         expected=revision,
     )
-
-
-def _named_receipts(state: State) -> set[str]:
-    chunks = (action for event in state.events for action in event.actions if isinstance(action, act.Chunk))
-    return {ref.path for chunk in chunks for ref in chunk.receipts}
 
 
 def _late_receipts(store: ObjectStore, state: State) -> list[str]:

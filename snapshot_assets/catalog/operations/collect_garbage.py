@@ -6,7 +6,6 @@ Collection").
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -20,7 +19,7 @@ from snapshot_assets.format import documents
 from snapshot_assets.format.units import duration_text
 from snapshot_assets.storage.probe import probe
 
-_BYTES_PER_PATH = 2048
+_BYTES_PER_PATH = 2048  # none is longer than 1 KiB (object stores' limit)
 
 
 @dataclass(frozen=True)
@@ -32,15 +31,13 @@ class GarbagePlan:
         waiting: Garbage that is younger.
         foreign: Objects that are not part of the format; they stay.
         grace: The grace period.
-        revision: The head that this was planned on.
-        pinned: What the pins of that head name.
+        pinned: What the pins of the head name that this was planned on.
     """
 
     deleted: tuple[Garbage, ...]
     waiting: tuple[Garbage, ...]
     foreign: tuple[str, ...]
     grace: timedelta
-    revision: int = field(compare=False)
     pinned: PinnedPaths = field(repr=False, compare=False)
 
 
@@ -71,7 +68,7 @@ def plan_collection(catalog: Catalog, *, grace: timedelta | None = None, unsafe:
     deleted, waiting = scan.by_age(before)
     if deleted:
         refuse_faults(catalog.store, "nothing was deleted")
-    return GarbagePlan(deleted, waiting, scan.foreign, grace, scan.revision, pinned)
+    return GarbagePlan(deleted, waiting, scan.foreign, grace, pinned)
 
 
 def execute_collection(catalog: Catalog, plan: GarbagePlan) -> GarbagePlan:
@@ -99,8 +96,9 @@ def execute_collection(catalog: Catalog, plan: GarbagePlan) -> GarbagePlan:
     due = planned.intersection(each.path for each in scan.by_age(before)[0])
     if due:
         refuse_faults(catalog.store, "nothing was deleted")
-    for paths in _in_portions(sorted(due)):
-        catalog.commit(rules.purge(paths))
+    paths, most = sorted(due), max(documents.MAX_TRANSACTION_BYTES // _BYTES_PER_PATH, 1)
+    for start in range(0, len(paths), most):  # as many as one transaction holds
+        catalog.commit(rules.purge(paths[start : start + most]))
     scan = scan_head(catalog.store, before, plan.pinned)
     due.intersection_update(each.path for each in scan.by_age(before)[0])
     planned -= due
@@ -132,10 +130,3 @@ def checked_grace(state: State, grace: timedelta | None, unsafe: bool) -> timede
 def _own_grace(state: State) -> timedelta:
     assert state.header is not None
     return timedelta(microseconds=state.header.grace)
-
-
-def _in_portions(paths: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield paths in portions that one transaction holds; none is longer than 1 KiB (object stores' limit)."""
-    most = max(documents.MAX_TRANSACTION_BYTES // _BYTES_PER_PATH, 1)
-    for start in range(0, len(paths), most):
-        yield tuple(paths[start : start + most])

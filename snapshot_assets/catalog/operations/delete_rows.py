@@ -128,15 +128,11 @@ def _checked(predicate: Predicate | str, table: Table) -> Predicate:
     check_columns(predicate, schema, name)
     for one, _ in walk(predicate):
         if isinstance(one, Comparison) and one.operator not in (Operator.EQUAL, Operator.NOT_EQUAL):
-            _check_ordered(table, one.column)
+            column = table.column(one.column)
+            if column.carrier is Carrier.TEXT:
+                raise PlanError(
+                    f"column {name}.{one.column} is {column.type}, whose values are stored as text, which has another"
+                    " order: compare it by = != or in",
+                    column=one.column,
+                )
     return predicate
-
-
-def _check_ordered(table: Table, name: str) -> None:
-    column = table.column(name)
-    if column.carrier is Carrier.TEXT:
-        raise PlanError(
-            f"column {table.table_name}.{name} is {column.type}, whose values are stored as text, which has another"
-            " order: compare it by = != or in",
-            column=name,
-        )

@@ -66,7 +66,7 @@ def delete_snapshot(store: ObjectStore, *, with_tags: bool = False) -> Deletion:
     for path in temporary:
         store.delete(path)
     objects = Listed(store)
-    objects.missing({*state.files.paths(), *_documents(state), *_log(store, state)})  # makes the listing include them
+    objects.missing(_named(store, state))  # makes the listing include them
     gone, shown = set[str](), set(objects)
     for kept in (TRANSACTIONS, ()):  # the log goes when nothing else is listed
         while ours := sorted(
@@ -79,17 +79,13 @@ def delete_snapshot(store: ObjectStore, *, with_tags: bool = False) -> Deletion:
     return Deletion(len(gone), tuple(sorted(shown - gone)), len(temporary))
 
 
-def _documents(state: State) -> set[str]:
-    """Return the paths of documents that the log names, and of the hints."""
+def _named(store: ObjectStore, state: State) -> set[str]:
+    """Return the paths of what the log names, of its own transactions and checkpoints, and of the hints."""
     named = (path for event in state.events for action in event.actions for path in named_by(action))
-    return {MANIFEST, CHECKSUMS, *named}
-
-
-def _log(store: ObjectStore, state: State) -> set[str]:
-    """Return the paths of the log's transactions and checkpoints."""
-    there = list_log(store)
-    revisions = (1, *range(there.start + 1, state.revision + 1))
-    return {*map(transaction_path, revisions), *map(checkpoint_path, there.checkpoints)}
+    log = list_log(store)
+    revisions = (1, *range(log.start + 1, state.revision + 1))
+    in_log = {*map(transaction_path, revisions), *map(checkpoint_path, log.checkpoints)}
+    return {MANIFEST, CHECKSUMS, *state.files.paths(), *named, *in_log}
 
 
 def _order(path: str) -> tuple[bool, int, str]:

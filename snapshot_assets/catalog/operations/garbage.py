@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import itemgetter
 
@@ -84,12 +84,10 @@ class GarbageScan:
     """All garbage of a location at one revision.
 
     Attributes:
-        revision: The head that was read.
         garbage: The garbage, whatever its age.
         foreign: Paths of objects that are not part of the format.
     """
 
-    revision: int
     garbage: tuple[Garbage, ...]
     foreign: tuple[str, ...]
 
@@ -131,7 +129,9 @@ def _scan(store: ObjectStore, state: State, before: datetime, pinned: PinnedPath
     unreferenced = state.files.unreferenced(state.retained(), expiries)
     needed = state.files.paths() - unreferenced.keys()
     needed |= needed_documents(state).keys() | pinned.paths
-    needed.update(_adoptable(store, state, (info.path for info in objects)))
+    for receipt, ref in adoptable_receipts(store, state, state.missing(), (info.path for info in objects)):
+        check_receipt(store, state, receipt)
+        needed |= {ref.path, *(file.path for file in receipt.files)}
     expired = _of_expired(state, unreferenced)
     schemas, schemas_of_expired = unreferenced_schemas(state, expiries)
     unreferenced |= schemas
@@ -146,11 +146,10 @@ def _scan(store: ObjectStore, state: State, before: datetime, pinned: PinnedPath
             files = _files_of(store, state, info.path) & unreferenced.keys()
             removed = max((unreferenced[path] for path in files), default=None)
             since = max(removed[1], clock.of(removed[0])) if removed else None
-            each = _garbage(info, since, not files.isdisjoint(expired))
-            garbage.append(replace(each, since=max(each.since, earliest)))
+            garbage.append(_garbage(info, since, not files.isdisjoint(expired), earliest))
     temporary = (info for info in store.temporaries() if is_temporary(info.path))
     garbage += (Garbage(info.path, info.size, "temporary", info.modified) for info in temporary)
-    return GarbageScan(state.revision, tuple(garbage), tuple(foreign))
+    return GarbageScan(tuple(garbage), tuple(foreign))
 
 
 class _LogTimes:
@@ -202,18 +201,11 @@ def _of_expired(state: State, unreferenced: Mapping[str, Removal]) -> set[str]:
     return unreferenced.keys() - state.files.unreferenced(sorted(state.expired.union(state.retained()))).keys()
 
 
-def _garbage(info: ObjectInfo, removed_at: datetime | None, expired: bool) -> Garbage:
+def _garbage(info: ObjectInfo, removed_at: datetime | None, expired: bool, earliest: datetime) -> Garbage:
+    since = max(info.modified, earliest)
     if removed_at is not None:
-        return Garbage(info.path, info.size, EXPIRED if expired else "replaced", max(info.modified, removed_at))
-    return Garbage(info.path, info.size, "probe" if is_probe(info.path) else "orphan", info.modified)
-
-
-def _adoptable(store: ObjectStore, state: State, listed: Iterable[str]) -> Iterator[str]:
-    """Yield the paths of the receipts that a resume may adopt, and of their files."""
-    for receipt, ref in adoptable_receipts(store, state, state.missing(), listed):
-        check_receipt(store, state, receipt)
-        yield ref.path
-        yield from (file.path for file in receipt.files)
+        return Garbage(info.path, info.size, EXPIRED if expired else "replaced", max(since, removed_at))
+    return Garbage(info.path, info.size, "probe" if is_probe(info.path) else "orphan", since)
 
 
 def _named_by_pin(store: ObjectStore, pin: PinState) -> Iterator[str]:

@@ -129,7 +129,9 @@ def plan_pruning(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bo
     gone = _prunable(store, checkpoints, kept, catalog.now() - grace)
     if gone:
         refuse_faults(store, "nothing was pruned")
-    released = tuple(ReleasedObject(info.path, info.size, _kind(info.path)) for info in gone)
+    released = tuple(
+        ReleasedObject(info.path, info.size, "transaction" if revision_of(info.path) else "checkpoint") for info in gone
+    )
     return PrunePlan(released, kept, newest, grace)
 
 
@@ -161,10 +163,6 @@ def execute_pruning(catalog: Catalog, plan: PrunePlan) -> PrunePlan:
     for path in gone:
         store.delete(path)
     return replace(plan, released=tuple(planned[path] for path in gone))
-
-
-def _kind(path: str) -> str:
-    return "checkpoint" if revision_of(path) is None else "transaction"
 
 
 def _prunable(store: ObjectStore, checkpoints: Iterable[int], kept: int, before: datetime) -> list[ObjectInfo]:

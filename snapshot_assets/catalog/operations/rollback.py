@@ -16,10 +16,9 @@ from snapshot_assets.catalog.receipts.selection import adoptable_receipts
 from snapshot_assets.catalog.rules.rollback import Reversal, reversal
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.unreferenced import EXPIRED, ReleasedObject, released_objects
-from snapshot_assets.catalog.verify.objects import Report, check_documents, check_files
+from snapshot_assets.catalog.verify.objects import check_head
 from snapshot_assets.errors import ConflictError, IncompleteError
 from snapshot_assets.format import actions as act
-from snapshot_assets.storage.listed import Listed
 
 _SHOWN = 10
 _ORPHAN = "orphan"
@@ -133,10 +132,7 @@ def _not_adoptable(catalog: Catalog, state: State) -> Iterator[ReleasedObject]:
 
 def _check_there(catalog: Catalog, then: State) -> None:
     """Refuse to go back to a damaged revision. No data is read: the seal read it."""
-    objects = Listed(catalog.store, "data/", "schema/")
-    report = Report(catalog.store.uri, "quick")
-    faults = [*check_files(catalog.store, then, objects, report), *check_documents(catalog.store, then, objects)]
-    if faults:
+    if faults := check_head(catalog.store, then, set()).faults:
         some = "; ".join(fault.message for fault in islice(faults, _SHOWN))
         raise IncompleteError(
             f"Revision {then.revision} is damaged, so nothing was rolled back to it: {some}",

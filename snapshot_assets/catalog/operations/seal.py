@@ -5,7 +5,7 @@ Safety does not depend on asset checks or other verification: sealing itself rea
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
@@ -118,14 +118,8 @@ def damage_error(state: State, faults: Sequence[Fault], what: str) -> Incomplete
     """
     some = "; ".join(fault.message.rstrip(".") for fault in islice(faults, _SHOWN))
     more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
-    return IncompleteError(
-        f"{what}: {some}{more}.{_repair(state, {fault.chunk for fault in faults if fault.chunk is not None})}",
-        faults=[(fault.object, fault.chunk) for fault in faults],
-    )
-
-
-def _repair(state: State, chunks: Set[int]) -> str:
-    """Return how to export damaged chunks again, as a sentence; "" if no chunk is damaged."""
-    ways = [f"chunk {chunk} {again_with(state, chunk)}" for chunk in sorted(chunks)[:_SHOWN]]
-    more = ", …" if len(chunks) > _SHOWN else ""
-    return f" Export again {', '.join(ways)}{more}; then seal." if ways else ""
+    chunks = sorted({fault.chunk for fault in faults if fault.chunk is not None})
+    ways = ", ".join(f"chunk {chunk} {again_with(state, chunk)}" for chunk in chunks[:_SHOWN])
+    others = ", …" if len(chunks) > _SHOWN else ""
+    repair = f" Export again {ways}{others}; then seal." if ways else ""
+    return IncompleteError(f"{what}: {some}{more}.{repair}", faults=[(fault.object, fault.chunk) for fault in faults])

@@ -50,10 +50,6 @@ def plan_upgrade(catalog: Catalog, version: int | None = None) -> UpgradePlan:
 def execute_upgrade(catalog: Catalog, plan: UpgradePlan) -> UpgradePlan:
     """Upgrade a location; rewrites nothing. Runs that planned before the upgrade cannot commit afterwards.
 
-    Args:
-        catalog: The location, opened for writing.
-        plan: The plan.
-
     Returns:
         The plan with its revision, and the version that the upgrade really replaced.
 

@@ -71,7 +71,10 @@ class TagRule:
 
     def name_of(self, tick: datetime) -> str:
         """Return the name of a tick's tag."""
-        return _filled(self.name, tick)
+        name = self.name
+        for part, meaning in _PARTS.items():
+            name = name.replace(part, tick.strftime(meaning))
+        return name
 
 
 @dataclass(frozen=True)
@@ -122,19 +125,13 @@ def check_pattern(name: str) -> str:
     """
     if "{date}" not in name and not all(part in name for part in ("{year}", "{month}", "{day}")):
         raise PlanError(f"{name!r} gives several days one name; write one with {{date}}, such as auto-{{date}}")
-    filled = _filled(name, _EPOCH)
+    filled = TagRule(name=name).name_of(_EPOCH)
     if "{" in filled or "}" in filled:
         raise PlanError(f"{name!r} has a part that is not one of {', '.join(_PARTS)}")
     try:
         check_tag_name(filled)
     except PlanError as error:
         raise PlanError(f"{name!r} is not a pattern of tag names: {error}") from error
-    return name
-
-
-def _filled(name: str, tick: datetime) -> str:
-    for part, meaning in _PARTS.items():
-        name = name.replace(part, tick.strftime(meaning))
     return name
 
 

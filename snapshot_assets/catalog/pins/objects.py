@@ -37,7 +37,7 @@ _ATTEMPTS = 10
 
 Manifest = Mapping[str, Any]
 Pin = act.TagCreated | act.SavepointCreated
-_Pin = TypeVar("_Pin", act.TagCreated, act.SavepointCreated)
+_Pin = TypeVar("_Pin", bound=Pin)
 
 
 class _ChangedMeanwhileError(ConflictError):
@@ -71,11 +71,11 @@ def ttl_text(ttl: timedelta | None) -> str | None:
     return None if ttl is None else duration_text(ttl)
 
 
-def new_pin_path(pin: Pin) -> str:
-    """Return a path for a pin's object that no other writer uses."""
-    if isinstance(pin, act.TagCreated):
-        return tag_path(pin.name, new_attempt())
-    return savepoint_path(pin.id, new_attempt())
+def with_new_object(pin: _Pin, created_by: str, version: int, manifest: Manifest) -> tuple[_Pin, bytes]:
+    """Return a pin with an object at a path that no other writer uses, and the object's bytes; see `pin_document`."""
+    data, attempt = pin_document(pin, created_by, version, manifest), new_attempt()
+    path = tag_path(pin.name, attempt) if isinstance(pin, act.TagCreated) else savepoint_path(pin.id, attempt)
+    return replace(pin, object=act.ObjectRef(path, sha256_hex(data), len(data))), data
 
 
 def write_pin(catalog: Catalog, pin: _Pin, version: int) -> _Pin:
@@ -83,13 +83,12 @@ def write_pin(catalog: Catalog, pin: _Pin, version: int) -> _Pin:
 
     The state is read from storage, because other threads may change the catalog's.
     """
-    path = new_pin_path(pin)
     state = read_state(catalog.store, through=pin.revision)
-    data = pin_document(pin, catalog.writer_id, version, manifest_of(state))
+    created, data = with_new_object(pin, catalog.writer_id, version, manifest_of(state))
     advice = f"Revision {pin.revision} has {state.files.totals()[0]} files; compact it into fewer, and pin that."
-    check_writable(len(data), documents.MAX_DOCUMENT_BYTES, path, advice)
-    create_own(catalog.store, path, data)
-    return replace(pin, object=act.ObjectRef(path, sha256_hex(data), len(data)))
+    check_writable(len(data), documents.MAX_DOCUMENT_BYTES, created.object.path, advice)
+    create_own(catalog.store, created.object.path, data)
+    return created
 
 
 def create_pin(

@@ -50,9 +50,7 @@ def create_tag(
     """
     wanted = act.TagCreated(check_tag_name(name), revision, NO_OBJECT, catalog.now(), _checked_ttl(ttl), automatic)
     made = create_pin(catalog, lambda state: None if _exists(state, wanted) else wanted)
-    if made is None:
-        return Tag(catalog.state.tags[name], new=False)
-    return Tag(made, new=True)
+    return Tag(made or catalog.state.tags[name], new=made is not None)
 
 
 def rename_tag(catalog: Catalog, name: str, new_name: str) -> Tag:
@@ -139,9 +137,7 @@ def known_tag(state: State, name: str) -> TagState:
 
 
 def _checked_ttl(ttl: timedelta | None) -> timedelta | None:
-    if ttl is None:
-        return None
-    if not parse_duration(ttl):
+    if ttl is not None and not parse_duration(ttl):
         raise PlanError("A tag's time to live is at least 1s; leave it out for a tag that lives until it is deleted.")
     return ttl
 

@@ -24,9 +24,6 @@ from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import MANIFEST, attempt_of, check_data_path, transaction_path
 from snapshot_assets.format.units import parse_duration, parse_time
 
-_UNUSABLE = (SnapshotError, KeyError, TypeError, ValueError, AttributeError)
-"""What the interpretation of a damaged document raises."""
-
 
 @dataclass
 class Base:
@@ -86,7 +83,7 @@ def _bridge(base: Base, manifest: StoredManifest, inventory: Inventory) -> None:
     state = base.state.copy()
     try:
         base.notes += _fold_manifest(state, manifest, inventory)
-    except _UNUSABLE as error:
+    except (SnapshotError, KeyError, TypeError, ValueError, AttributeError) as error:  # the document is damaged
         base.notes.append(f"{manifest.path} cannot be used: {error}")
         return
     own, following = (inventory.transactions.get(revision) for revision in (manifest.revision, manifest.revision + 1))

@@ -152,10 +152,10 @@ def _whole_listing(store: ObjectStore, objects: Listed) -> Listing:
 
 
 def _named(found: Inventory, checkpoints: Sequence[State]) -> Iterator[str]:
+    newest = checkpoints[0] if checkpoints else State()
     yield MANIFEST
-    for state in checkpoints[:1]:
-        yield from state.files.paths()
-    events = [event.actions for state in checkpoints[:1] for event in state.events]
+    yield from newest.files.paths()
+    events = [event.actions for event in newest.events]
     for actions in [*events, *(entry.transaction.actions for entry in found.transactions.values())]:
         for action in actions:
             yield from named_by(action)

@@ -108,7 +108,7 @@ def make_new_log(base: Base, inventory: Inventory, recovered: Recovered, lost: I
     state.format_version = state.format_version or FORMAT_VERSION
     missing = _forget_receipts(state, {ref for _, ref in inventory.receipts})
     live = {known.file.path for known in state.live_files()} - {*recovered.removed}
-    kept = keep_pins(base, inventory, live, writer, _last_lost(base, inventory))
+    kept = keep_pins(base, inventory, live, writer)
     rebuilt = act.Rebuilt(recovered.snapshot_id, (*lost, *missing, *kept.lost))
     at = max(now.replace(microsecond=now.microsecond // 1000 * 1000), state.committed_at + _LEAST_STEP)
     actions = [rebuilt, *recovered.actions, *kept.actions]
@@ -141,24 +141,16 @@ def _forget_receipts(state: State, there: set[act.ObjectRef]) -> list[str]:
     actions = (action for event in needed_events(state, recent_expiries=False) for action in event.actions)
     lacking = {ref for action in actions if isinstance(action, act.Chunk) for ref in action.receipts} - there
 
-    def without(action: act.Action) -> act.Action:
-        if isinstance(action, act.Chunk):
-            return replace(action, receipts=tuple(ref for ref in action.receipts if ref in there))
-        return action
+    def without(chunk: act.Chunk) -> act.Chunk:
+        return replace(chunk, receipts=tuple(ref for ref in chunk.receipts if ref in there))
 
-    state.events = [replace(event, actions=tuple(map(without, event.actions))) for event in state.events]
+    for place, event in enumerate(state.events):
+        kept = (without(action) if isinstance(action, act.Chunk) else action for action in event.actions)
+        state.events[place] = replace(event, actions=tuple(kept))
     for number, known in state.chunks.items():
-        refs = tuple(ref for ref in known.chunk.receipts if ref in there)
-        state.chunks[number] = replace(known, chunk=replace(known.chunk, receipts=refs))
+        state.chunks[number] = replace(known, chunk=without(known.chunk))
     paths = ", ".join(sorted(ref.path for ref in lacking))
     return [f"Receipts are missing or damaged and no longer named: {paths}."] if lacking else []
-
-
-def _last_lost(base: Base, inventory: Inventory) -> int:
-    """Return the last revision that may be lost; 0 for none."""
-    if not base.is_end(inventory):
-        return inventory.highest
-    return max((last for _, last, _ in base.bridged), default=0)
 
 
 def lost_commits(base: Base, inventory: Inventory) -> list[str]:
@@ -170,10 +162,8 @@ def lost_commits(base: Base, inventory: Inventory) -> list[str]:
     if inventory.highest > base.state.revision:
         which = _lost("Revision", base.state.revision + 1, inventory.highest, inventory)
         sentences.append(f"{which}; the chunks they replaced, the rows they deleted and their pins are lost with them.")
-    if (
-        inventory.highest not in inventory.transactions
-        or max(inventory.log.transactions, default=0) > inventory.highest
-    ):
+    last = max(inventory.log.transactions, default=0)
+    if inventory.highest not in inventory.transactions or last > inventory.highest:
         sentences.append(f"It is unknown whether revisions after {inventory.highest} were committed.")
     return sentences + _lost_exports(base, inventory)
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from snapshot_assets.catalog.manifest import checksum_of, manifest_of, used_schema_files
-from snapshot_assets.catalog.pins.objects import PinObject, damaged_objects, new_pin_path, pin_document
+from snapshot_assets.catalog.pins.objects import Pin, PinObject, damaged_objects, with_new_object
 from snapshot_assets.catalog.rebuild.base import Base
 from snapshot_assets.catalog.rebuild.inventory import Inventory
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState, SavepointState
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.checksums import sha256_hex
 
 
 @dataclass
@@ -35,7 +34,7 @@ class KeptPins:
     lost: list[str] = field(default_factory=list)
 
 
-def keep_pins(base: Base, inventory: Inventory, live: set[str], writer: str, last_lost: int) -> KeptPins:
+def keep_pins(base: Base, inventory: Inventory, live: set[str], writer: str) -> KeptPins:
     """Decide on every pin that the base or an object shows, and on every sealed revision.
 
     Args:
@@ -43,7 +42,6 @@ def keep_pins(base: Base, inventory: Inventory, live: set[str], writer: str, las
         inventory: The location's objects.
         live: The head's files; a missing one does not make older revisions unreadable.
         writer: The new log's writer.
-        last_lost: The last revision that may be lost, 0 for none; it may have created a savepoint.
     """
     kept, state = KeptPins(), base.state
     found = [each for each in _unknown_objects(state, inventory) if _is_whole(kept, state, inventory, live, each)]
@@ -56,12 +54,13 @@ def keep_pins(base: Base, inventory: Inventory, live: set[str], writer: str, las
         _keep_known(kept, known, lacking, found, inventory)
     for each in found:
         if isinstance(each.pin, act.SavepointCreated) and each.pin.id < state.pins.last_savepoint:
-            if not _add_to_events(kept, base, each, each.pin):
+            if not _add_to_events(kept, base, each.pin):
                 continue  # the log records that it was deleted
         else:
-            kept.actions.append(_created(kept, state, each, writer, state.format_version))
+            kept.actions.append(_created(kept, state, each.pin, writer, state.format_version))
         kept.lost.append(f"{each.pin} is kept because {each.ref.path} is whole; it may have been deleted.")
     created = [action.id for action in kept.actions if isinstance(action, act.SavepointCreated)]
+    last_lost = max((last for _, last, _ in base.bridged), default=0) if base.is_end(inventory) else inventory.highest
     if last_lost > max([state.pins.last_savepoint, *created]):  # a savepoint's id is at most its revision
         kept.actions.append(act.SavepointDeleted(last_lost))  # reserves the ids of lost savepoints
     return kept
@@ -132,15 +131,14 @@ def _is_whole(kept: KeptPins, state: State, inventory: Inventory, live: set[str]
     return False
 
 
-def _created(kept: KeptPins, state: State, found: PinObject, writer: str, version: int) -> act.Action:
+def _created(kept: KeptPins, state: State, pin: Pin, writer: str, version: int) -> Pin:
     """Return the action that creates a pin with a new object, which names the event's writer."""
-    pin, manifest = found.pin, manifest_of(state.at(found.pin.revision))
-    path, data = new_pin_path(pin), pin_document(pin, writer, version, manifest)
-    kept.created[path] = data
-    return replace(pin, object=act.ObjectRef(path, sha256_hex(data), len(data)))
+    created, data = with_new_object(pin, writer, version, manifest_of(state.at(pin.revision)))
+    kept.created[created.object.path] = data
+    return created
 
 
-def _add_to_events(kept: KeptPins, base: Base, found: PinObject, pin: act.SavepointCreated) -> bool:
+def _add_to_events(kept: KeptPins, base: Base, pin: act.SavepointCreated) -> bool:
     """Add a savepoint to the event after lost transactions, before savepoints of greater ids; False without one."""
     state, kinds = base.state, act.SavepointCreated | act.SavepointDeleted
     later = next(
@@ -154,7 +152,7 @@ def _add_to_events(kept: KeptPins, base: Base, found: PinObject, pin: act.Savepo
         return False
     event = state.events[place]
     version = state.without_files_at(event.revision).format_version
-    created = _created(kept, state, found, event.writer_id, version)
+    created = _created(kept, state, pin, event.writer_id, version)
     assert isinstance(created, act.SavepointCreated)
     state.events[place] = replace(event, actions=(*event.actions, created))
     known = SavepointState(created, event.writer_id, event.revision, version)

@@ -18,14 +18,7 @@ import pyarrow.parquet as pq
 from snapshot_assets.catalog.rebuild.base import Base
 from snapshot_assets.catalog.rebuild.changes import MICROSECOND, assumed_header, completed_chunk
 from snapshot_assets.catalog.rebuild.inventory import Inventory
-from snapshot_assets.catalog.receipts.selection import (
-    ReceiptAt,
-    age_of,
-    by_chunk,
-    newest_complete,
-    newest_header,
-    schema_checksums,
-)
+from snapshot_assets.catalog.receipts.selection import ReceiptAt, age_of, by_chunk, newest_complete, schema_checksums
 from snapshot_assets.catalog.rules.chunks import chunk_action
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State
@@ -130,10 +123,10 @@ def recover(store: ObjectStore, inventory: Inventory, base: Base, *, from_files:
     recovered = Recovered(state.snapshot_id, state.header, dict(state.schemas))
     if state.header is None:
         recovered = _take_receipts(inventory)
-    paths = _unnamed_files(inventory, state)
+    named = state.files.paths() | {file.path for receipt, _ in inventory.receipts for file in receipt.files}
+    paths = sorted(path for path in inventory.objects if attempt_of(path) and path not in named)
     if from_files:
-        found = [_read_footer(store, path, inventory.objects[path].size) for path in paths]
-        footers = [footer for footer in found if footer is not None]
+        footers = [footer for path in paths if (footer := _read_footer(store, path, inventory.objects[path].size))]
         locations = {inventory.location_id or footer.facts["location_id"] for footer in footers}
         own = [footer for footer in footers if {footer.facts["location_id"]} == locations]
         if recovered.header is None:
@@ -151,12 +144,11 @@ def _take_receipts(inventory: Inventory) -> Recovered:
     """Return the newest snapshot that receipts show, with the newest complete files of each chunk."""
     recovered = Recovered()
     newest = max((receipt for receipt, _ in inventory.receipts if receipt.header), key=age_of, default=None)
-    header = newest_header(inventory.receipts, newest.snapshot_id) if newest else None
-    if newest is None or header is None:
+    if newest is None or newest.header is None:
         return recovered
     chunks = by_chunk(inventory.receipts, newest.snapshot_id)
     headers = [receipt.header for some in chunks.values() for receipt, _ in some if receipt.header]
-    header = replace(header, end=max((each.end for each in headers if each.end), default=header.end))
+    header = replace(newest.header, end=max((each.end for each in headers if each.end), default=newest.header.end))
     recovered.begin(inventory, newest.snapshot_id, header, schema_checksums(inventory.receipts, newest.snapshot_id))
     for chunk, receipts in sorted(chunks.items()):
         files = newest_complete((receipt for receipt, _ in receipts), inventory.has)
@@ -167,11 +159,6 @@ def _take_receipts(inventory: Inventory) -> Recovered:
         why = f"missing or of another size: {', '.join(missing)}" if missing else "only compactions are left"
         recovered.lost.append(f"Chunk {chunk}: no receipt of an export is complete; {why}.")
     return recovered
-
-
-def _unnamed_files(inventory: Inventory, state: State) -> list[str]:
-    named = state.files.paths() | {file.path for receipt, _ in inventory.receipts for file in receipt.files}
-    return sorted(path for path in inventory.objects if attempt_of(path) and path not in named)
 
 
 def _begin_from_footers(
@@ -223,19 +210,16 @@ def _take_footers(
             recovered.complete(chunk, [_data_file(store, footer, numbers) for footer in chunks[chunk]], [])
 
 
-def _are_decided(footers: Iterable[_Footer], numbers: Mapping[str, int]) -> bool:
+def _are_decided(footers: Sequence[_Footer], numbers: Mapping[str, int]) -> bool:
     """Return whether the files of each table are all parts of one attempt, with a schema whose documents are whole."""
     tables: defaultdict[TableName, list[_Footer]] = defaultdict(list)
     for footer in footers:
         tables[footer.table].append(footer)
-    return all(_is_one_attempt(some, numbers) for some in tables.values())
-
-
-def _is_one_attempt(footers: Sequence[_Footer], numbers: Mapping[str, int]) -> bool:
-    parts = sorted(int(match[1]) for footer in footers if (match := _PART.search(footer.path)))
-    known = all(footer.facts["schema_sha256"] in numbers for footer in footers)
-    attempts = {footer.facts["attempt"] for footer in footers}
-    return known and len(attempts) == 1 and parts == list(range(len(footers)))
+    for some in tables.values():
+        parts = sorted(int(match[1]) for footer in some if (match := _PART.search(footer.path)))
+        if len({footer.facts["attempt"] for footer in some}) > 1 or parts != list(range(len(some))):
+            return False
+    return all(footer.facts["schema_sha256"] in numbers for footer in footers)
 
 
 def _data_file(store: ObjectStore, footer: _Footer, numbers: Mapping[str, int]) -> DataFile:

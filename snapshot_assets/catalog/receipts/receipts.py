@@ -60,19 +60,15 @@ class Receipt:
     """One finished attempt at a chunk.
 
     Attributes:
-        snapshot_id: Its snapshot.
         base_revision: The head when the attempt started.
         schema_sha256: Checksum of the schema of its files.
-        chunk: Chunk id.
         attempt: 8 hex digits; part of the receipt's name.
         opened_at: When the first of its files was opened.
         fence: The database state that it read.
         files: Its data files with statistics; of a compaction, all files of its tables.
         supersedes: Attempts whose files this one replaces.
-        run: The run that wrote it.
         location_id: Its location; "" in receipts of builds before the first release.
         header: The snapshot's header when the attempt started, for a rebuild; None in receipts of such builds.
-        version: Format version.
         compaction: The compaction; None for a receipt of the whole chunk.
     """
 

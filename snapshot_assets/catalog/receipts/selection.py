@@ -77,7 +77,8 @@ def newest_complete(receipts: Iterable[Receipt], is_there: Callable[[DataFile], 
     """
     ordered = sorted(receipts, key=age_of)
     for export in reversed([receipt for receipt in ordered if not receipt.compaction]):
-        tables = _compacted(export, [receipt for receipt in ordered if receipt.compaction], is_there)
+        later = [each for each in ordered if each.compaction and each.base_revision > export.base_revision]
+        tables = _compacted(export, later, is_there)
         files = [file for some in tables.values() for file in some]
         if all(map(is_there, files)):
             return files
@@ -85,11 +86,9 @@ def newest_complete(receipts: Iterable[Receipt], is_there: Callable[[DataFile], 
 
 
 def _compacted(export: Receipt, compactions: Iterable[Receipt], is_there: Callable[[DataFile], bool]) -> Tables:
-    """Return an export's files, with the tables of later compactions replaced if their files exist."""
+    """Return an export's files, with the tables of compactions replaced if their files exist."""
     tables = by_table(export.files)
     for compaction in compactions:
-        if compaction.base_revision <= export.base_revision:
-            continue
         if not set(export.supersedes).isdisjoint(compaction.supersedes):
             continue  # both replaced the same files, so the compaction is not of this export
         files = by_table(compaction.files)

@@ -44,18 +44,15 @@ def check_unchanged(state: State, token: Token) -> act.Header:
             f"Snapshot {token.snapshot_id} was replaced by {state.snapshot_id} while this run worked on it; "
             "nothing of this run was committed to the new one. Run again."
         )
-    if token.revision < state.plans_valid_from:
+    if token.revision < (since := state.plans_valid_from):
+        change = f"upgraded or rebuilt at revision {since} (its format version is {state.format_version})"
+        if since == state.rolled_back:
+            change = f"rolled back at revision {since}"
         raise SupersededError(
-            f"The location was {_last_reset(state)}, after this run had read revision {token.revision}; nothing was "
-            "committed since. Run again."
+            f"The location was {change}, after this run had read revision {token.revision}; nothing was committed "
+            "since. Run again."
         )
     return state.header
-
-
-def _last_reset(state: State) -> str:
-    if state.plans_valid_from == state.rolled_back:
-        return f"rolled back at revision {state.plans_valid_from}"
-    return f"upgraded or rebuilt at revision {state.plans_valid_from} (its format version is {state.format_version})"
 
 
 def refuse_upgraded(state: State, version: int) -> None:

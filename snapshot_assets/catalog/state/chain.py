@@ -87,9 +87,9 @@ def misnamed(name: str, found: int, expected: int) -> MisnamedError:
 
 def missing_rebuild_checkpoint(entry: LogEntry, name: str) -> GapError:
     """Return the error for a rebuild whose checkpoint is missing or damaged."""
-    if any(isinstance(action, act.Rebuilt) and not action.snapshot_id for action in entry.transaction.actions):
-        reason = "only fills a hole: a later rebuild started a new log, and its checkpoint is unreadable"
-        return GapError(f"{name} {reason}. Rebuild the location again.", object=name)
     path = checkpoint_path(entry.transaction.revision)
     reason = f"starts a new log with {path}, which is unreadable"
+    if any(isinstance(action, act.Rebuilt) and not action.snapshot_id for action in entry.transaction.actions):
+        reason = "only fills a hole: a later rebuild started a new log, and its checkpoint is unreadable"
+        path = name
     return GapError(f"{name} {reason}. Rebuild the location again.", object=path)

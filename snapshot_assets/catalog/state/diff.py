@@ -19,7 +19,6 @@ from snapshot_assets.format.predicate_text import predicate_text
 from snapshot_assets.format.units import duration_text, time_text
 
 _COUNTS = ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed")
-_WINDOWS = ("chunk_time_window", "grace")
 _Place = tuple[Any, Any, Any]
 """A chunk, and the schema and name of a table."""
 
@@ -175,7 +174,7 @@ def _header_fields(state: State) -> dict[str, object]:
 
 
 def _text(name: str, value: object) -> str:
-    if name in _WINDOWS and isinstance(value, int):
+    if name in ("chunk_time_window", "grace") and isinstance(value, int):
         return duration_text(timedelta(microseconds=value))
     if isinstance(value, datetime):
         return time_text(value)

@@ -146,7 +146,10 @@ class State(BaseState):
                 self.tombstones = dict(action.tombstones)
                 self.plans_valid_from = self.rolled_back = self.revision
             case act.Extend():
-                self.header = _extended(self.header, action, name)
+                header = self.header
+                if header is None or (header.end is not None and action.end <= header.end):
+                    raise DocumentError(f"{name} moves the end of the range backward.", object=name)
+                self.header = replace(header, end=action.end)
             case act.SchemaAdded():
                 for ref in action.files:
                     check_schema_path(ref.path)
@@ -218,9 +221,3 @@ def first_version(events: Iterable[Event], last: int) -> int:
     """Return the format version of a location's first transaction, given its events and the version after them."""
     upgrades = (action for event in events for action in event.actions if isinstance(action, act.Upgraded))
     return next((action.previous for action in upgrades), last)
-
-
-def _extended(header: act.Header | None, action: act.Extend, name: str) -> act.Header:
-    if header is None or (header.end is not None and action.end <= header.end):
-        raise DocumentError(f"{name} moves the end of the range backward.", object=name)
-    return act.Header(**(vars(header) | {"end": action.end}))

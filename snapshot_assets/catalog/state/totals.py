@@ -65,8 +65,6 @@ class RevisionSummary:
     Attributes:
         schema_id: Its newest schema, 0 for none.
         rows: Rows of all its files. Rows deleted by a tombstone count until compaction drops them.
-        files: Number of its files.
-        bytes: Total size of its files.
     """
 
     sealed: SealState

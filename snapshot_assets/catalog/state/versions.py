@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import islice
 
-from snapshot_assets.catalog.state.fold import SealState, State
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import PlanError, VersionNotFoundError
 from snapshot_assets.format.units import parse_time, time_text
 
@@ -116,11 +116,7 @@ def _sealed_text(state: State) -> str:
     seals = state.readable()
     if not seals:
         return "nothing was sealed yet."
-    first, last = map(_of, (seals[0], seals[-1]))
+    first, last = (f"{seal.revision} ({time_text(seal.committed_at)})" for seal in (seals[0], seals[-1]))
     if len(seals) == 1:
         return f"sealed is 1 revision, {first}."
     return f"sealed are {len(seals)} revisions, from {first} to {last}."
-
-
-def _of(seal: SealState) -> str:
-    return f"{seal.revision} ({time_text(seal.committed_at)})"

@@ -22,7 +22,8 @@ _AGAIN = "`snapshots export create`, or materialising the manifest, writes it ag
 
 def hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
     """Compare the hints with what the log gives at the manifest's own revision."""
-    shown = _newest_hinted(scan)
+    newest = scan.state.newest_seal
+    shown = scan.state if newest is None else scan.state.at(newest.revision)  # before the first seal: work in progress
     try:
         manifest = store.get(MANIFEST, limit=MAX_DOCUMENT_BYTES)
         revision = parse_json(manifest, MANIFEST).get("revision")
@@ -34,7 +35,7 @@ def hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
         if not any(path == MANIFEST for path, _ in scan.faults):  # it may belong to another location
             state = _state_at(scan, revision)
             if state is None:
-                yield from _unknown_revision(store, scan, revision)
+                yield from _unknown_revision(store, scan, shown, revision)
                 return
             yield from _manifest_faults(scan, state, manifest)
             shown = state
@@ -49,7 +50,7 @@ def _manifest_faults(scan: LogScan, state: State, manifest: bytes) -> Iterator[F
         yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} shows revision {state.revision}, not the newest seal.")
 
 
-def _unknown_revision(store: ObjectStore, scan: LogScan, revision: object) -> Iterator[Fault]:
+def _unknown_revision(store: ObjectStore, scan: LogScan, shown: State, revision: object) -> Iterator[Fault]:
     """Yield the fault of a manifest whose revision the log lacks, unless the log has a fault itself."""
     if scan.faults:
         return
@@ -59,7 +60,7 @@ def _unknown_revision(store: ObjectStore, scan: LogScan, revision: object) -> It
         yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} is of revision {revision}, which was pruned. {_AGAIN}")
     else:
         yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} names revision {revision!r}, which is unknown. {_AGAIN}")
-        yield from _sums_faults(store, scan, _newest_hinted(scan))
+        yield from _sums_faults(store, scan, shown)
 
 
 def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fault]:
@@ -88,12 +89,6 @@ def _state_at(scan: LogScan, revision: object) -> State | None:
     if any(seal.revision == revision for seal in scan.state.readable()):
         return scan.state.at(int(str(revision)))
     return next((state for state in scan.states() if state.revision == revision), None)
-
-
-def _newest_hinted(scan: LogScan) -> State:
-    """Return the state that the hints should show: the newest seal, or the work in progress before the first."""
-    newest = scan.state.newest_seal
-    return scan.state if newest is None else scan.state.at(newest.revision)
 
 
 def damaged_documents(store: ObjectStore, state: State) -> list[Fault]:

@@ -84,7 +84,7 @@ def check_files(
     progress: Callable[[DataFile], None] = lambda _: None,
     hashed: Callable[[FileState], bool] = lambda _: True,
 ) -> Iterator[Fault]:
-    """Yield the faults of live data files.
+    """Return the faults of live data files, which are checked as these are taken.
 
     Args:
         store: The location.
@@ -97,19 +97,17 @@ def check_files(
     """
     full = report.depth == "full"
     work = [(known.file, full and hashed(known)) for known in state.live_files(chunk)]
-    for _, fault in checked_files(store, work, objects, report, progress):
-        if fault is not None:
-            yield fault
+    return file_faults(store, work, objects, report, progress)
 
 
-def checked_files(
+def file_faults(
     store: ObjectStore,
     work: list[tuple[DataFile, bool]],
     objects: Listed,
     report: Report,
     progress: Callable[[DataFile], None],
-) -> Iterator[tuple[DataFile, Fault | None]]:
-    """Yield files and their faults; `work` has each file, and whether it is hashed."""
+) -> Iterator[Fault]:
+    """Yield the faults of files; `work` has each file, and whether it is hashed."""
 
     def check(item: tuple[DataFile, bool]) -> Fault | None:
         file, hashed = item
@@ -126,7 +124,8 @@ def checked_files(
         for (file, _), fault in zip(work, pool.map(check, work), strict=True):
             report.files += 1
             progress(file)
-            yield file, fault
+            if fault is not None:
+                yield fault
 
 
 def hash_object(store: ObjectStore, path: str) -> tuple[str, int]:
@@ -182,7 +181,7 @@ def check_head(store: ObjectStore, state: State, hashed: Set[str]) -> Report:
 
     Args:
         store: The location.
-        state: The newest state.
+        state: The newest state, or the state of an older revision.
         hashed: Paths of the files that are hashed.
     """
     objects = Listed(store, "data/", "schema/")

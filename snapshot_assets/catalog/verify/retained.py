@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
@@ -128,14 +129,11 @@ def pin_faults(store: ObjectStore, scan: LogScan, objects: Listed, only: int | N
         only: The revision whose pins are checked; None for all.
     """
     pins = [known for known in scan.state.pins if only in (None, known.pin.revision)]
-    for revision, pinning in groupby(sorted(pins, key=_pinned), _pinned):
+    pinned = attrgetter("pin.revision")
+    for revision, pinning in groupby(sorted(pins, key=pinned), pinned):
         state = scan.state.at(revision)
         for known in pinning:
             yield from _pin_faults(store, scan, state, known, objects)
-
-
-def _pinned(known: PinState) -> int:
-    return known.pin.revision
 
 
 def _pin_faults(store: ObjectStore, scan: LogScan, state: State, known: PinState, objects: Listed) -> Iterator[Fault]:

@@ -19,7 +19,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained_events import documents_of
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, log_remedy, remedy_of, with_remedy
 from snapshot_assets.catalog.verify.hints import hint_faults
-from snapshot_assets.catalog.verify.objects import Depth, Report, check_documents, check_files, checked_files
+from snapshot_assets.catalog.verify.objects import Depth, Report, check_documents, check_files, file_faults
 from snapshot_assets.catalog.verify.retained import (
     of_older,
     older_document_faults,
@@ -112,7 +112,8 @@ def _location_faults(
     faults = list(_orphans(scan, objects))
     left = [info.size for info in store.temporaries() if is_temporary(info.path)]
     report.temporary_files, report.temporary_bytes = len(left), sum(left)
-    reached = _reached_the_head(scan, objects)
+    # Transactions after a fault may have expired older revisions.
+    reached = not scan.faults or scan.state.revision >= max(map(log_revision, objects), default=0)
     faults += _older_faults(store, scan.state, objects, report, progress, reached)
     if reached:
         report.remedy = remedy_of(scan.state, store.uri, [*report.faults, *faults])
@@ -127,11 +128,6 @@ def _log_faults(scan: LogScan) -> Iterator[Fault]:
             if isinstance(action, act.Rebuilt) and action.lost:
                 message = f"The log was rebuilt at revision {event.revision}; lost: {' '.join(action.lost)}"
                 yield Fault(FaultKind.LOST, transaction_path(event.revision), message)
-
-
-def _reached_the_head(scan: LogScan, objects: Listed) -> bool:
-    """Return whether the log was read to its end; transactions after a fault may have expired older revisions."""
-    return not scan.faults or scan.state.revision >= max(map(log_revision, objects), default=0)
 
 
 def _older_faults(
@@ -154,9 +150,8 @@ def _older_faults(
         if reached or pinned.intersection(revisions)
     }
     work = [(file, full) for file, _ in needed.values()]
-    for file, fault in checked_files(store, work, objects, report, progress):
-        if fault is not None:
-            yield of_older(fault, head, needed[file.path][1])
+    for fault in file_faults(store, work, objects, report, progress):
+        yield of_older(fault, head, needed[fault.object][1])
     if reached:
         yield from older_document_faults(store, head, objects, full=full)
     if full:
@@ -175,18 +170,14 @@ def _seal_faults(state: State) -> Iterator[Fault]:
 
 def _orphans(scan: LogScan, objects: Listed) -> Iterator[Fault]:
     """Yield objects that the log never named, and objects that are not part of the format."""
-    named = _ever_named(scan)
+    actions = [action for entry in scan.entries for action in entry.transaction.actions]
+    actions += [action for event in scan.state.events for action in event.actions]
+    named = scan.state.files.paths() | {path for action in actions for path in named_by(action)}
     for path in objects:
         if not in_layout(path):
             yield Fault(FaultKind.FOREIGN, path, f"{path} is not part of the format; no command changes it.")
         elif path.startswith(("data/", "schema/", "tag/", "savepoint/")) and path not in named and not scan.faults:
             yield Fault(FaultKind.ORPHAN, path, f"{path} is named by no transaction; garbage collection removes it.")
-
-
-def _ever_named(scan: LogScan) -> set[str]:
-    actions = [action for entry in scan.entries for action in entry.transaction.actions]
-    actions += [action for event in scan.state.events for action in event.actions]
-    return scan.state.files.paths() | {path for action in actions for path in named_by(action)}
 
 
 def named_by(action: act.Action) -> list[str]:

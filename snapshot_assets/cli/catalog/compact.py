@@ -26,10 +26,7 @@ from snapshot_assets.engine.compact.savepoint import compact_and_pin, compaction
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import parse_file_size
-from snapshot_assets.plan.configuration import ad_hoc_configuration
-
-_NO_SOURCE = "duckdb:///dev/null"
-"""A plan needs a source; a compaction does not read it."""
+from snapshot_assets.plan.configuration import NO_SOURCE, ad_hoc_configuration
 
 
 def run(options: argparse.Namespace) -> int:
@@ -50,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _run_job(options: argparse.Namespace, compaction: CompactionPlan) -> tuple[Sequence[Any], str]:
     """Compact the location of `--snapshot`; returns each chunk's outcome, and the run's id."""
-    fields = {"to": options.snapshot, "source": _NO_SOURCE, "schema_only": True, "single_writer": options.single_writer}
+    fields = {"to": options.snapshot, "source": NO_SOURCE, "schema_only": True, "single_writer": options.single_writer}
     configuration = ad_hoc_configuration(options.config, fields)
     # Dagster and Spark are imported only here, when data is about to move.
     from snapshot_assets.cli.progress import progress
@@ -131,15 +128,15 @@ def create_savepoint(options: argparse.Namespace) -> int:
     if options.dry_run:
         return _show_savepoint_plan(options, catalog)
     runs: list[str] = []
-    chunks = 0
+    outcomes: list[Any] = []
 
     def compact_all(plan: CompactionPlan) -> None:
-        nonlocal chunks
-        outcomes, run_id = _run_job(options, plan)
+        compacted, run_id = _run_job(options, plan)
+        outcomes.extend(compacted)
         runs.append(run_id)
-        chunks += len(outcomes)
 
     savepoint = compact_and_pin(catalog, compact_all).pin
+    chunks = len(outcomes)
     if options.json:
         [listed] = [each for each in list_savepoints(catalog.state) if each.savepoint_id == savepoint.id]
         show_json({"uri": catalog.store.uri, "run_ids": runs, "chunks_compacted": chunks} | plain(asdict(listed)))

@@ -11,7 +11,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.metadata_tables import METADATA_TABLES, TableRequest
 from snapshot_assets.catalog.pins.listing import list_savepoints, list_tags
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
-from snapshot_assets.catalog.state.fold import SealState, State
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import chunk_statuses, live_table, table_sizes
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.cli.location import open_catalog
@@ -61,11 +61,22 @@ def _facts(store: ObjectStore, state: State, *, with_files: bool) -> dict[str, A
         "tombstones": _tombstones(state),
         "tags": [asdict(tag) for tag in list_tags(state)],
         "savepoints": [asdict(savepoint) for savepoint in list_savepoints(state)],
-        "seals": [_seal(seal) for seal in state.readable()],
+        "seals": [
+            {
+                "revision": each.revision,
+                "committed_at": each.committed_at,
+                "snapshot_id": each.snapshot_id,
+                "checksum": each.seal.checksum,
+                "consistency": each.seal.consistency,
+            }
+            for each in state.readable()
+        ],
         "log": _log(store),
     }
     if with_files:
-        facts["files"] = _files(state)
+        columns = ["path", "chunk", "schema", "table", "rows", "bytes", "sha256", "schema_id", "added"]
+        files = live_table(state).select(columns).to_pylist()
+        facts["files"] = [file | {"sha256": file["sha256"].hex()} for file in files]
     document: dict[str, Any] = plain(facts)
     return document
 
@@ -96,21 +107,6 @@ def _tombstones(state: State) -> list[dict[str, Any]]:
         }
         for revision, tombstone in state.tombstones.items()
     ]
-
-
-def _seal(seal: SealState) -> dict[str, Any]:
-    return {
-        "revision": seal.revision,
-        "committed_at": seal.committed_at,
-        "snapshot_id": seal.snapshot_id,
-        "checksum": seal.seal.checksum,
-        "consistency": seal.seal.consistency,
-    }
-
-
-def _files(state: State) -> list[dict[str, Any]]:
-    columns = ["path", "chunk", "schema", "table", "rows", "bytes", "sha256", "schema_id", "added"]
-    return [row | {"sha256": row["sha256"].hex()} for row in live_table(state).select(columns).to_pylist()]
 
 
 def _show(facts: dict[str, Any]) -> None:
@@ -178,10 +174,10 @@ def table(options: argparse.Namespace) -> int:
     if options.at is not None:
         state = read_state(catalog.store, through=resolve_version(options.at, head))
     since = 0 if options.since is None else resolve_version(options.since, head)
-    rows = metadata.read(TableRequest(head, state, since)).to_pylist()
-    rows = [plain(row) for row in rows]
+    read = metadata.read(TableRequest(head, state, since))
+    rows = plain(read.to_pylist())
     if options.json:
         show_json(rows)
     else:
-        show_table(metadata.schema.names, [["" if value is None else value for value in row.values()] for row in rows])
+        show_table(read.schema.names, [["" if value is None else value for value in row.values()] for row in rows])
     return 0

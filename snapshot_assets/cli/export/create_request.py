@@ -18,21 +18,6 @@ from snapshot_assets.format.windows import TimeRange, Window
 from snapshot_assets.plan.configuration import Configuration, ad_hoc_configuration, load_configuration
 from snapshot_assets.plan.plan import Plan
 
-_FIELDS = (
-    "source",
-    "to",
-    "name",
-    "catalog",
-    "schemas",
-    "tables",
-    "start_time",
-    "end_time",
-    "chunk_time_window",
-    "format",
-    "schema_only",
-    "parallelism",
-    "max_file_size",
-)
 _BESIDE_PLAN = ("parallelism", "max_file_size")
 
 
@@ -40,7 +25,7 @@ def plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
     """Return the plan that a call names or describes, and its configuration."""
     if options.force and options.replace:
         raise PlanError("--force starts a new snapshot and --replace changes the existing one; give only one of them.")
-    given = {name: getattr(options, name) for name in _FIELDS if getattr(options, name) is not None}
+    given = {name: value for name, value in vars(options).items() if name in Plan.model_fields and value is not None}
     configuration, plan = named_or_described(options, given, {"source": "--source S", "to": "--to URI"})
     if plan.schema_only and options.replace:
         raise PlanError("--replace exports data again, and a schema-only snapshot has none; remove one of the two.")

@@ -92,6 +92,14 @@ class DuckDBConnection:
             relation = cursor.sql(query)
             return dict(zip(relation.columns, relation.types, strict=True))
 
+    def column_types(self, name: TableName) -> dict[str, DuckDBPyType]:
+        """Return the columns of a table or view and their types.
+
+        Raises:
+            DatabaseError: It is a view that does not work, or reads files outside the database.
+        """
+        return self.types(f"FROM {self.relation(name)}", f"reading the columns of {name}")
+
     def relation(self, name: TableName) -> str:
         """Return the quoted, fully qualified name of a table or view."""
         return qualified((self.database, *name))

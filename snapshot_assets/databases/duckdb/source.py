@@ -14,16 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from duckdb.sqltypes import DuckDBPyType
 
-from snapshot_assets.databases.columns import scanned_carrier, unfit_value
+from snapshot_assets.databases.columns import scanned_column, unfit_value
 from snapshot_assets.databases.duckdb.introspect.documents import extract_schema
 from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.duckdb.types import carry
 from snapshot_assets.databases.source import DatabaseAddress, HeldState, Scan, Selection
-from snapshot_assets.databases.sql import identifier
 from snapshot_assets.databases.time_column import TimedSource
 from snapshot_assets.errors import DatabaseError
-from snapshot_assets.format.names import ColumnPath, column_text
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table
 
 _BATCH_BYTES = 16 * 1024 * 1024
@@ -49,11 +47,7 @@ class _Query:
 
 
 class DuckDBDatabase(TimedSource):
-    """An open DuckDB database file, read side. See `Database`.
-
-    Args:
-        address: The file, and the state that it must be in.
-    """
+    """An open DuckDB database file, read side, in the state that its address demands. See `Database`."""
 
     kind = "duckdb"
     time_column = DuckDBTimeColumn
@@ -106,11 +100,14 @@ class DuckDBDatabase(TimedSource):
 
     def _query(self, scan: Scan) -> _Query:
         relation = self._session.relation(scan.table.table_name)
-        kinds = self._session.types(f"FROM {relation}", f"reading the columns of {scan.table.table_name}")
+        kinds = self._session.column_types(scan.table.table_name)
         columns = [_selected(scan.table, column, kinds) for column in scan.table.columns]
         where = DuckDBTimeColumn.predicate(scan.table, scan.rows)
         if scan.part is not None:
-            where = f"{where} AND {_part(scan.part)}"
+            match = _PART.fullmatch(scan.part)
+            if match is None:
+                raise DatabaseError(f"{scan.part!r} is not a part of a DuckDB scan, such as rowid:0-122880.")
+            where = f"{where} AND {_row_range(int(match.group(1)), int(match.group(2)))}"
         row_ids = "view" not in scan.table.options and "rowid" not in map(str.lower, kinds)
         return _Query(relation, ", ".join(columns), where, row_ids)
 
@@ -126,14 +123,12 @@ class DuckDBDatabase(TimedSource):
             # A single vector of rows as large as these is too large, so each query reads a few row ids. Not too few,
             # because some compressions unpack a whole vector for any of its rows.
             step = max(int(4 * _BATCH_BYTES / width), 1)
-            for rows in self._occupied(cursor, query, step):
+            slices = cursor.sql(
+                f"SELECT rowid // {step} AS slice FROM {query.table} WHERE {query.where} GROUP BY slice ORDER BY slice"
+            ).fetchall()
+            for (slice_,) in slices:
+                rows = _row_range(slice_ * step, (slice_ + 1) * step)
                 yield from _stream(cursor, query.sql(rows), _VECTOR)
-
-    def _occupied(self, cursor: duckdb.DuckDBPyConnection, query: _Query, step: int) -> Iterator[str]:
-        slices = cursor.sql(
-            f"SELECT rowid // {step} AS slice FROM {query.table} WHERE {query.where} GROUP BY slice ORDER BY slice"
-        ).fetchall()
-        yield from (_row_range(slice_ * step, (slice_ + 1) * step) for (slice_,) in slices)
 
     def _row_bytes(self, cursor: duckdb.DuckDBPyConnection, query: _Query) -> float:
         """Estimate the Arrow bytes of a row from a few rows at the beginning, the middle and the end."""
@@ -179,19 +174,9 @@ def _row_range(start: int, stop: int) -> str:
     return f"(rowid >= {start} AND rowid < {stop})"
 
 
-def _part(text: str) -> str:
-    match = _PART.fullmatch(text)
-    if match is None:
-        raise DatabaseError(f"{text!r} is not a part of a DuckDB scan, such as rowid:0-122880.")
-    return _row_range(int(match.group(1)), int(match.group(2)))
-
-
 def _selected(table: Table, column: Column, kinds: Mapping[str, DuckDBPyType]) -> str:
-    where = column_text(ColumnPath(table.table_name, column.name))
-    quoted = identifier(column.name)
     found = str(kinds[column.name]) if column.name in kinds else None
-    carried = scanned_carrier(table, column, found, lambda override: carry(kinds[column.name], override, where))
-    return f"{carried.select(quoted)} AS {quoted}"
+    return scanned_column(table, column, found, lambda override, name: carry(kinds[column.name], override, name))
 
 
 def _conform(batches: Iterable[pa.RecordBatch], table: Table) -> Iterator[pa.RecordBatch]:

@@ -133,10 +133,7 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         """Return the columns whose type in the target differs from the tables' type; see `RestoreTarget`."""
         existing = self.existing([table.table_name for table in tables])
         present = [table for table in tables if table.table_name in existing]
-        return [other for table in present for other in _others(table, self._kinds(table.table_name))]
-
-    def _kinds(self, name: TableName) -> dict[str, DuckDBPyType]:
-        return self.types(f"FROM {self.relation(name)}", f"reading the columns of {name}")
+        return [other for table in present for other in _others(table, self.column_types(table.table_name))]
 
     def close(self) -> None:
         """Close the file."""
@@ -186,7 +183,7 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
 
     def _insert(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
         name = table.table_name
-        kinds = self._kinds(name)
+        kinds = self.column_types(name)
         for other in _others(table, kinds):
             raise DatabaseError(
                 f"Column {name}.{other.column} is {other.found} in the target, where the import needs"

@@ -8,8 +8,7 @@ whole column into JSON text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from functools import cache
 
 import duckdb
@@ -22,44 +21,34 @@ from snapshot_assets.errors import DatabaseError, UnsupportedTypeError
 from snapshot_assets.format.names import ColumnPath, column_text
 from snapshot_assets.format.relations import Carrier, Column, TableName
 
+_TEXT = Carried(pa.string(), Carrier.TEXT, "VARCHAR")
 
-@dataclass(frozen=True)
-class Leaf:
-    """How a type that is not nested travels; it is cast to `via` where DuckDB's Arrow output is not `arrow`."""
-
-    arrow: pa.DataType
-    via: str | None = None
-    carrier: Carrier = Carrier.NATIVE
-
-
-_TEXT = Leaf(pa.string(), "VARCHAR", Carrier.TEXT)
-
-LEAVES: dict[str, Leaf] = {
-    "boolean": Leaf(pa.bool_()),
-    "tinyint": Leaf(pa.int8()),
-    "smallint": Leaf(pa.int16()),
-    "integer": Leaf(pa.int32()),
-    "bigint": Leaf(pa.int64()),
-    "utinyint": Leaf(pa.uint8()),
-    "usmallint": Leaf(pa.uint16()),
-    "uinteger": Leaf(pa.uint32()),
-    "ubigint": Leaf(pa.uint64()),
-    "float": Leaf(pa.float32()),
-    "double": Leaf(pa.float64()),
-    "varchar": Leaf(pa.string(), "VARCHAR"),  # JSON too
-    "enum": Leaf(pa.string(), "VARCHAR"),
-    "blob": Leaf(pa.binary()),
-    "geometry": Leaf(pa.binary(), "BLOB"),  # well-known binary
-    "date": Leaf(pa.date32()),
-    "time": Leaf(pa.time64("us")),
-    "time_ns": Leaf(pa.time64("ns")),
-    "timestamp_s": Leaf(pa.timestamp("ms"), "TIMESTAMP_MS"),  # Parquet has no seconds
-    "timestamp_ms": Leaf(pa.timestamp("ms")),
-    "timestamp": Leaf(pa.timestamp("us")),
-    "timestamp_ns": Leaf(pa.timestamp("ns")),
-    "timestamp with time zone": Leaf(pa.timestamp("us", "UTC")),
-    "timestamptz_ns": Leaf(pa.timestamp("ns", "UTC")),
-    "null": Leaf(pa.null()),
+LEAVES: dict[str, Carried] = {
+    "boolean": Carried(pa.bool_()),
+    "tinyint": Carried(pa.int8()),
+    "smallint": Carried(pa.int16()),
+    "integer": Carried(pa.int32()),
+    "bigint": Carried(pa.int64()),
+    "utinyint": Carried(pa.uint8()),
+    "usmallint": Carried(pa.uint16()),
+    "uinteger": Carried(pa.uint32()),
+    "ubigint": Carried(pa.uint64()),
+    "float": Carried(pa.float32()),
+    "double": Carried(pa.float64()),
+    "varchar": Carried(pa.string(), via="VARCHAR"),  # JSON too
+    "enum": Carried(pa.string(), via="VARCHAR"),
+    "blob": Carried(pa.binary()),
+    "geometry": Carried(pa.binary(), via="BLOB"),  # well-known binary
+    "date": Carried(pa.date32()),
+    "time": Carried(pa.time64("us")),
+    "time_ns": Carried(pa.time64("ns")),
+    "timestamp_s": Carried(pa.timestamp("ms"), via="TIMESTAMP_MS"),  # Parquet has no seconds
+    "timestamp_ms": Carried(pa.timestamp("ms")),
+    "timestamp": Carried(pa.timestamp("us")),
+    "timestamp_ns": Carried(pa.timestamp("ns")),
+    "timestamp with time zone": Carried(pa.timestamp("us", "UTC")),
+    "timestamptz_ns": Carried(pa.timestamp("ns", "UTC")),
+    "null": Carried(pa.null()),
     # Wider than decimal128's 38 digits
     "hugeint": _TEXT,
     "uhugeint": _TEXT,
@@ -70,7 +59,10 @@ LEAVES: dict[str, Leaf] = {
     "interval": _TEXT,
     "uuid": _TEXT,
 }
-"""By DuckDB's type id. The others are DECIMAL, as decimal128, and the nested types."""
+"""By DuckDB's type id; cast to `via` where DuckDB's Arrow output is not `arrow`.
+
+The others are DECIMAL, as decimal128, and the nested types.
+"""
 
 REFUSED: dict[str, str] = {
     "variant": "DuckDB can export it only as Parquet's variant, which changes unsigned and 128-bit integers and has no"
@@ -78,6 +70,7 @@ REFUSED: dict[str, str] = {
     "type": "it is a pseudo-type",
 }
 
+_TEXT_LEAVES = frozenset(identity for identity, leaf in LEAVES.items() if leaf is _TEXT)
 _DEEPEST = 16
 _WIDEST_DECIMAL = 38
 _NESTED = frozenset(("list", "array", "struct", "tuple", "map", "union"))
@@ -96,8 +89,8 @@ def carry(kind: DuckDBPyType, wanted: Carrier | None, where: str) -> Carried:
         PlanError: The plan wants a native carrier, and the type has only text.
     """
     _refuse(kind, kind, where)
-    union = _contains(kind, "union")
-    own_text = union or _is_text(kind)
+    union = _contains(kind, ("union",))
+    own_text = union or _contains(kind, _TEXT_LEAVES)
     if wanted is Carrier.NATIVE and own_text:
         raise refused_carrier(where, str(kind), wanted, "only text holds all its values")
     text = union or (wanted is Carrier.TEXT and not own_text)
@@ -121,7 +114,7 @@ def ingest(table: TableName, column: Column, kind: DuckDBPyType) -> tuple[pa.Dat
     """
     arrow_type, quoted, type_text = column.arrow_field().type, identifier(column.name), str(kind)
     where = column_text(ColumnPath(table, column.name))
-    carried = recorded_carrier(column, lambda override: carry(kind, override, where))
+    carried = recorded_carrier(column, where, lambda override, name: carry(kind, override, name))
     if carried is not None:
         return (arrow_type, carried.restore(quoted, type_text))
     if column.carrier is Carrier.TEXT:
@@ -130,11 +123,7 @@ def ingest(table: TableName, column: Column, kind: DuckDBPyType) -> tuple[pa.Dat
             " read back into that type. Drop the table and let the import create it.",
             column=column.name,
         )
-    return _foreign(arrow_type, quoted, type_text)
-
-
-def _foreign(arrow_type: pa.DataType, quoted: str, type_text: str) -> tuple[pa.DataType, str]:
-    """Return how values from another kind of database are loaded."""
+    # From another kind of database
     if pa.types.is_fixed_size_binary(arrow_type) and type_text == "UUID":
         return (pa.binary(), f"CAST(lower(hex({quoted})) AS UUID)")
     if type_text == "VARCHAR" and not pa.types.is_nested(arrow_type):
@@ -177,13 +166,8 @@ def _children(kind: DuckDBPyType) -> Sequence[tuple[str, DuckDBPyType]]:
     return members[1:] if kind.id == "union" else members
 
 
-def _contains(kind: DuckDBPyType, identity: str) -> bool:
-    return kind.id == identity or any(_contains(child, identity) for _, child in _children(kind))
-
-
-def _is_text(kind: DuckDBPyType) -> bool:
-    leaf = LEAVES.get(kind.id)
-    return (leaf is not None and leaf.carrier is Carrier.TEXT) or any(_is_text(child) for _, child in _children(kind))
+def _contains(kind: DuckDBPyType, identities: Collection[str]) -> bool:
+    return kind.id in identities or any(_contains(child, identities) for _, child in _children(kind))
 
 
 def _refuse(kind: DuckDBPyType, column: DuckDBPyType, where: str, depth: int = 0) -> None:
@@ -200,13 +184,13 @@ def _refuse(kind: DuckDBPyType, column: DuckDBPyType, where: str, depth: int = 0
         _refuse(child, column, where, depth + 1)
 
 
-def _leaf(kind: DuckDBPyType, text: bool) -> Leaf:
+def _leaf(kind: DuckDBPyType, text: bool) -> Carried:
     """Return how a leaf travels: by its own carrier, or as text."""
     if text:
         return _TEXT
     if kind.id == "decimal":
         precision, scale = (size for _, size in kind.children if isinstance(size, int))
-        return Leaf(pa.decimal128(precision, scale))
+        return Carried(pa.decimal128(precision, scale))
     return LEAVES[kind.id]
 
 

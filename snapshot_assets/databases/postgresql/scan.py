@@ -112,7 +112,7 @@ class Scanner:
 
     def estimate(self, scan: Scan) -> int:
         """Return the planner's estimate of a scan's bytes."""
-        plan = self._plan(self.query(scan), scan.table)
+        plan = self._plan(scan)
         return int(plan["Plan Rows"]) * int(plan["Plan Width"])
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
@@ -134,12 +134,11 @@ class Scanner:
         return self.time_column(table).timeless
 
     def _reads_index(self, scan: Scan) -> bool:
-        plan = self._plan(self.query(scan), scan.table)
-        kinds = [node["Node Type"] for node in _nodes(plan) if "Relation Name" in node]
+        kinds = [node["Node Type"] for node in _nodes(self._plan(scan)) if "Relation Name" in node]
         return bool(kinds) and all("Index" in kind or "Bitmap" in kind for kind in kinds)
 
-    def _plan(self, query: str, table: Table) -> dict[str, Any]:
-        rows = self._session.rows(f"EXPLAIN (FORMAT JSON) {query}", f"planning {table.table_name}")
+    def _plan(self, scan: Scan) -> dict[str, Any]:
+        rows = self._session.rows(f"EXPLAIN (FORMAT JSON) {self.query(scan)}", f"planning {scan.table.table_name}")
         plan: dict[str, Any] = json.loads(rows[0]["QUERY PLAN"])[0]["Plan"]
         return plan
 

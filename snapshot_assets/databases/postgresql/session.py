@@ -58,7 +58,6 @@ _WITHOUT_COPY = {"adbc.postgresql.use_copy": "false"}
 """Statement options: with COPY, the driver loses an error that occurs before the first row."""
 
 _DRIVER_ERRORS = (adbc_driver_manager.Error, pa.ArrowException, OSError)
-_BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 def secrets_of(uri: str) -> tuple[str, ...]:
@@ -82,12 +81,7 @@ def oid_array(oids: Iterable[int]) -> str:
 
 
 class PostgresqlConnection:
-    """A connection with pinned settings; see `open_database` for its errors.
-
-    Args:
-        address: Where to connect.
-        settings: Settings by name.
-    """
+    """A connection with pinned settings; see `open_database` for its errors."""
 
     def __init__(self, address: DatabaseAddress, settings: Mapping[str, str] = SETTINGS) -> None:
         self._name = f"PostgreSQL {address.alias!r}"
@@ -173,7 +167,7 @@ class PostgresqlSession(PostgresqlConnection):
         self.recoveries = 0
         super().__init__(address)
         try:
-            self.execute(_BEGIN, "beginning to read")
+            self.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY", "beginning to read")
             if address.consistency is not None:
                 self._join(address.consistency)
             if not exports:

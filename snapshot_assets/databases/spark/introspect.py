@@ -8,10 +8,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from snapshot_assets.databases.columns import choose_time_index, scanned_carrier
+from snapshot_assets.databases.columns import choose_time_index, scanned_column
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.spark.failures import translated
-from snapshot_assets.databases.spark.sql import identifier, qualified
+from snapshot_assets.databases.spark.sql import qualified
 from snapshot_assets.databases.spark.types import TIMESTAMPS, carry, collation, column_type_text
 from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.errors import UnknownRelationError
@@ -23,7 +23,6 @@ _NO_VIEWS = ("MISSING_CATALOG_ABILITY", "UNSUPPORTED_FEATURE", "NOT_SUPPORTED_CO
 _DETAILS = "# Detailed Table Information"
 _ALIAS = "SubqueryAlias "
 _DEFAULT = "CURRENT_DEFAULT"
-_COMMENT = "comment"
 
 
 class SparkRelations:
@@ -43,20 +42,17 @@ class SparkRelations:
         for path in [namespace] if namespace else self._top_level():
             if path == (LEDGER_SCHEMA,):
                 continue  # the ledger of imports into this catalog is no table of a user
-            self.namespaces[".".join(path)] = path
-            self._list(path)
+            schema, where = ".".join(path), qualified((self._catalog, *path))
+            self.namespaces[schema] = path
+            tables = self.rows(f"SHOW TABLES IN {where}", f"listing {where}")
+            names = {row["tableName"] for row in tables if not row["isTemporary"]} - {LEDGER_SCHEMA}
+            views = {row["viewName"] for row in self._views(where) if not row["isTemporary"]}
+            for name in names | views:  # some catalogs do not list views among their tables
+                self.relations[TableName(schema, name)] = name in views
 
     def _top_level(self) -> list[tuple[str, ...]]:
         rows = self.rows(f"SHOW NAMESPACES IN {qualified((self._catalog,))}", "listing namespaces")
         return [(_unquoted(row[0]),) for row in rows]
-
-    def _list(self, path: tuple[str, ...]) -> None:
-        where = qualified((self._catalog, *path))
-        tables = self.rows(f"SHOW TABLES IN {where}", f"listing {where}")
-        names = {row["tableName"] for row in tables if not row["isTemporary"]} - {LEDGER_SCHEMA}
-        views = {row["viewName"] for row in self._views(where) if not row["isTemporary"]}
-        for name in names | views:  # some catalogs do not list views among their tables
-            self.relations[TableName(".".join(path), name)] = name in views
 
     def _path(self, name: TableName) -> tuple[str, ...]:
         return (self._catalog, *self.namespaces[name.schema], name.table)
@@ -150,13 +146,10 @@ def exact_frame(frame: DataFrame, table: Table) -> DataFrame:
 
 
 def _selected(table: Table, column: Column, fields: Mapping[str, StructField]) -> str:
-    where = column_text(ColumnPath(table.table_name, column.name))
-    quoted = identifier(column.name)
     found = column_type_text(fields[column.name]) if column.name in fields else None
-    carried = scanned_carrier(
-        table, column, found, lambda override: carry(fields[column.name].dataType, override, where)
+    return scanned_column(
+        table, column, found, lambda override, name: carry(fields[column.name].dataType, override, name), "`"
     )
-    return f"{carried.select(quoted)} AS {quoted}"
 
 
 def _column(name: TableName, field: StructField, wanted: Carrier | None) -> Column:
@@ -170,5 +163,5 @@ def _column(name: TableName, field: StructField, wanted: Carrier | None) -> Colu
         nullable=field.nullable,
         default=metadata.get(_DEFAULT),
         collation=collation(field.dataType),
-        comment=metadata.get(_COMMENT),
+        comment=metadata.get("comment"),
     )

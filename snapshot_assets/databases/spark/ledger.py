@@ -135,23 +135,13 @@ class Contents:
 
 
 class Ledger:
-    """The table of events.
-
-    Args:
-        spark: The session.
-        path: The table's name with its catalog.
-    """
+    """The table of events; `path` is its name with its catalog."""
 
     def __init__(self, spark: SparkSession, alias: str, path: Sequence[str]) -> None:
         self._spark = spark
         self._doing = f"Spark catalog {alias!r}: the ledger of imports"
         self._path = tuple(path)
         self._name = qualified(path)
-
-    def exists(self) -> bool:
-        """Return whether the ledger exists."""
-        with translated(self._doing):
-            return self._spark.catalog.tableExists(self._name)
 
     def create(self) -> None:
         """Create the ledger if it does not exist."""
@@ -162,12 +152,13 @@ class Ledger:
     def read(self) -> Contents:
         """Return the ledger's state, with the events of other sessions."""
         contents = Contents()
-        if self.exists():
-            with translated(self._doing):
-                self._spark.sql(f"REFRESH TABLE {self._name}")
-                rows = self._spark.sql(f"SELECT * FROM {self._name}").collect()
-            for row in sorted(rows, key=lambda each: each["number"]):
-                contents.apply(LedgerEvent(row["event"], row["subject"], row["facts"]))
+        with translated(self._doing):
+            if not self._spark.catalog.tableExists(self._name):
+                return contents
+            self._spark.sql(f"REFRESH TABLE {self._name}")
+            rows = self._spark.sql(f"SELECT * FROM {self._name}").collect()
+        for row in sorted(rows, key=lambda each: each["number"]):
+            contents.apply(LedgerEvent(row["event"], row["subject"], row["facts"]))
         return contents
 
     def append(self, events: Sequence[LedgerEvent]) -> None:

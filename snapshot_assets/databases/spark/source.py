@@ -14,7 +14,7 @@ from snapshot_assets.databases.spark.introspect import SparkRelations, exact_fra
 from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
 from snapshot_assets.databases.time_column import TimedSource
 from snapshot_assets.errors import DatabaseError, UnknownRelationError, UnsupportedTypeError
-from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, TableName, View
+from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 
 _TIME_ZONE = "spark.sql.session.timeZone"
 
@@ -23,10 +23,6 @@ class SparkCatalogDatabase(TimedSource):
     """The tables of a catalog, or of a namespace of it. See `SchemaSource`.
 
     No state is held: each scan reads the state of its time.
-
-    Args:
-        address: The catalog.
-        spark: The session; its time zone is UTC.
 
     Raises:
         DatabaseError: The session has another time zone.
@@ -96,7 +92,10 @@ class SparkCatalogDatabase(TimedSource):
 
     def _view(self, name: TableName, selection: Selection) -> View:
         details = self._catalog.details(name)
-        columns = self._view_columns(name, selection)
+        try:
+            columns = schema_columns(name, self._catalog.schema(name), selection)
+        except (DatabaseError, UnknownRelationError, UnsupportedTypeError):
+            columns = ()  # it no longer works or has a type without a carrier
         return View(
             schema_name=name.schema,
             name=name.table,
@@ -105,10 +104,3 @@ class SparkCatalogDatabase(TimedSource):
             depends_on=self._catalog.reads(name) if columns else (),
             comment=details.get("Comment"),
         )
-
-    def _view_columns(self, name: TableName, selection: Selection) -> tuple[Column, ...]:
-        """Return a view's columns; none if it no longer works or has a type without a carrier."""
-        try:
-            return schema_columns(name, self._catalog.schema(name), selection)
-        except (DatabaseError, UnknownRelationError, UnsupportedTypeError):
-            return ()

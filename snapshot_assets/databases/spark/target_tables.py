@@ -18,13 +18,9 @@ from snapshot_assets.format.relations import Table, TableName
 
 
 class TargetTables:
-    """The tables of a catalog, or of a namespace of it.
+    """The tables of a catalog, or of a namespace of it, through a session whose time zone is UTC.
 
     A table goes into the namespace of its schema's name, or into the namespace of the URI if the URI has one.
-
-    Args:
-        address: The catalog.
-        spark: The session; its time zone is UTC.
     """
 
     def __init__(self, address: DatabaseAddress, spark: SparkSession) -> None:

@@ -102,7 +102,6 @@ class CompactionPlan:
 
     Attributes:
         token: The snapshot and revision that it was planned on.
-        wanted: The options.
         chunks: The chunks to compact, ascending.
     """
 

@@ -18,7 +18,7 @@ from snapshot_assets.catalog.rules import check_unchanged
 from snapshot_assets.engine.compact.plan import ChunkCompaction, CompactionPlan
 from snapshot_assets.engine.compact.tasks import Merge, Merged, merge_files
 from snapshot_assets.engine.export.tasks import ChunkResult, Provenance
-from snapshot_assets.engine.jobs import FileSums, MapRunner, first_failures, shared_jobs, side_by_side
+from snapshot_assets.engine.jobs import FileSums, MapRunner, error_of, first_failures, shared_jobs, side_by_side
 from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
 from snapshot_assets.errors import (
     CompactionFailedError,
@@ -26,12 +26,9 @@ from snapshot_assets.errors import (
     LocationDeletedError,
     SnapshotError,
     SupersededError,
-    TaskLostError,
-    TransientError,
 )
 from snapshot_assets.format.actions import Header, SchemaAdded
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.relations import TableName
 
 
 @dataclass(frozen=True)
@@ -215,13 +212,8 @@ class _Work:
 
 def _checked(job: ChunkCompaction, parts: Sequence[Merged]) -> list[Merged]:
     """Return one result for each group, in order; a missing result is an error, never an empty table."""
-    errors = [part.error for part in parts if part.error is not None]
-    permanent = [error for error in errors if not isinstance(error, TransientError)]
-    if errors:
-        raise (permanent or errors)[0]
-    by_table: dict[TableName, Merged] = {part.table: part for part in parts}
-    if len(parts) != len(job.groups) or len(by_table) != len(parts):
-        raise TaskLostError(
-            f"{len(job.groups)} tasks of chunk {job.chunk.id} gave {len(parts)} results; expected one each."
-        )
+    error = error_of(job.chunk.id, parts, len(job.groups))
+    if error is not None:
+        raise error
+    by_table = {part.table: part for part in parts}
     return [by_table[group.table.table_name] for group in job.groups]

@@ -25,6 +25,7 @@ from snapshot_assets.engine.jobs import (
     JOB_CHUNKS,
     FileSums,
     MapRunner,
+    error_of,
     first_failures,
     shared_jobs,
     side_by_side,
@@ -36,8 +37,6 @@ from snapshot_assets.errors import (
     OutcomeUnknownError,
     SnapshotError,
     SupersededError,
-    TaskLostError,
-    TransientError,
 )
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.files import DataFile
@@ -214,20 +213,14 @@ def _run(export: Export, plans: Sequence[ChunkPlan]) -> Iterable[ChunkResult]:
 
 def _joined(plan: ChunkPlan, parts: Sequence[ChunkResult], now: datetime) -> ChunkResult:
     """Join a chunk's parts; a missing part is an error, never an empty one."""
-    chunk = plan.chunk
-    errors = [error for error in (part.error for part in parts) if error is not None]
-    if not errors and plan.works and len(parts) != len(plan.works):
-        errors = [
-            TaskLostError(f"{len(plan.works)} tasks of chunk {chunk} gave {len(parts)} results; expected one each.")
-        ]
-    if errors:
-        permanent = [error for error in errors if not isinstance(error, TransientError)]
-        return ChunkResult(chunk, now, error=(permanent or errors)[0])
+    error = error_of(plan.chunk, parts, len(plan.works) or len(parts))
+    if error is not None:
+        return ChunkResult(plan.chunk, now, error=error)
     if len(parts) == 1:
         return parts[0]
     files = tuple(file for part in parts for file in part.files)
     opened_at = min((part.opened_at for part in parts), default=now)
-    return ChunkResult(chunk, opened_at, files, seconds=max((part.seconds for part in parts), default=0.0))
+    return ChunkResult(plan.chunk, opened_at, files, seconds=max((part.seconds for part in parts), default=0.0))
 
 
 def _commit_or_fail(export: Export, result: ChunkResult) -> Outcome:

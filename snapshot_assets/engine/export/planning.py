@@ -50,12 +50,7 @@ SLICE_BYTES = 128 << 20
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans chunks of one snapshot.
-
-    Attributes:
-        state: The head's state, for header and windows.
-        schema: The tables to export.
-    """
+    """Plans chunks of one snapshot, from the head's state, for the tables of a schema."""
 
     state: State
     schema: DatabaseSchema
@@ -92,7 +87,6 @@ class ScanPlanner(Planner):
     """Plans tasks that read a database, each over its own connection.
 
     Attributes:
-        database: Estimates and cuts scans.
         most_parts: Most slices of one table's scan.
     """
 
@@ -127,11 +121,7 @@ class ScanPlanner(Planner):
 
 @dataclass(frozen=True)
 class GivenFrames(Planner):
-    """Plans chunks whose DataFrames a user's own asset returned.
-
-    Attributes:
-        frames: The DataFrames by chunk.
-    """
+    """Plans chunks whose DataFrames, by chunk, a user's own asset returned."""
 
     frames: Mapping[int, tuple[Frame, ...]]
 
@@ -142,11 +132,7 @@ class GivenFrames(Planner):
 
 @dataclass(frozen=True)
 class FramePlanner(Planner):
-    """Plans DataFrames of a Spark catalog's tables.
-
-    Attributes:
-        catalog: Makes the DataFrames.
-    """
+    """Plans DataFrames of a Spark catalog's tables."""
 
     catalog: SparkCatalogDatabase
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
@@ -25,7 +25,6 @@ from snapshot_assets.engine.export.chunks import Export, Outcome, Runner, export
 from snapshot_assets.engine.export.planning import GivenFrames, Planner, Source, open_source
 from snapshot_assets.engine.export.start_snapshot import exported_schema, header_of, skipped_tables, start_snapshot
 from snapshot_assets.engine.export.tasks import Provenance, Task
-from snapshot_assets.engine.parquet.frames import FrameChunk
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.session import Session
 from snapshot_assets.errors import ConflictError
@@ -43,7 +42,6 @@ class ExportRun:
     Attributes:
         plan: The plan, its range resolved.
         address: The source.
-        store: The location.
         runner: Runs the tasks; called only when there is something to read.
         run_id: Name of the run, in fences and receipts.
         written: The plan as the user wrote it, if its range was not resolved there.
@@ -110,8 +108,8 @@ class ExportRun:
             started = (self, catalog, schema, content, catalog.token(), base_revision)
             yield OpenExport(*started, source.make_planner, fence, source, skipped_tables(self.plan, extracted))
 
-    def open_frames(self, chunks: Sequence[FrameChunk]) -> OpenExport:
-        """Start the snapshot, or resume it, for a user's own DataFrames; the source is not opened.
+    def open_frames(self, chunks: Mapping[int, Mapping[TableName, DataFrame]]) -> OpenExport:
+        """Start the snapshot, or resume it, for a user's own DataFrames, by chunk and table; the source is not opened.
 
         The tables' documents come from the DataFrames and join those of the snapshot.
         """
@@ -119,17 +117,17 @@ class ExportRun:
         catalog = self._writable_catalog()
         tables = {
             name: schema_table(name, frame.schema, Selection(time_columns=self.plan.time_columns))
-            for chunk in chunks
-            for name, frame in chunk.frames.items()
+            for frames in chunks.values()
+            for name, frame in frames.items()
         }
         committed = self.committed_schema() if catalog.state.has_snapshot else DatabaseSchema(database="spark")
         by_name = {table.table_name: table for table in committed.tables} | tables
         schema = committed.model_copy(update={"tables": tuple(by_name[name] for name in sorted(by_name))})
-        frames = {
-            chunk.chunk: tuple((tables[name], exact_frame(frame, tables[name])) for name, frame in chunk.frames.items())
-            for chunk in chunks
+        exact = {
+            chunk: tuple((tables[name], exact_frame(frame, tables[name])) for name, frame in frames.items())
+            for chunk, frames in chunks.items()
         }
-        content, make_planner = self._start(catalog, schema), partial(GivenFrames, frames=frames)
+        content, make_planner = self._start(catalog, schema), partial(GivenFrames, frames=exact)
         return OpenExport(self, catalog, schema, content, catalog.token(), base_revision, make_planner)
 
     def _writable_catalog(self) -> Catalog:
@@ -163,7 +161,6 @@ class OpenExport:
     """A snapshot that a run started or resumed, and all that chunks are exported to it with.
 
     Attributes:
-        run: The run.
         catalog: The location, opened for writing.
         schema: The exported tables and views.
         content: The documents of that schema.

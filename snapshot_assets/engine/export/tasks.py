@@ -55,26 +55,6 @@ class Provenance:
     header: Header | None = None
     version: int = FORMAT_VERSION
 
-    def file_target(self, chunk: int, window: str, table: Table) -> FileTarget:
-        """Return the target of a new attempt at a table of a chunk."""
-        attempt = new_attempt()
-        return FileTarget(
-            chunk=chunk,
-            schema=table.schema_name,
-            table=table.name,
-            schema_id=self.schema_id,
-            attempt=attempt,
-            tombstones_through=self.tombstones_through,
-            stem=data_file_stem(chunk, table.table_name, attempt),
-            metadata={
-                **self.metadata,
-                "location_id": self.location_id,
-                "snapshot_id": self.snapshot_id,
-                "schema_sha256": self.schema_sha256,
-                "window": window,
-            },
-        )
-
     def receipt(self, part: ChunkResult, supersedes: tuple[str, ...] = ()) -> Receipt:
         """Return the receipt of a finished chunk."""
         return Receipt(
@@ -209,7 +189,23 @@ def write_table(
     max_file_size: int,
 ) -> list[DataFile]:
     """Write one table's batches as a new attempt at a chunk; returns its files, none if there are no rows."""
-    target = provenance.file_target(chunk, window, table)
+    attempt = new_attempt()
+    target = FileTarget(
+        chunk=chunk,
+        schema=table.schema_name,
+        table=table.name,
+        schema_id=provenance.schema_id,
+        attempt=attempt,
+        tombstones_through=provenance.tombstones_through,
+        stem=data_file_stem(chunk, table.table_name, attempt),
+        metadata={
+            **provenance.metadata,
+            "location_id": provenance.location_id,
+            "snapshot_id": provenance.snapshot_id,
+            "schema_sha256": provenance.schema_sha256,
+            "window": window,
+        },
+    )
     return write_files(store, target, table.arrow_schema(), batches, max_file_size=max_file_size)
 
 

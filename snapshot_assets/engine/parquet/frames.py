@@ -1,9 +1,8 @@
-"""Chunks as Spark DataFrames: those that a user's own asset writes, and those that are loaded."""
+"""Loads chunks as Spark DataFrames."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -20,14 +19,6 @@ from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.storage.base import ObjectStore
-
-
-@dataclass(frozen=True)
-class FrameChunk:
-    """One chunk's DataFrames by table."""
-
-    chunk: int
-    frames: Mapping[TableName, DataFrame]
 
 
 def load_frames(

@@ -35,19 +35,6 @@ _LEVELS_LENGTH = 4
 
 
 @dataclass(frozen=True)
-class Layout:
-    """How to read a column's pages, from the footer.
-
-    Attributes:
-        compression: Codec by its name in the footer.
-        levels: Whether values have repetition levels, and definition levels.
-    """
-
-    compression: str
-    levels: tuple[bool, bool]
-
-
-@dataclass(frozen=True)
 class Pages:
     """The pages of one column in one row group.
 
@@ -62,13 +49,14 @@ class Pages:
     dictionary: bool
 
 
-def read_pages(data: bytes, values: int, layout: Layout, name: str) -> Pages:
+def read_pages(data: bytes, values: int, compression: str, levels: tuple[bool, bool], name: str) -> Pages:
     """Read the page headers in the way in which Arrow does.
 
     Args:
         data: The column's bytes in the file.
         values: Number of values in the footer; nothing after them is read.
-        layout: How to read the pages.
+        compression: Codec by its name in the footer.
+        levels: Whether values have repetition levels, and definition levels.
         name: File and column, for messages.
 
     Raises:
@@ -96,25 +84,28 @@ def read_pages(data: bytes, values: int, layout: Layout, name: str) -> Pages:
                 f"{name} is written in Parquet encoding {encoding}, which is not read here.", object=name
             )
         if encoding == _DELTA_LENGTH and kind != _DICTIONARY:
-            _check_lengths(_values_of(data[start:place], kind, own, layout, name), own[1], name)
+            texts = _values_of(data[start:place], kind, own, compression, levels, name)
+            _check_lengths(texts, own[1], name)
         unpacked += header[2]
         dictionary |= kind == _DICTIONARY
         found += own[1] if kind != _DICTIONARY else 0
     return Pages(unpacked, found, dictionary)
 
 
-def _values_of(page: bytes, kind: int, own: dict[int, Any], layout: Layout, name: str) -> BinaryIO:
+def _values_of(
+    page: bytes, kind: int, own: dict[int, Any], compression: str, levels: tuple[bool, bool], name: str
+) -> BinaryIO:
     """Return a stream of a page's values, after their levels; it is unpacked only as far as it is read."""
-    packed = layout.compression != "UNCOMPRESSED"
-    if packed and layout.compression != "ZSTD":
-        raise DocumentError(f"{name} is packed by {layout.compression}, which is not written here.", object=name)
+    packed = compression != "UNCOMPRESSED"
+    if packed and compression != "ZSTD":
+        raise DocumentError(f"{name} is packed by {compression}, which is not written here.", object=name)
     if kind == _DATA_V2:
         page, packed = page[own.get(5, 0) + own.get(6, 0) :], packed and own.get(7, True)
     stream = pa.BufferReader(page)
     if packed:
         stream = pa.CompressedInputStream(stream, "zstd")
     if kind == _DATA:
-        for present, encoding in zip(layout.levels, (own.get(4), own.get(3)), strict=True):
+        for present, encoding in zip(levels, (own.get(4), own.get(3)), strict=True):
             if present and encoding != _RLE:
                 raise DocumentError(f"{name} has levels in Parquet encoding {encoding}.", object=name)
             if present:

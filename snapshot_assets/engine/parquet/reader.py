@@ -75,15 +75,15 @@ def read_batches(
     with store.open_reader(file.path) as source, _as_parquet(file):
         with pq.ParquetFile(source) as parquet:
             metadata, found = parquet.metadata, parquet.schema_arrow
-        filtering = _Filter(deleted, file, zone)
-        names = list(dict.fromkeys((*schema.names, *filtering.columns)))
+        filters = [(predicate, columns_of(predicate)) for predicate in deleted]
+        names = list(dict.fromkeys((*schema.names, *(name for _, columns in filters for name in columns))))
         _check(metadata, found, names, file)
         wanted = [name for name in names if name in found.names]
         chosen = row_groups(metadata, found) if callable(row_groups) else row_groups
         for number in range(metadata.num_row_groups) if chosen is None else chosen:
             group = RowGroup(source, metadata, number, file)
             for batch in group.batches(wanted):
-                yield _conformed(filtering(batch), schema, file, zone)
+                yield _conformed(_visible(batch, filters, file, zone), schema, file, zone)
 
 
 @contextmanager
@@ -111,47 +111,33 @@ def _check(metadata: pq.FileMetaData, found: pa.Schema, names: Iterable[str], fi
                 ) from error
 
 
-class _Filter:
-    """Leaves out the rows that tombstones delete.
-
-    Columns are compared in the types of the predicates. A column that the file lacks is NULL.
-    """
-
-    def __init__(self, deleted: Sequence[Predicate], file: DataFile, zone: str) -> None:
-        self._deleted = [(predicate, columns_of(predicate)) for predicate in deleted]
-        self._file = file
-        self._zone = zone
-        self.columns = list(dict.fromkeys(name for _, columns in self._deleted for name in columns))
-
-    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows that stay."""
-        for predicate, columns in self._deleted:
-            values = {name: self._column(batch, pa.field(name, kind or pa.null())) for name, kind in columns.items()}
-            kept = pc.invert(true_rows(predicate, values, batch.num_rows))
-            # Without columns all rows are equal, and Arrow's filter would lose them.
-            batch = batch.filter(kept) if batch.num_columns else batch.slice(0, kept.true_count)
-        return batch
-
-    def _column(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
-        """Return a column in the type of the comparison; in its own type for a test for NULL."""
-        if field.name not in batch.schema.names:
-            return _nulls(batch.num_rows, field, self._file)
-        array = batch.column(field.name)
-        return array if pa.types.is_null(field.type) else _cast(array, field, self._file, self._zone)
+def _visible(
+    batch: pa.RecordBatch, filters: Sequence[tuple[Predicate, dict[str, pa.DataType | None]]], file: DataFile, zone: str
+) -> pa.RecordBatch:
+    """Return the rows that no tombstone deletes; columns are compared in the types of the predicates."""
+    for predicate, kinds in filters:
+        values = {name: _column(batch, name, kind, file, zone) for name, kind in kinds.items()}
+        kept = pc.invert(true_rows(predicate, values, batch.num_rows))
+        # Without columns all rows are equal, and Arrow's filter would lose them.
+        batch = batch.filter(kept) if batch.num_columns else batch.slice(0, kept.true_count)
+    return batch
 
 
 def _conformed(batch: pa.RecordBatch, schema: pa.Schema, file: DataFile, zone: str) -> pa.RecordBatch:
     """Return rows of a file in the given schema; see `read_batches`."""
-    present = set(batch.schema.names)
-    columns = [
-        _cast(batch.column(field.name), field, file, zone)
-        if field.name in present
-        else _nulls(batch.num_rows, field, file)
-        for field in schema
-    ]
+    columns = [_column(batch, field.name, field.type, file, zone) for field in schema]
     if not columns:  # a table without columns still has rows
         return batch.select([])
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(batch: pa.RecordBatch, name: str, kind: pa.DataType | None, file: DataFile, zone: str) -> pa.Array:
+    """Return a column in a type, or in its own for None; NULLs if the file lacks it."""
+    place = batch.schema.get_field_index(name)
+    if place < 0:
+        return _nulls(batch.num_rows, pa.field(name, kind or pa.null()), file)
+    array = batch.column(place)
+    return array if kind is None else _cast(array, pa.field(name, kind), file, zone)
 
 
 def _nulls(rows: int, field: pa.Field, file: DataFile) -> pa.Array:

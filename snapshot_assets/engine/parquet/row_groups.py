@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from snapshot_assets.engine.parquet.pages import Layout, read_pages
+from snapshot_assets.engine.parquet.pages import read_pages
 from snapshot_assets.errors import DocumentError, LimitExceededError
 from snapshot_assets.format.arrow_types import with_leaves
 from snapshot_assets.format.files import DataFile
@@ -37,7 +37,6 @@ class RowGroup:
         self._number = number
         self._footer = metadata
         self._metadata = metadata.row_group(number)
-        self._columns = metadata.schema
         self._name = f"Row group {number} of {file.path}"
         self._chunks: dict[int, bytes] = {}
         self.rows: int = self._metadata.num_rows
@@ -69,10 +68,10 @@ class RowGroup:
         self._limited(sum(each.total_compressed_size for each in chunks.values()), "is packed into")
         unpacked, texts = 0, []
         for leaf, chunk in chunks.items():
-            column = self._columns.column(leaf)
-            layout = Layout(chunk.compression, (column.max_repetition_level > 0, column.max_definition_level > 0))
+            column = self._footer.schema.column(leaf)
+            levels = column.max_repetition_level > 0, column.max_definition_level > 0
             name = f"Column {column.path!r} of {self._file.path}"
-            pages = read_pages(self._read(chunk), chunk.num_values, layout, name)
+            pages = read_pages(self._read(chunk), chunk.num_values, chunk.compression, levels, name)
             unpacked += pages.unpacked
             self._limited(unpacked)
             # A batch has any number of values of a nested column, and one a row of other columns.

@@ -35,9 +35,6 @@ class FileTarget:
     """Names and metadata of the files of one task attempt at one table and window.
 
     Attributes:
-        chunk: Chunk id.
-        schema: True schema name of the table.
-        table: True table name.
         schema_id: Schema of the rows.
         attempt: 8 hex digits of the task attempt.
         tombstones_through: Newest tombstone revision physically applied.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -14,7 +15,6 @@ from snapshot_assets.engine.reading.options import ReadOptions, parse_versions
 from snapshot_assets.engine.reading.parts import FilePart, file_parts, grouped
 from snapshot_assets.engine.reading.planning import FileRows, PlannedRead, chosen_columns, documents_for, time_range_of
 from snapshot_assets.engine.time_range import TimeFilter
-from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 
@@ -51,10 +51,10 @@ def plan_federated(root: ObjectStore, open_below: OpenBelow, options: ReadOption
     rows: list[FileRows] = []
     work: list[Work] = []
     for number, member in enumerate(federation.members):
-        time_range = time_range_of(options, member.state)
+        time_range = time_range_of(options, member.state, found.table)
         rows.append(FileRows(member.store, found.table, schema, time_range, options.verify, _zone(member)))
         work += [[(number, group)] for group in grouped(_parts(member, found.table, time_range))]
-    return PlannedRead(spark_schema(schema), _MemberRows(tuple(rows)), work)
+    return PlannedRead(spark_schema(schema), partial(_read_members, tuple(rows)), work)
 
 
 def _parts(member: Member, table: Table, time_range: TimeFilter | None, *, dropped: bool = False) -> list[FilePart]:
@@ -67,15 +67,10 @@ def _zone(member: Member) -> str:
     return member.state.header.time_zone
 
 
-@dataclass(frozen=True)
-class _MemberRows:
-    """Reads parts of members' files, in Spark's processes."""
-
-    members: tuple[FileRows, ...]
-
-    def __call__(self, work: Work) -> Iterator[pa.RecordBatch]:
-        for number, parts in work:
-            yield from self.members[number](parts)
+def _read_members(members: Sequence[FileRows], work: Work) -> Iterator[pa.RecordBatch]:
+    """Read parts of members' files, in Spark's processes."""
+    for number, parts in work:
+        yield from members[number](parts)
 
 
 # Rows with one key
@@ -87,11 +82,7 @@ def _plan_deduplicated(
     """Plan to read whole files: the newest row of a key must be known before the time range filters rows."""
     table = found.table
     assert table.primary_key is not None
-    ranges = [time_range_of(options, member.state) for member in federation.members]
-    if ranges[0] and table.time_index is None:
-        raise PlanError(
-            f"table {table.table_name} has no time index, so it has no range of time: leave start and end out"
-        )
+    ranges = [time_range_of(options, member.state, table) for member in federation.members]
     needed = [*table.primary_key.columns, *([table.time_index] if ranges[0] and table.time_index else [])]
     wide = list(schema) + [
         table.column(name).arrow_field() for name in dict.fromkeys(needed) if name not in schema.names

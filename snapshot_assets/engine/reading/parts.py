@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from snapshot_assets.catalog.state.file_pruning import Match, deletions, match_files, written_schemas
+from snapshot_assets.catalog.state.file_pruning import deletions, match_files, written_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.parquet.statistics import row_groups
 from snapshot_assets.engine.time_range import TimeFilter, is_time
@@ -59,12 +59,8 @@ def file_parts(
         dropped: Whether to include files that are deleted whole.
 
     Raises:
-        PlanError: The table has no time index, or a time that is carried as text would have to filter rows.
+        PlanError: A time that is carried as text would have to filter rows.
     """
-    if time_range is not None and table.time_index is None:
-        raise PlanError(
-            f"table {table.table_name} has no time index, so it has no range of time: leave start and end out"
-        )
     written = written_schemas(documents, table.table_name)
     gone = deletions(state, table.table_name, written)
     parts = [
@@ -86,19 +82,13 @@ def _in_range(
         yield from (FilePart(_bare(match.file)) for match in matches)
         return
     _check_comparable(table)
-    statistics = dict(zip(map(_path, edges), found.statistics(table.time_index, edges), strict=True))
+    paths = [match.file.path for match in edges]
+    statistics = dict(zip(paths, found.statistics(table.time_index, edges), strict=True))
     for match in matches:
         if match.certain:
             yield FilePart(_bare(match.file))
-            continue
-        bounds = _TimeBounds.of(_type_in(written[match.file.schema_id], table), table, time_range)
-        known = statistics[_path(match)]
-        if bounds is None or known is None or all(bounds.overlap([[known]])):
+        elif all(_overlap(written[match.file.schema_id], table, time_range, [statistics[match.file.path]])):
             yield FilePart(_bare(match.file), cut=True)
-
-
-def _path(match: Match) -> str:
-    return match.file.path
 
 
 def grouped(parts: Sequence[FilePart]) -> list[list[FilePart]]:
@@ -130,52 +120,29 @@ def _check_comparable(table: Table) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _TimeBounds:
-    """Compares bounds of a time column, which has type `kind` in the file, with a range, as its values are compared."""
-
-    table: Table
-    kind: pa.DataType
-    time_range: TimeFilter
-
-    @classmethod
-    def of(cls, kind: pa.DataType | None, table: Table, time_range: TimeFilter) -> _TimeBounds | None:
-        """Return the bounds of a file's time column; None if it has no comparable type."""
-        if kind is None or not is_time(kind):
-            return None
-        if pa.types.is_timestamp(kind) and kind.unit == "s":
-            kind = pa.timestamp("ms", kind.tz)  # Parquet has no seconds
-        return cls(table, kind, time_range)
-
-    def overlap(self, statistics: Sequence[Sequence[ColumnStatistics]]) -> list[bool]:
-        """Return for each set of bounds whether it overlaps the range; unknown bounds do."""
-        times = [next((one for one in columns if one.column == self.table.time_index), None) for columns in statistics]
-        known = [one if one and type(one.minimum) is type(one.maximum) is int else None for one in times]
-        first = self._times([one and one.minimum for one in known])
-        last = self._times([one and one.maximum for one in known])
-        kept: list[bool] = self.time_range.overlapping(first, last, self.table).fill_null(True).to_pylist()
-        return kept
-
-    def _times(self, values: list[object]) -> pa.Array:
-        return pa.array(values, pa.int32() if pa.types.is_date32(self.kind) else pa.int64()).view(self.kind)
+def _overlap(
+    schema: pa.Schema, table: Table, time_range: TimeFilter, bounds: Sequence[ColumnStatistics | None]
+) -> list[bool]:
+    """Return for each bounds of a file's time column whether they overlap the range; unknown bounds do."""
+    kind = schema.field(table.time_index).type if table.time_index in schema.names else None
+    if kind is None or not is_time(kind):
+        return [True] * len(bounds)
+    if pa.types.is_timestamp(kind) and kind.unit == "s":
+        kind = pa.timestamp("ms", kind.tz)  # Parquet has no seconds
+    numbers = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+    known = [one if one and type(one.minimum) is type(one.maximum) is int else None for one in bounds]
+    first = pa.array([one and one.minimum for one in known], numbers).view(kind)
+    last = pa.array([one and one.maximum for one in known], numbers).view(kind)
+    kept: list[bool] = time_range.overlapping(first, last, table).fill_null(True).to_pylist()
+    return kept
 
 
-def _type_in(schema: pa.Schema, table: Table) -> pa.DataType | None:
-    """Return the type of the time column in a file; None if the file lacks it."""
-    return schema.field(table.time_index).type if table.time_index in schema.names else None
-
-
-@dataclass(frozen=True)
-class GroupsInRange:
-    """Selects the row groups that may contain rows of a time range, from a file's footer."""
-
-    table: Table
-    time_range: TimeFilter
-
-    def __call__(self, metadata: pq.FileMetaData, schema: pa.Schema) -> Sequence[int]:
-        """Return the numbers of the row groups."""
-        groups = row_groups(metadata, schema)
-        bounds = _TimeBounds.of(_type_in(schema, self.table), self.table, self.time_range)
-        if bounds is None:
-            return range(len(groups))
-        return [number for number, kept in enumerate(bounds.overlap([each.columns for each in groups])) if kept]
+def groups_in_range(
+    table: Table, time_range: TimeFilter, metadata: pq.FileMetaData, schema: pa.Schema
+) -> Sequence[int]:
+    """Return the numbers of the row groups that may contain rows of a time range, from a file's footer."""
+    bounds = [
+        next((one for one in group.columns if one.column == table.time_index), None)
+        for group in row_groups(metadata, schema)
+    ]
+    return [number for number, kept in enumerate(_overlap(schema, table, time_range, bounds)) if kept]

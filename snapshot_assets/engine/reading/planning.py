@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -17,10 +18,10 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.databases.selection import check_relation, suggestion
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
-from snapshot_assets.engine.parquet.reader import read_batches
+from snapshot_assets.engine.parquet.reader import ChooseGroups, read_batches
 from snapshot_assets.engine.parquet.row_groups import BATCH_ROWS
 from snapshot_assets.engine.reading.options import ReadOptions
-from snapshot_assets.engine.reading.parts import FilePart, GroupsInRange, file_parts, grouped
+from snapshot_assets.engine.reading.parts import FilePart, file_parts, grouped, groups_in_range
 from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.errors import NoSnapshotError, PlanError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
@@ -95,17 +96,26 @@ def _plan_table(store: ObjectStore, state: State, name: TableName, options: Read
     check_relation(name, schemas, [table.table_name for table in newest.tables])
     table = newest.table(name)
     schema = batch_schema(chosen_columns(table.arrow_schema(), options.columns, str(name)))
-    time_range = time_range_of(options, state)
+    time_range = time_range_of(options, state, table)
     parts = file_parts(state, table, documents_for(store, state, name, time_range), time_range)
     read = FileRows(store, table, schema, time_range, options.verify, state.header.time_zone)
     return PlannedRead(spark_schema(schema), read, grouped(parts))
 
 
-def time_range_of(options: ReadOptions, state: State) -> TimeFilter | None:
-    """Return the time range of a read, in the snapshot's zone; None for all rows."""
+def time_range_of(options: ReadOptions, state: State, table: Table) -> TimeFilter | None:
+    """Return the time range of a read, in the snapshot's zone; None for all rows.
+
+    Raises:
+        PlanError: There is a range, and the table has no time index.
+    """
     assert state.header is not None
-    asked = options.start or options.end
-    return TimeFilter(options.start, options.end, state.header.time_zone) if asked else None
+    if not (options.start or options.end):
+        return None
+    if table.time_index is None:
+        raise PlanError(
+            f"table {table.table_name} has no time index, so it has no range of time: leave start and end out"
+        )
+    return TimeFilter(options.start, options.end, state.header.time_zone)
 
 
 def documents_for(
@@ -129,7 +139,6 @@ class FileRows:
     """Reads parts of a table's files, in Spark's processes.
 
     Attributes:
-        schema: Schema of the batches.
         time_range: Filters the rows of cut parts.
         verify: Whether a file is hashed before its first row.
         zone: IANA zone of times without one.
@@ -158,9 +167,9 @@ class FileRows:
             for batch in batches:
                 yield self._in_range(batch) if part.cut else batch
 
-    def groups_of(self, part: FilePart) -> GroupsInRange | None:
+    def groups_of(self, part: FilePart) -> ChooseGroups | None:
         """Return what selects the row groups of a part; None for all."""
-        return GroupsInRange(self.table, self.time_range) if part.cut and self.time_range else None
+        return partial(groups_in_range, self.table, self.time_range) if part.cut and self.time_range else None
 
     def _with_time(self) -> pa.Schema:
         time = self.table.time_index

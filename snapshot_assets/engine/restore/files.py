@@ -18,6 +18,7 @@ from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.windows import Window
 
 
 class TombstoneDeletions:
@@ -144,11 +145,9 @@ def chunk_files(
     chosen = _chosen(state, tables, target_tables)
     chunks = []
     for chunk in sorted(state.chunks):
-        if chunk != UNTIMED_CHUNK and time_range is not None:
-            window = state.window(chunk)
-            if not time_range.overlaps(window.start, window.end):
-                continue
-        chunks.append(_chunk_files(state, chosen, chunk, time_range, deleted))
+        window = state.window(chunk) if chunk != UNTIMED_CHUNK else None
+        if window is None or time_range is None or time_range.overlaps(window.start, window.end):
+            chunks.append(_chunk_files(state, chosen, chunk, window, time_range, deleted))
     return chunks
 
 
@@ -185,39 +184,34 @@ def _chunk_files(
     state: State,
     chosen: Mapping[TableName, _Chosen],
     chunk: int,
+    window: Window | None,
     time_range: TimeFilter | None,
     deleted: TombstoneDeletions,
 ) -> ChunkFiles:
-    rows = {name: _rows_of(state, each, chunk, time_range) for name, each in chosen.items()}
+    assert state.header is not None
+    zone = state.header.time_zone
+    rows = {name: _rows_of(each, window, zone, time_range) for name, each in chosen.items()}
+    covered = window is None or time_range is None or time_range.covers(window.start, window.end)
     files = []
-    zone = state.header.time_zone if state.header else "UTC"
     for known in state.live_files(chunk):
         each = chosen.get(TableName(known.file.schema, known.file.table))
         if each is None:
             continue
         has_time = each.table.time_index is not None
-        if not (chunk == UNTIMED_CHUNK and has_time and time_range is not None):
-            cut = _cut(state, chunk, time_range) if has_time else None
+        if not (window is None and has_time and time_range is not None):
+            cut = time_range if has_time and not covered else None
             files.append(FilePlan(known.file, each.table, zone, cut, deleted.predicates(known.file)))
     bounded = tuple((chosen[name].table, which) for name, which in rows.items() if which is not None)
     return ChunkFiles(chunk, tuple(files), bounded)
 
 
-def _rows_of(state: State, each: _Chosen, chunk: int, time_range: TimeFilter | None) -> Rows | None:
+def _rows_of(each: _Chosen, window: Window | None, zone: str, time_range: TimeFilter | None) -> Rows | None:
     """Return which of a table's rows belong to a chunk; None for none, or where they cannot be identified."""
     if not each.timed:
-        return AllRows() if chunk == UNTIMED_CHUNK and not each.windowed else None
-    if chunk != UNTIMED_CHUNK:
-        window, zone = state.window(chunk), state.header.time_zone if state.header else "UTC"
+        return AllRows() if window is None and not each.windowed else None
+    if window is not None:
         return WindowRows(window.start, window.end, zone)
     return None if time_range is not None else TimelessRows()
-
-
-def _cut(state: State, chunk: int, time_range: TimeFilter | None) -> TimeFilter | None:
-    if chunk == UNTIMED_CHUNK or time_range is None:
-        return None
-    window = state.window(chunk)
-    return None if time_range.covers(window.start, window.end) else time_range
 
 
 def parents_first(chunk: ChunkFiles) -> ChunkFiles:

@@ -15,12 +15,7 @@ FileKey = tuple[TableName, str]
 
 @dataclass(frozen=True)
 class Renewal:
-    """TargetLedger rows whose table rows now lie in other files.
-
-    Attributes:
-        old: Rows of the ledger.
-        new: The rows that replace them.
-    """
+    """Ledger rows whose table rows now lie in other files, and the ledger rows that replace them."""
 
     old: tuple[LoadedFile, ...]
     new: tuple[LoadedFile, ...]
@@ -31,7 +26,6 @@ class TargetLedger:
     """A target's ledger of some tables.
 
     Attributes:
-        tables: The tables.
         records: Every restore into the target, oldest first.
         loaded: Files of one location that were loaded into the tables.
     """

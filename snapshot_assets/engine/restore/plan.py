@@ -53,10 +53,8 @@ class RestorePlan:
         settings: What it selects, and what it may do.
         source: The verified revision.
         definition: How the target creates the tables, and what is lost.
-        ledger: The target's ledger of the tables.
         record: The ledger's record of this restore, or the one it will get.
         resumed: Whether the ledger has the record already.
-        deleted: What tombstones delete.
         chunks: Everything that the restore loads, loaded already or not.
         any_carrier: Whether the target can read columns whose carrier differs from that of the newest schema.
         only: Ids of the chunks to restore; empty for all.

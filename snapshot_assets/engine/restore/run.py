@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
 
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import database_module
@@ -42,7 +42,6 @@ class RestoreRun:
     """Restores one snapshot, or a part of it, into one database.
 
     Attributes:
-        store: The location.
         address: The target.
         runner: Where tasks run; used only when there is something to load.
         parallelism: Jobs at a time; a target that allows one writer has one.
@@ -174,18 +173,18 @@ class RestoreRun:
     def _loader(self, plan: RestorePlan) -> Loader:
         in_order = database_module(self.address.uri).ONE_WRITER or plan.has_foreign_keys
         spark = is_spark(self.address)
-        settings: dict[str, Any] = {
-            "store": self.store,
-            "address": self.address,
-            "runner": self.runner,
-            "record": plan.record,
-            "tables": {table.table_name: table for table in plan.definition.tables},
-            "documents": plan.source.documents,
-            "parallelism": 1 if in_order or spark else self.parallelism,
-            "slots": 1 if in_order and not spark else self.slots,
-            "retry": self.retry,
-        }
-        return SparkLoader(**settings, session=self.session) if spark else Loader(**settings)
+        make_loader = partial(SparkLoader, session=self.session) if spark else Loader
+        return make_loader(
+            store=self.store,
+            address=self.address,
+            runner=self.runner,
+            record=plan.record,
+            tables={table.table_name: table for table in plan.definition.tables},
+            documents=plan.source.documents,
+            parallelism=1 if in_order or spark else self.parallelism,
+            slots=1 if in_order and not spark else self.slots,
+            retry=self.retry,
+        )
 
     def check_rows(self, plan: RestorePlan, *, added: bool = False) -> None:
         """Check that the target holds the rows that its ledger lists, before a run that loads nothing or little.

@@ -56,7 +56,6 @@ class RestoreSettings:
     """What a restore selects, and what it may do.
 
     Attributes:
-        filters: What restricts it.
         version: Version to restore, as users write it; None for the newest seal.
         into_nonempty: Load into tables that hold rows which the ledger does not list.
         replace: Replace whole chunks that changed since they were loaded.

@@ -33,7 +33,6 @@ class RestoreSource:
         state: The state at the restored revision.
         schema: The selected part of its newest schema.
         documents: Every schema that a file was written with, by id.
-        checksum: The snapshot's checksum.
         lost: One sentence for each view that the selection leaves out.
     """
 

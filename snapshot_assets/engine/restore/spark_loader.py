@@ -67,11 +67,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class SparkLoader(Loader):
-    """A loader whose driver writes each table's rows of a chunk as one DataFrame.
-
-    Attributes:
-        session: Returns the session.
-    """
+    """A loader whose driver writes each table's rows of a chunk as one DataFrame."""
 
     session: Session | None = None
 

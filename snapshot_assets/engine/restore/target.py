@@ -22,7 +22,6 @@ class TargetContents:
     Attributes:
         existing: Tables and views that exist.
         other_types: Columns that exist with another type.
-        ledger: The ledger.
     """
 
     existing: Mapping[TableName, ExistingTable]

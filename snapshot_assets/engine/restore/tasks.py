@@ -50,7 +50,6 @@ class ReplaceTask:
     """One chunk to replace in one transaction.
 
     Attributes:
-        record: The restore that replaces it.
         tables: Tables of the chunk, with the rows to delete; their new rows come from `works`.
     """
 

@@ -14,7 +14,6 @@ from snapshot_assets.databases.source import DatabaseAddress, Selection
 from snapshot_assets.databases.spark.ledger import Claim, LedgerEvent
 from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.databases.spark.target import SparkTarget
-from snapshot_assets.engine.parquet.frames import FrameChunk
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import OtherImportError, RestoreError, RestoreFailedError, TargetNotEmptyError
@@ -171,7 +170,7 @@ def notes(own: Place, lake: Lake) -> Place:
     """A snapshot whose window 1 also holds a user's own DataFrame, without a time."""
     frame = lake.spark.sql("SELECT 'a' AS note UNION ALL SELECT 'b'")
     run = own.run(SparkRunner(lambda: lake.spark))
-    started = run.open_frames([FrameChunk(1, {NOTES: frame})])
+    started = run.open_frames({1: {NOTES: frame}})
     list(started.export([1], replace_completed=True))
     run.seal()
     return own

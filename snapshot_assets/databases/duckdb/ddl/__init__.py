@@ -2,14 +2,13 @@
 
 `tables` writes those of tables, and `checked_sql` checks SQL text that comes from documents before it is used.
 
-Keys, indexes and comments are created after the data. Only `CREATE TABLE` takes checks, collations, generated columns
-and foreign keys. DuckDB checks foreign keys at each insert, but chunks are loaded in any order: so tables with foreign
-keys are created a second time at the end, with their rows; see `tables`.
+Keys, indexes and comments are created after the data. Only `CREATE TABLE` takes checks, collations and generated
+columns, and foreign keys: tables with these are created a second time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from graphlib import TopologicalSorter
 
@@ -44,7 +43,8 @@ class _Defining:
     def definition(self) -> Definition:
         tables = tuple(self._table(table) for table in self._schema.tables)
         keyed = possible_keys(tables, self._lost)  # in an order that has parents before their children
-        before = [*self._schemas(), *self._types(), *self._sequences()]
+        sequences = self._sequences()
+        before = [*self._schemas(), *self._types(), *(_create_sequence(each) for each, _ in sequences)]
         for table in tables:
             name = table.table_name
             before.append(Statement(f"table {name}", create_table(table, self._texts), name))
@@ -53,7 +53,9 @@ class _Defining:
             if table.foreign_keys:
                 after += rebuild(table, self._texts)
         after += [statement for table in tables for statement in self._indexes(table)]
-        after += self._places()
+        for sequence, columns in sequences:
+            what = f"value of sequence {sequence.table_name}"
+            after.append(Statement(what, sequence_place(sequence, columns)))
         after += [statement for table in tables for statement in self._comments(table)]
         after += self._views()
         for statement in (*before, *after):
@@ -102,7 +104,7 @@ class _Defining:
             return f"ENUM ({', '.join(map(literal, kind.labels))})"
         return str(self._texts.type(str(kind.definition.get("type")), str(kind.table_name)))
 
-    def _all_sequences(self) -> dict[TableName, tuple[Sequence, list[tuple[Table, str]]]]:
+    def _sequences(self) -> Collection[tuple[Sequence, list[tuple[Table, str]]]]:
         """Return the sequences with the columns that draw from each."""
         sequences: dict[TableName, tuple[Sequence, list[tuple[Table, str]]]] = {}
         for schema in self._schema.schemas:
@@ -114,20 +116,7 @@ class _Defining:
                 _, columns = sequences.setdefault(sequence.table_name, (sequence, []))
                 if sequence.column is not None:
                     columns.append((table, sequence.column))
-        return sequences
-
-    def _sequences(self) -> Iterator[Statement]:
-        for name, (sequence, _) in self._all_sequences().items():
-            yield Statement(
-                f"sequence {name}",
-                f"CREATE SEQUENCE IF NOT EXISTS {target_name(name)} INCREMENT BY {sequence.increment}"
-                f" MINVALUE {sequence.minimum} MAXVALUE {sequence.maximum} START {sequence.start}"
-                f"{' CYCLE' if sequence.cycle else ''}",
-            )
-
-    def _places(self) -> Iterator[Statement]:
-        for name, (sequence, columns) in self._all_sequences().items():
-            yield Statement(f"value of sequence {name}", sequence_place(sequence, columns))
+        return sequences.values()
 
     def _keys(self, table: Table) -> Iterator[Statement]:
         alter = f"ALTER TABLE {target_name(table.table_name)} ADD"
@@ -172,3 +161,12 @@ class _Defining:
                 sql = f"CREATE VIEW {target_name(name)} {columns} AS {view.definition}"
                 yield Statement(f"view {name}", sql, name)
                 yield from self._comments(view)
+
+
+def _create_sequence(sequence: Sequence) -> Statement:
+    return Statement(
+        f"sequence {sequence.table_name}",
+        f"CREATE SEQUENCE IF NOT EXISTS {target_name(sequence.table_name)} INCREMENT BY {sequence.increment}"
+        f" MINVALUE {sequence.minimum} MAXVALUE {sequence.maximum} START {sequence.start}"
+        f"{' CYCLE' if sequence.cycle else ''}",
+    )

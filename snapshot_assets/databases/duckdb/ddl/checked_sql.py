@@ -59,8 +59,13 @@ class Texts:
 
     def expression(self, text: str, what: str) -> str:
         """Return a single expression in parentheses."""
-        tree = self._tree(f"SELECT ({text}) AS x", what, text)
-        node = tree["node"]
+        with _refusing(what, text):
+            row = self.connection.execute("SELECT json_serialize_sql(?)", [f"SELECT ({text}) AS x"]).fetchone()
+        assert row is not None
+        tree: dict[str, Any] = json.loads(row[0])
+        if tree["error"] or len(tree["statements"]) != 1:
+            raise _refused(what, text, str(tree.get("error_message") or "it is not exactly one statement"))
+        node = tree["statements"][0]["node"]
         plain = node["type"] == "SELECT_NODE" and len(node["select_list"]) == 1
         if not plain or node["from_table"]["type"] != "EMPTY" or any(node[part] for part in _EMPTY):
             raise _refused(what, text, "it is not exactly one expression")
@@ -87,16 +92,6 @@ class Texts:
         if match is None:
             raise _refused(what, definition, "it creates no index")
         return match.group(1)
-
-    def _tree(self, query: str, what: str, text: str) -> dict[str, Any]:
-        with _refusing(what, text):
-            row = self.connection.execute("SELECT json_serialize_sql(?)", [query]).fetchone()
-        assert row is not None
-        tree = json.loads(row[0])
-        if tree["error"] or len(tree["statements"]) != 1:
-            raise _refused(what, text, str(tree.get("error_message") or "it is not exactly one statement"))
-        statement: dict[str, Any] = tree["statements"][0]
-        return statement
 
 
 def check_statement(connection: duckdb.DuckDBPyConnection, sql: str, what: str) -> None:

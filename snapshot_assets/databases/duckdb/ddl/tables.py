@@ -32,7 +32,7 @@ def create_table(table: Table, texts: Texts, *, keys: bool = False) -> str:
     """Return the statement that creates a table.
 
     Args:
-        table: Its document.
+        table: Its document, with types as DuckDB writes them.
         texts: Checks the document's SQL.
         keys: Whether to create its keys with it.
     """
@@ -40,12 +40,11 @@ def create_table(table: Table, texts: Texts, *, keys: bool = False) -> str:
     parts = []
     for column in table.columns:
         where = f"{name}.{column.name}"
-        kind = str(texts.type(column.type, where))
-        part = f"{identifier(column.name)} {kind}"
+        part = f"{identifier(column.name)} {column.type}"
         if column.collation is not None:
             part += collation(column.collation, where)
         if column.generated is not None:
-            expression = texts.generated(column.generated, kind, f"The expression of {where}")
+            expression = texts.generated(column.generated, column.type, f"The expression of {where}")
             part += f" GENERATED ALWAYS AS {expression} VIRTUAL"
         elif column.default is not None:
             part += f" DEFAULT {texts.expression(column.default, f'The default of {where}')}"

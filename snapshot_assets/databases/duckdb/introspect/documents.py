@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from graphlib import TopologicalSorter
 from typing import Any
 
@@ -18,7 +18,7 @@ from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.errors import DatabaseError, UnsupportedTypeError
-from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, TableName, UserType, View
+from snapshot_assets.format.relations import DatabaseSchema, Schema, TableName, UserType, View
 
 _SCHEMAS = (
     "SELECT oid, comment FROM duckdb_schemas() WHERE database_name = ? AND (NOT internal OR schema_name = 'main')"
@@ -28,7 +28,6 @@ _TYPES = """
     FROM duckdb_types() WHERE database_name = ? AND NOT internal ORDER BY schema_oid, type_name
 """
 _DEPENDENCIES = "SELECT objid, refobjid FROM duckdb_dependencies()"
-_VIEWS = "SELECT view_oid, sql FROM duckdb_views() WHERE database_name = ? AND NOT internal"
 _IDENTIFIER = r'(?:"(?:[^"]|"")*"|[^\s".,()]+)'
 _HEAD = re.compile(
     rf"CREATE\s+VIEW\s+{_IDENTIFIER}(?:\.{_IDENTIFIER})*(?:\s*\(\s*{_IDENTIFIER}(?:\s*,\s*{_IDENTIFIER})*\s*\))?\s+AS\s+",
@@ -42,9 +41,8 @@ def extract_schema(session: DuckDBSession, selection: Selection) -> DatabaseSche
     tables = TableReader(session, schemas)
     comments = {schemas[oid]: comment for oid, comment in session.rows(_SCHEMAS, [session.database])}
     check_selection(selection, comments, {name: tables.column_names(name) for name in tables.relations})
-    views = _ViewReader(session, tables)
     selected = sorted(name for name in tables.relations if selects(selection, name))
-    documented = [name for name in selected if not tables.relations[name].is_view or name in selection.tables]
+    documented = [name for name in selected if not tables.relations[name].view or name in selection.tables]
     return DatabaseSchema(
         database="duckdb",
         schemas=tuple(
@@ -52,7 +50,7 @@ def extract_schema(session: DuckDBSession, selection: Selection) -> DatabaseSche
             for name in selected_schemas(selection, selected, comments)
         ),
         tables=tuple(tables.table(name, selection) for name in documented),
-        views=tuple(views.view(name, selection) for name in selected if name not in set(documented)),
+        views=tuple(_view(session, tables, name, selection) for name in selected if name not in set(documented)),
     )
 
 
@@ -92,62 +90,51 @@ def _user_type(session: DuckDBSession, schemas: dict[int, str], record: dict[str
     )
 
 
-class _ViewReader:
-    """Describes the views of an open database."""
-
-    def __init__(self, session: DuckDBSession, tables: TableReader) -> None:
-        self._session = session
-        self._tables = tables
-        self._statements: dict[int, str] = dict(session.rows(_VIEWS, [session.database]))
-
-    def view(self, name: TableName, selection: Selection) -> View:
-        """Describe a view."""
-        relation = self._tables.relations[name]
-        definition = self._definition(name, self._statements[relation.oid])
-        return View(
-            schema_name=name.schema,
-            name=name.table,
-            definition=definition,
-            columns=self._columns(name, selection),
-            depends_on=self._depends_on(name, definition),
-            comment=relation.comment,
+def _view(session: DuckDBSession, tables: TableReader, name: TableName, selection: Selection) -> View:
+    """Describe a view, whose query follows `CREATE VIEW name (columns) AS` in its statement."""
+    relation = tables.relations[name]
+    statement = relation.view or ""
+    head = _HEAD.match(statement)
+    if head is None:
+        raise DatabaseError(
+            f"DuckDB {session.alias!r}: the statement of view {name} is not understood: {statement[:200]!r}. Leave its"
+            " schema out of the plan, and report this."
         )
+    definition = statement[head.end() :].rstrip().removesuffix(";")
+    try:
+        columns = tables.columns(name, selection)
+    except (DatabaseError, UnsupportedTypeError):
+        columns = ()  # it no longer works, reads files, or has a type without a carrier
+    return View(
+        schema_name=name.schema,
+        name=name.table,
+        definition=definition,
+        columns=columns,
+        depends_on=_depends_on(session, tables.relations, name, definition),
+        comment=relation.comment,
+    )
 
-    def _definition(self, name: TableName, statement: str) -> str:
-        """Return the query after `CREATE VIEW name (columns) AS`."""
-        head = _HEAD.match(statement)
-        if head is None:
-            raise DatabaseError(
-                f"DuckDB {self._session.alias!r}: the statement of view {name} is not understood:"
-                f" {statement[:200]!r}. Leave its schema out of the plan, and report this."
-            )
-        return statement[head.end() :].rstrip().removesuffix(";")
 
-    def _columns(self, name: TableName, selection: Selection) -> tuple[Column, ...]:
-        """Return a view's columns; none if it no longer works, reads files, or has a type without a carrier."""
-        try:
-            return self._tables.columns(name, selection)
-        except (DatabaseError, UnsupportedTypeError):
-            return ()
-
-    def _depends_on(self, name: TableName, definition: str) -> tuple[TableName, ...]:
-        tree = json.loads(self._session.rows("SELECT json_serialize_sql(?)", [definition])[0][0])
-        if tree["error"]:
-            raise DatabaseError(
-                f"DuckDB {self._session.alias!r}: the query of view {name} cannot be parsed:"
-                f" {tree.get('error_message')}. Leave its schema out of the plan, and report this."
-            )
-        relations = (self._resolve(path, name.schema) for path in _paths(tree["statements"], frozenset()))
-        return tuple(sorted({relation for relation in relations if relation is not None}))
-
-    def _resolve(self, path: list[str], schema: str) -> TableName | None:
-        """Return the relation that a name inside a view of `schema` means, or None if it is not in this database."""
+def _depends_on(
+    session: DuckDBSession, relations: Iterable[TableName], view: TableName, definition: str
+) -> tuple[TableName, ...]:
+    """Return the relations of this database that a view's query reads."""
+    tree = json.loads(session.rows("SELECT json_serialize_sql(?)", [definition])[0][0])
+    if tree["error"]:
+        raise DatabaseError(
+            f"DuckDB {session.alias!r}: the query of view {view} cannot be parsed: {tree.get('error_message')}. Leave"
+            " its schema out of the plan, and report this."
+        )
+    by_folded = {(name.schema.lower(), name.table.lower()): name for name in relations}
+    read: set[TableName] = set()
+    for path in _paths(tree["statements"], frozenset()):
         *_, inside, table = map(str.lower, ["", *path])
-        candidates = [inside] if inside else [schema.lower(), "main"]
-        if inside == self._session.database.lower():
+        candidates = [inside] if inside else [view.schema.lower(), "main"]
+        if inside == session.database.lower():
             candidates.append("main")
-        by_folded = {(name.schema.lower(), name.table.lower()): name for name in self._tables.relations}
-        return next((by_folded[key] for each in candidates if (key := (each, table)) in by_folded), None)
+        found = [(each, table) for each in candidates if (each, table) in by_folded]
+        read.update(by_folded[key] for key in found[:1])
+    return tuple(sorted(read))
 
 
 def _paths(node: Any, hidden: Collection[str]) -> Iterator[list[str]]:

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from duckdb.sqltypes import DuckDBPyType
-
 from snapshot_assets.databases.columns import choose_time_index
 from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.duckdb.time_predicates import TIMESTAMPS
@@ -34,10 +32,10 @@ from snapshot_assets.format.relations import (
 
 # A query names its columns as the documents' fields, and those that are no fields in capitals.
 _RELATIONS = """
-    SELECT schema_oid, table_name, table_oid, comment, false FROM duckdb_tables()
+    SELECT schema_oid, table_name, table_oid, comment, NULL FROM duckdb_tables()
     WHERE database_name = $1 AND NOT internal
     UNION ALL
-    SELECT schema_oid, view_name, view_oid, comment, true FROM duckdb_views()
+    SELECT schema_oid, view_name, view_oid, comment, sql FROM duckdb_views()
     WHERE database_name = $1 AND NOT internal
 """
 _COLUMNS = """
@@ -71,16 +69,14 @@ class _Relation:
     """A table or view that may be exported, with DuckDB's object id."""
 
     oid: int
-    name: TableName
-    is_view: bool
     comment: str | None
+    view: str | None  # the statement that creates a view
 
 
 class TableReader:
     """Describes the tables and views of an open database.
 
     Args:
-        session: The database.
         schemas: The names of its schemas by object id.
 
     Attributes:
@@ -93,9 +89,8 @@ class TableReader:
         self._constraints = self._by_owner(_CONSTRAINTS)
         self._indexes = self._by_owner(_INDEXES)
         self.relations: dict[TableName, _Relation] = {}
-        for schema, name, oid, comment, is_view in session.rows(_RELATIONS, [session.database]):
-            table = TableName(schemas[schema], name)
-            self.relations[table] = _Relation(oid, table, is_view, comment)
+        for schema, name, *properties in session.rows(_RELATIONS, [session.database]):
+            self.relations[TableName(schemas[schema], name)] = _Relation(*properties)
         self._sequences: dict[int, Sequence] = {}
         for record in session.records(_SEQUENCES, [session.database]):
             oid, schema_oid = record.pop("OID"), record.pop("SCHEMA_OID")
@@ -114,19 +109,11 @@ class TableReader:
         """Return the names of a relation's columns; none if it is a view that no longer works."""
         return [record["name"] for record in self._columns[self.relations[name].oid]]
 
-    def types(self, name: TableName) -> dict[str, DuckDBPyType]:
-        """Return a relation's columns and their types.
-
-        Raises:
-            DatabaseError: It is a view that does not work, or reads files outside the database.
-        """
-        return self._session.types(f"FROM {self._session.relation(name)}", f"reading the columns of {name}")
-
     def columns(self, name: TableName, selection: Selection) -> tuple[Column, ...]:
-        """Describe the columns of a table or view."""
-        types = self.types(name)
+        """Describe the columns of a table or view; see `DuckDBConnection.column_types` for errors."""
+        types = self._session.column_types(name)
         records = {record["name"]: record for record in self._columns[self.relations[name].oid]}
-        collations = {} if self.relations[name].is_view else self._collations(name)
+        collations = {} if self.relations[name].view else self._collations(name)
         columns = []
         for column, kind in types.items():
             wanted = selection.carriers.get((name, column))
@@ -172,19 +159,19 @@ class TableReader:
             name=name.table,
             columns=columns,
             time_index=time_index,
-            **self._constraints_of(relation),
+            **self._constraints_of(name),
             indexes=_parts(Index, [self._with_columns(columns, record) for record in self._indexes[relation.oid]]),
             sequences=self._drawn(relation, columns),
-            options={"view": True} if relation.is_view else {},
+            options={"view": True} if relation.view else {},
             comment=relation.comment,
         )
 
-    def _constraints_of(self, relation: _Relation) -> dict[str, Any]:
+    def _constraints_of(self, name: TableName) -> dict[str, Any]:
         """Return a table's constraints by their fields in its document."""
         by_kind: dict[str, _Records] = defaultdict(list)
-        for record in self._constraints[relation.oid]:
+        for record in self._constraints[self.relations[name].oid]:
             # DuckDB has no foreign keys between schemas.
-            by_kind[record["KIND"]].append(record | {"referenced_schema": relation.name.schema})
+            by_kind[record["KIND"]].append(record | {"referenced_schema": name.schema})
         return {
             "primary_key": next(iter(_parts(PrimaryKey, by_kind["PRIMARY KEY"])), None),
             "unique": _parts(UniqueConstraint, by_kind["UNIQUE"]),

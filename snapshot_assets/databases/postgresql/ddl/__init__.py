@@ -1,8 +1,4 @@
-"""Builds the statements that create a PostgreSQL schema from its documents.
-
-The documents may be hostile. Names and constants are quoted; types, keys and bounds are parsed; expressions are
-accepted only where they cannot end the clause around them (`checked_sql`).
-"""
+"""Builds the statements that create a PostgreSQL schema from its documents, which may be hostile; see `checked_sql`."""
 
 from __future__ import annotations
 
@@ -60,14 +56,9 @@ def _define(context: RestoreContext) -> Definition:
 def _after(
     context: RestoreContext, restored: list[Table], used: Collection[columns.SequenceUse]
 ) -> Iterator[Statement]:
-    for table in restored:
-        yield from keys.keys(context, table)
-    for table in restored:
-        yield from keys.checks(context, table)
-    for table in restored:
-        yield from tables.inherit(context, table)
-    for table in restored:
-        yield from keys.indexes(context, table)
+    for part in (keys.keys, keys.checks, tables.inherit, keys.indexes):
+        for table in restored:
+            yield from part(context, table)
     for use in used:
         yield from columns.advance_sequence(use)
     for table in restored:
@@ -78,7 +69,10 @@ def _after(
 def _needed_tables(context: RestoreContext, table: Table, owners: Mapping[TableName, TableName]) -> list[TableName]:
     """Return the tables to create before a table; `owners` are those of the sequences of identity columns."""
     name = table.table_name
-    row_types = types.needed_tables(context, table.options.get("row_types", ()))
+    owner_of = {part.name: owner for owner, each in context.tables.items() for part in context.partitions(each)}
+    named = [TableName(*each) for each in table.options.get("row_types", ())]
+    system = ("pg_catalog", "information_schema")
+    row_types = [owner_of.get(each, each) for each in named if each.schema not in system]
     # A table creates the sequence of its identity column; another table's default may draw from it too.
     used = (each.table_name for each in table.sequences)
     drawn_from = [owners[each] for each in used if owners.get(each, name) != name]

@@ -76,11 +76,8 @@ def refusal(what: str, text: object, wanted: str) -> RestoreError:
     )
 
 
-def is_closed(text: str, *, commas: bool) -> bool:
-    """Return whether SQL text cannot end the clause around it: it closes every parenthesis, string and comment itself.
-
-    With `commas`, these may stand outside of parentheses.
-    """
+def _is_closed(text: str, *, commas: bool) -> bool:
+    """Return whether text closes all that it opens, so it cannot end the clause around it; `commas` allows commas."""
     depth = place = 0
     if "\0" in text:  # the driver would end the statement there
         return False
@@ -97,7 +94,7 @@ def is_closed(text: str, *, commas: bool) -> bool:
 
 def expression(text: str, what: str) -> str:
     """Return a single expression in parentheses."""
-    if not text.strip() or not is_closed(text, commas=False):
+    if not text.strip() or not _is_closed(text, commas=False):
         raise refusal(what, text, "one SQL expression")
     return f"({text})"
 
@@ -105,7 +102,7 @@ def expression(text: str, what: str) -> str:
 def query(text: str, what: str) -> str:
     """Return a view's query without its semicolon."""
     inner = text.strip().removesuffix(";")
-    if not inner or not is_closed(inner, commas=True):
+    if not inner or not _is_closed(inner, commas=True):
         raise refusal(what, text, "one SQL query")
     return inner
 
@@ -150,7 +147,7 @@ def check_parts(definition: str, what: str) -> tuple[str, str]:
 
 def exclusion(definition: str, what: str) -> str:
     """Return the definition of an exclusion constraint."""
-    if not re.match(r"EXCLUDE (?:USING [a-z_]+ )?\(", definition) or not is_closed(definition, commas=False):
+    if not re.match(r"EXCLUDE (?:USING [a-z_]+ )?\(", definition) or not _is_closed(definition, commas=False):
         raise refusal(what, definition, "an exclusion constraint")
     return definition
 
@@ -162,7 +159,7 @@ def index(definition: str, name: str, table: TableName, what: str) -> tuple[str,
         match is None
         or _unquoted(match["name"]) != name
         or split_name(match["table"]) != table
-        or not is_closed(match["rest"], commas=False)
+        or not _is_closed(match["rest"], commas=False)
     ):
         raise refusal(what, definition, f"an index {name} of {table}")
     using = f" USING {match['method']}" if match["method"] else ""
@@ -173,7 +170,7 @@ def index(definition: str, name: str, table: TableName, what: str) -> tuple[str,
 def statistics(definition: str, table: TableName, what: str) -> tuple[str, TableName, bool]:
     """Return the statement that creates extended statistics, their name, and whether they cover columns alone."""
     match = _STATISTICS.fullmatch(definition)
-    if match is None or split_name(match["table"]) != table or not is_closed(match["what"], commas=True):
+    if match is None or split_name(match["table"]) != table or not _is_closed(match["what"], commas=True):
         raise refusal(what, definition, f"statistics of {table}")
     schema, name = split_name(match["name"])
     full = TableName(schema or table.schema, name)
@@ -184,7 +181,7 @@ def statistics(definition: str, table: TableName, what: str) -> tuple[str, Table
 def partition_key(text: str, what: str) -> tuple[str, bool]:
     """Return a partition key, and whether it consists of columns alone."""
     match = _PARTITION_KEY.fullmatch(text)
-    if match is None or not is_closed(match["what"], commas=True):
+    if match is None or not _is_closed(match["what"], commas=True):
         raise refusal(what, text, "a partition key")
     return text, re.fullmatch(_NAMES, match["what"]) is not None
 

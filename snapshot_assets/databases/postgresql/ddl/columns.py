@@ -93,7 +93,6 @@ class SequenceUse:
         columns: Columns that hold only its numbers.
         owner: Table or partition that owns it.
         identity: Whether an identity column creates it.
-        comment: Its comment.
     """
 
     sequence: Sequence

@@ -17,7 +17,6 @@ class Relation:
     """A table, partition or view.
 
     Attributes:
-        name: Its name.
         options: The options of its document; of a partition, its entry in the options of its table.
         of: Table or view to which it belongs: a partition's table, else itself.
     """
@@ -64,9 +63,7 @@ class RestoreContext:
     """The schema that is restored, and what the statements built so far leave out.
 
     Attributes:
-        schema: What is restored.
         expressions: Whether SQL text of the documents is restored.
-        tables: The tables by name.
         partition_keys: Partition keys of the tables that are restored with their partitions.
         relations: Names of all tables, partitions and views.
         over_foreign_tables: Partitioned relations with a partition, at any level, that was a foreign table.

@@ -150,10 +150,3 @@ def _domain(context: RestoreContext, kind: UserType, name: TableName) -> tuple[s
 def collate(collation: str | None, what: str) -> str:
     """Return ` COLLATE …`, or nothing."""
     return f" COLLATE {text.name_text(collation, f'collation of {what}')}" if collation else ""
-
-
-def needed_tables(context: RestoreContext, row_types: Sequence[Sequence[str]]) -> list[TableName]:
-    """Return the tables whose row types are used; for a partition, its table."""
-    owners = {part.name: name for name, table in context.tables.items() for part in context.partitions(table)}
-    relations = [TableName(*name) for name in row_types if name[0] not in ("pg_catalog", "information_schema")]
-    return [owners.get(relation, relation) for relation in relations]

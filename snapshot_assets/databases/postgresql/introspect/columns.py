@@ -86,13 +86,7 @@ ORDER BY u.relation, a.attnum, n.nspname, c.relname
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """A column of the source.
-
-    Attributes:
-        name: Its name.
-        type: Its type.
-        row: Its row of the query, with all other properties.
-    """
+    """A column of the source; `row` is its row of the query, with all other properties."""
 
     name: str
     type: SourceType
@@ -118,13 +112,7 @@ def read_columns(session: PostgresqlSession, relations: Iterable[int]) -> dict[i
 
 @dataclass(frozen=True)
 class SourceSequence:
-    """A sequence of the source, as one column uses it.
-
-    Attributes:
-        document: Its part of the schema documents.
-        internal: Whether PostgreSQL created it for an identity column.
-        comment: Its comment.
-    """
+    """A sequence of the source, as one column uses it; `internal` if PostgreSQL created it for an identity column."""
 
     document: Sequence
     internal: bool

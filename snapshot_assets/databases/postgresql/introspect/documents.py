@@ -32,7 +32,9 @@ def extract(session: PostgresqlSession, selection: Selection) -> DatabaseSchema:
     schemas = read_schemas(session)
     relations = read_relations(session)
     _check(selection, schemas, relations)
-    tables, views = _selected(selection, relations)
+    chosen = [each for each in relations if not each.row["is_partition"] and selects(selection, each.name)]
+    tables = [each for each in chosen if not each.is_view or selection.tables]
+    views = [each for each in chosen if each.kind in "vm" and not selection.tables]
     _check_readable(tables)
     read_details(session, relations, tables, views)
     exported = [relation.name for relation in (*tables, *views)]
@@ -59,22 +61,6 @@ def _check(selection: Selection, schemas: list[Schema], relations: list[SourceRe
             )
     columns = {relation.name: relation.row["columns"] for relation in relations if relation.name not in partitions}
     check_selection(selection, [schema.name for schema in schemas], columns)
-
-
-def _selected(
-    selection: Selection, relations: list[SourceRelation]
-) -> tuple[list[SourceRelation], list[SourceRelation]]:
-    """Return the relations exported as tables, and the views exported as views."""
-    tables: list[SourceRelation] = []
-    views: list[SourceRelation] = []
-    for relation in relations:
-        if relation.row["is_partition"] or not selects(selection, relation.name):
-            continue
-        if not relation.is_view or selection.tables:
-            tables.append(relation)
-        elif relation.kind != "f":
-            views.append(relation)
-    return tables, views
 
 
 def _check_readable(tables: list[SourceRelation]) -> None:

@@ -88,8 +88,6 @@ class SourceRelation:
     """A table, partition, view or foreign table of the source.
 
     Attributes:
-        oid: Its oid.
-        name: Its name.
         kind: `relkind`, a key of `KINDS`.
         row: Its row of the query, with all other properties.
         parents: Relations that it inherits from, or the one that it is a partition of.
