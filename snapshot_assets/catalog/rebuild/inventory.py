@@ -30,6 +30,7 @@ from snapshot_assets.errors import (
     LocationDeletedError,
     MisnamedError,
     ObjectNotFoundError,
+    PlanError,
     UnsupportedVersionError,
 )
 from snapshot_assets.format import actions as act
@@ -166,7 +167,7 @@ def _readable(found: Inventory, paths: Iterable[str], read: Callable[[str], _Rea
     for path in paths:
         try:
             results.append(read(path))
-        except (*FAULTS, ObjectNotFoundError, KeyError, TypeError, ValueError) as error:
+        except (*FAULTS, PlanError, ObjectNotFoundError, KeyError, TypeError, ValueError) as error:
             found.leave_out(path, f"{path} cannot be used: {error}", stray=isinstance(error, MisnamedError))
     return results
 

@@ -11,13 +11,20 @@ from datetime import UTC, datetime
 
 from snapshot_assets.catalog.catalog import writable
 from snapshot_assets.catalog.log.scan import LogScan, faults_of_log, scan_log
+from snapshot_assets.catalog.log.truncation import contradictions
 from snapshot_assets.catalog.pins.objects import damaged_objects
 from snapshot_assets.catalog.rebuild.base import find_base
 from snapshot_assets.catalog.rebuild.inventory import Inventory, take_inventory
 from snapshot_assets.catalog.rebuild.new_log import lost_commits, lost_deletions, make_new_log
 from snapshot_assets.catalog.rebuild.unproved_chunks import Recovered, recover
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.errors import AcceptanceNeededError, LogWholeError, NoSnapshotError, UnsupportedVersionError
+from snapshot_assets.errors import (
+    AcceptanceNeededError,
+    ForeignLocationError,
+    LogWholeError,
+    NoSnapshotError,
+    UnsupportedVersionError,
+)
 from snapshot_assets.format import actions as act
 from snapshot_assets.storage.base import ObjectStore
 
@@ -80,6 +87,7 @@ def rebuild(
 
     Raises:
         LogWholeError: There is nothing to rebuild.
+        ForeignLocationError: The log is whole and lacks objects of pins, but another object is of another location.
         AcceptanceNeededError: `accept_undeleted` is needed.
         NoSnapshotError: No object shows a snapshot.
         ConflictError: Another writer committed meanwhile; the rebuild has no effect.
@@ -141,6 +149,9 @@ def _restore_pins(store: ObjectStore, scan: LogScan, inventory: Inventory, *, co
             f"Verify names damaged data files; export their chunks again with --replace.{again if damaged else ''}"
         )
         raise LogWholeError(" ".join([message, *inventory.notes[:_SHOWN]]), revision=state.revision)
+    for error in contradictions(store, state, inventory.objects):
+        if isinstance(error, ForeignLocationError):  # the log may have been copied over the location's own
+            raise error
     for path, data in objects.items() if committed else ():
         store.put(path, data)
     return replace(_described(store, state, state.revision, committed=committed), restored=tuple(objects))

@@ -81,7 +81,9 @@ def verify(
             report.faults += _location_faults(store, scan, objects, report, progress)
     elif not report.faults:
         report.faults.append(Fault(FaultKind.MISSING, "transactions/", f"There is no snapshot at {store.uri}."))
-    report.faults.sort(key=lambda fault: (not fault.is_damage, fault.object, fault.kind))
+    report.faults.sort(
+        key=lambda fault: (not fault.is_damage, fault.kind is not FaultKind.LOG, fault.object, fault.kind)
+    )
     return report
 
 

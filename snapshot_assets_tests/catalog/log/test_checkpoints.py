@@ -13,14 +13,22 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes, read_checkpoint, same_states, write_checkpoint
 from snapshot_assets.catalog.log.history import History
 from snapshot_assets.catalog.log.replay import list_log, read_state
+from snapshot_assets.catalog.log.truncation import refuse_faults
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.state.file_pruning import match_files, written_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import LimitExceededError, SnapshotError, TornObjectError, UnsupportedVersionError
+from snapshot_assets.errors import (
+    DamageError,
+    LimitExceededError,
+    SnapshotError,
+    TornObjectError,
+    UnsupportedVersionError,
+)
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
 from snapshot_assets.format.literals import Literal
@@ -222,13 +230,29 @@ def test_a_void_commit_whose_writer_died_is_no_part_of_the_log_and_is_pruned(wri
     assert prune(writer.catalog, grace=timedelta(0), unsafe=True).deleted == (transaction_path(slot),)
 
 
+def test_a_hole_after_transactions_that_pruning_would_have_deleted_first_is_damage(writer: Writer) -> None:
+    writer.fill()
+    for run in range(8):
+        writer.catalog.commit(rules.in_progress(writer.token, [1], f"run{run}"))
+    write_checkpoint(writer.store, writer.catalog.state)
+    for hole in (2, 5, 8):
+        writer.store.delete(transaction_path(hole))
+    damaged = {fault.object for fault in verify(writer.store).faults if fault.is_damage}
+    assert {transaction_path(5), transaction_path(8)} <= damaged
+    with pytest.raises(DamageError, match=f"{transaction_path(5)} is missing"):
+        refuse_faults(writer.store, "nothing was pruned")
+    assert rebuild(writer.store).lost == ()
+    assert not verify(writer.store).damaged
+
+
 def test_checkpoints_are_written_by_the_way(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("snapshot_assets.catalog.catalog.CHECKPOINT_INTERVAL", 4)
     for number in range(10):
         writer.catalog.commit(rules.in_progress(writer.token, [1], f"run{number}"))
     assert list_log(writer.store).checkpoints == [4, 8]
     assert read_state(writer.store).in_progress == {1: "run9"}
-    assert datetime.now(UTC) >= read_state(writer.store).committed_at
+    # Commits of one millisecond count on from it.
+    assert datetime.now(UTC) + timedelta(seconds=1) > read_state(writer.store).committed_at
 
 
 def test_a_run_that_works_on_a_chunk_again_is_told_of_once_wherever_checkpoints_lie(writer: Writer) -> None:

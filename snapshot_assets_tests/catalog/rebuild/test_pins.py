@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -16,8 +17,8 @@ from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import DamageError, LogWholeError
-from snapshot_assets.format.layout import transaction_path
+from snapshot_assets.errors import DamageError, ForeignLocationError, LogWholeError
+from snapshot_assets.format.layout import MANIFEST, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, rollback
@@ -213,3 +214,22 @@ def test_a_snapshot_that_was_begun_again_keeps_what_pins_show_of_the_one_before(
     assert manifest_of(after) == manifest_of(before)
     assert manifest_of(after.at(7)) == manifest_of(before.at(7))
     assert (after.header.name, after.tags.keys()) == ("second", {"old"})
+
+
+def test_a_pins_object_with_an_impossible_time_is_damaged_and_written_again(pinned: Writer) -> None:
+    [path] = [known.pin.object.path for known in pinned.catalog.state.tags.values() if known.pin.name == "kept"]
+    whole = pinned.store.get(path)
+    pinned.store.put(path, re.sub(rb'"created_at": "(\d+-\d+)-\d\d', rb'"created_at": "\1-32', whole, count=1))
+    assert set(damage(pinned.store)) == {path}
+    assert rebuild(pinned.store).restored == (path,)
+    assert pinned.store.get(path) == whole
+
+
+def test_no_pin_is_written_again_beside_a_manifest_of_another_location(pinned: Writer) -> None:
+    path = next(known.pin.object.path for known in pinned.catalog.state.pins)
+    pinned.store.delete(path)
+    own, manifest = pinned.catalog.state.location_id.encode(), pinned.store.get(MANIFEST)
+    pinned.store.put(MANIFEST, manifest.replace(own, own[::-1]))
+    with pytest.raises(ForeignLocationError, match=MANIFEST):
+        rebuild(pinned.store)
+    assert path not in {info.path for info in pinned.store.list()}

@@ -208,15 +208,19 @@ def test_the_ledger_of_imports_is_neither_exported_nor_restored(
         define(schema.model_copy(update={"tables": (hostile,)}))
 
 
-def test_a_table_whose_parent_got_a_column_later_inherits_its_checks_too(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+@pytest.mark.parametrize("generations", [1, 2])
+def test_tables_whose_parent_got_a_column_later_inherit_its_checks_too(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, generations: int
 ) -> None:
     source, target = make_postgresql_database(), make_postgresql_database()
-    create = ("CREATE TABLE a (x int CHECK (x > 0))", "CREATE TABLE b (y int) INHERITS (a)", "ALTER TABLE a ADD z int")
-    postgresql_server.psql(source, *create)
+    create = ["CREATE TABLE a (x int)", "CREATE TABLE b (y int) INHERITS (a)", "CREATE TABLE c (w int) INHERITS (b)"]
+    late = ("ALTER TABLE a ADD z int", "ALTER TABLE a ADD CHECK (x > 0)")
+    postgresql_server.psql(source, *create[: generations + 1], *late)
     assert restore(extracted(source), target).lost == ()
-    checks = "SELECT conname, conislocal, coninhcount FROM pg_constraint WHERE conrelid = 'b'::regclass"
-    assert postgresql_server.psql(target, checks) == postgresql_server.psql(source, checks) == "a_x_check|f|1"
+    checks = "SELECT conrelid::regclass, conislocal, coninhcount FROM pg_constraint WHERE conname = 'a_x_check'"
+    restored, expected = lines(postgresql_server, target, checks), lines(postgresql_server, source, checks)
+    assert sorted(restored) == sorted(expected)
+    assert len(expected) == generations + 1
 
 
 @pytest.mark.parametrize(
@@ -261,6 +265,21 @@ def test_a_table_with_another_order_of_columns_inherits_after_its_own_constraint
         restore(schema, target)
     parents = "SELECT inhrelid::regclass, inhparent::regclass FROM pg_inherits"
     assert lines(postgresql_server, target, parents) == ["kid|base"]
+    assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
+
+
+def test_a_domains_check_that_was_never_validated_is_added_after_the_rows(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    create = ("CREATE DOMAIN pos AS int CHECK (value > 0)", "CREATE TABLE t (n pos)", "INSERT INTO t VALUES (2)")
+    late = "ALTER DOMAIN pos ADD CONSTRAINT big CHECK (value < 1) NOT VALID"
+    postgresql_server.psql(source, *create, late, "COMMENT ON CONSTRAINT big ON DOMAIN pos IS 'too big'")
+    definition = define(extracted(source))
+    run(target, definition.before)
+    postgresql_server.psql(target, "INSERT INTO t VALUES (2)")
+    run(target, definition.after)
+    run(target, tuple(each for each in definition.after if each.unless == ""))
     assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
 
 

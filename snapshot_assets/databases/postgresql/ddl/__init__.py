@@ -42,14 +42,16 @@ def _define(context: RestoreContext) -> Definition:
     before = [*types.schemas(context), *types.extensions(context)]
     for use in used:
         before += columns.create_sequence(use)
+    unvalidated: list[Statement] = []
     for item in _creation_order(context):
         if isinstance(item, UserType):
             before += types.create(context, item)
+            unvalidated += types.unvalidated_checks(context, item)
         else:
             before += tables.create(context, restored[item.table_name])
     for use in used:
         before += columns.own_sequence(use)
-    after = list(_after(context, list(restored.values()), used))
+    after = [*unvalidated, *_after(context, list(restored.values()), used)]
     return Definition(tuple(restored.values()), tuple(before), tuple(after), tuple(context.lost))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from snapshot_assets.databases.columns import identity_sequences
@@ -53,8 +53,7 @@ def _inheritance(context: RestoreContext, table: Table) -> _Inheritance:
                 forbidding.add(column.name)
     own = [column.name for column in table.columns if column.name not in from_parents]
     if not parents or [*from_parents, *own] != [column.name for column in table.columns]:
-        checks = {check.name for parent in parents for check in context.tables[parent].checks if _inheritable(check)}
-        if checks - {check.name for check in table.checks}:  # it gets these when its parents do
+        if _inherited_checks(context, parents) - {check.name for check in table.checks}:  # it gets these with theirs
             return _Inheritance(not_null, at_once=parents)
         return _Inheritance(not_null, later=parents)
     settings = table.options.get("columns", {})
@@ -87,6 +86,15 @@ def as_restored(context: RestoreContext, table: Table) -> Table:
             column = column.model_copy(update={"default": None})
         columns.append(column)
     return table.model_copy(update={"columns": tuple(columns)})
+
+
+def _inherited_checks(context: RestoreContext, parents: Iterable[TableName]) -> set[str]:
+    """Return the names of the checks that tables pass on, with those of their own parents."""
+    names: set[str] = set()
+    for table in (context.tables[parent] for parent in parents):
+        names |= {check.name for check in table.checks if _inheritable(check)}
+        names |= _inherited_checks(context, parents_of(context, table))
+    return names
 
 
 def _inheritable(check: CheckConstraint) -> bool:

@@ -128,23 +128,37 @@ def _domain(context: RestoreContext, kind: UserType, name: TableName) -> tuple[s
     if fields.get("not_null"):
         named = f"CONSTRAINT {identifier(fields['not_null_name'])} " if "not_null_name" in fields else ""
         parts.append(f"{named}NOT NULL")
-    for check in fields.get("constraints") or ():
-        label = f"check {check['name']} of {what}"
-        if not context.allows(capital(label)):
+    for _, clause, commented in _domain_checks(context, kind, valid=True):
+        parts.append(clause)
+        later += commented
+    return " ".join(parts), later
+
+
+def unvalidated_checks(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
+    """Yield the checks of a domain that the source has not validated, for after the load: rows may violate them."""
+    domain = qualified(kind.table_name)
+    for name, clause, commented in _domain_checks(context, kind, valid=False):
+        exists = (
+            f"SELECT 1 AS one FROM pg_catalog.pg_constraint k WHERE k.conname = {literal(name)}"
+            f" AND k.contypid = {literal(domain)}::pg_catalog.regtype"
+        )
+        yield Statement(
+            f"check {name} of domain {kind.table_name}", f"ALTER DOMAIN {domain} ADD {clause}", unless=exists
+        )
+        yield from commented
+
+
+def _domain_checks(
+    context: RestoreContext, kind: UserType, *, valid: bool
+) -> Iterator[tuple[str, str, list[Statement]]]:
+    """Yield the name, the clause and the comment of each check that the source has, or has not, validated."""
+    for check in kind.definition.get("constraints") or ():
+        label, named = f"check {check['name']} of domain {kind.table_name}", f"CONSTRAINT {identifier(check['name'])}"
+        if check["definition"].endswith("NOT VALID") == valid or not context.allows(capital(label)):
             continue
         inner, tail = text.check_parts(check["definition"], label)
-        clause = f"CONSTRAINT {identifier(check['name'])} CHECK {inner}"
-        if tail:
-            exists = (
-                f"SELECT 1 AS one FROM pg_catalog.pg_constraint k WHERE k.conname = {literal(check['name'])}"
-                f" AND k.contypid = {literal(qualified(name))}::pg_catalog.regtype"
-            )
-            later.append(Statement(label, f"ALTER DOMAIN {qualified(name)} ADD {clause}{tail}", unless=exists))
-        else:
-            parts.append(clause)
-        place = f"CONSTRAINT {identifier(check['name'])} ON DOMAIN {qualified(name)}"
-        later += comment(place, check.get("comment"), label, None)
-    return " ".join(parts), later
+        place = f"{named} ON DOMAIN {qualified(kind.table_name)}"
+        yield check["name"], f"{named} CHECK {inner}{tail}", list(comment(place, check.get("comment"), label, None))
 
 
 def collate(collation: str | None, what: str) -> str:
