@@ -83,9 +83,6 @@ def test_a_local_session_that_others_started_without_a_choice_runs_this_interpre
     assert list(runner.map(lambda _: [sys.executable], [1])) == [sys.executable]
 
 
-# Errors
-
-
 @pytest.fixture
 def other_python(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> str:
     """An interpreter that does not exist, which further tasks of the session run."""

@@ -126,9 +126,6 @@ def test_a_column_that_a_file_lacks_is_null_for_a_predicate_too(exported: Place)
             assert sum(batch.num_rows for batch in batches) == count, (text, wanted)
 
 
-# Restores
-
-
 def without(deleted: str) -> dict[str, str]:
     return IN_RANGE | {"readings": f"({IN_RANGE['readings']}) AND ({deleted}) IS NOT TRUE"}
 

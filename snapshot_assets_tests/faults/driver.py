@@ -72,8 +72,6 @@ def export(
     signal_to: str = "",
 ) -> dict[str, Any]:
     """Run begin, export and seal, and return what was done."""
-    if start_after:
-        wait_for(Path(start_after))
     store = FaultyStore(open_store(parse_location(location)), Fault(**(fault or {})))
     runner = Recorder()
     run = ExportRun(
@@ -86,18 +84,26 @@ def export(
         retry=RetryPolicy(base=0),
     )
     result: dict[str, Any] = {"run": run.run_id, "outcomes": {}}
+    with _reported(result, start_after, signal_to), run.open() as export:
+        for outcome in export.export(chunks, replace_completed=replace):
+            result["outcomes"][outcome.chunk] = outcome.status
+        if seal:
+            result["sealed"] = export.seal().seal.revision
+    return result | {"read": runner.read, "trace": store.trace}
+
+
+@contextmanager
+def _reported(result: dict[str, Any], start_after: str, signal_to: str) -> Iterator[None]:
+    """Wait for one file, put an error of the run into its result, and create the other file."""
+    if start_after:
+        wait_for(Path(start_after))
     try:
-        with run.open() as export:
-            for outcome in export.export(chunks, replace_completed=replace):
-                result["outcomes"][outcome.chunk] = outcome.status
-            if seal:
-                result["sealed"] = export.seal().seal.revision
+        yield
     except SnapshotError as error:
         result["error"] = [kind.__name__ for kind in type(error).__mro__]
         result["message"] = str(error)
     if signal_to:
         Path(signal_to).touch()
-    return result | {"read": runner.read, "trace": store.trace}
 
 
 @contextmanager
@@ -134,22 +140,15 @@ def restore(
     signal_to: str = "",
 ) -> dict[str, Any]:
     """Run one import and return what was done; faults also strike calls to the target."""
-    if start_after:
-        wait_for(Path(start_after))
     store = FaultyStore(open_store(parse_location(location)), Fault(**(fault or {})))
     result: dict[str, Any] = {"outcomes": {}}
     with counted_targets(store):
         run = RestoreRun(store, DatabaseAddress("target", target), InlineRunner(), retry=RetryPolicy(base=0))
-        try:
+        with _reported(result, start_after, signal_to):
             run.begin(chunks, chunks if again else ())
             for outcome in run.restore():
                 result["outcomes"][outcome.chunk] = outcome.status
             result["finished"] = run.finish()
-        except SnapshotError as error:
-            result["error"] = [kind.__name__ for kind in type(error).__mro__]
-            result["message"] = str(error)
-    if signal_to:
-        Path(signal_to).touch()
     return result | {"trace": store.trace}
 
 

@@ -1,6 +1,9 @@
+import hashlib
+
 import pytest
 
 from snapshot_assets.errors import DocumentError, LimitExceededError, UnsupportedVersionError
+from snapshot_assets.format.checksums import canonical_json, chunk_checksum, snapshot_checksum
 from snapshot_assets.format.documents import MAX_DEPTH, parse_json, pretty_json
 
 
@@ -29,3 +32,35 @@ def test_nesting_is_refused_before_parsing():
 
 def test_brackets_in_strings_do_not_count_as_nesting():
     assert parse_json(pretty_json({"version": 1, "a": "[" * (MAX_DEPTH + 1)}), "x.json")["version"] == 1
+
+
+def sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_canonical_json_sorts_keys_and_keeps_characters():
+    assert canonical_json({"b": [1, None], "a": "é"}) == '{"a":"é","b":[1,null]}'.encode()
+
+
+def test_a_chunk_checksum_is_over_coreutils_lines_sorted_by_path():
+    files = [("data/1/b", "2" * 64), ("data/1/a", "1" * 64)]
+    assert chunk_checksum(files) == sha("1" * 64 + "  data/1/a\n" + "2" * 64 + "  data/1/b\n")
+    assert chunk_checksum([]) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+def test_a_snapshot_checksum_is_over_schema_chunks_tombstones_and_header_in_this_order():
+    header = {"format": "parquet", "catalog": ""}
+    expected = (
+        "5" * 64 + "  schema/x/tables.json\n"
+        + "7" * 64 + "  data/2\n"
+        + "8" * 64 + "  data/10\n"
+        + sha('{"p":1}') + "  tombstone/4\n"
+        + sha('{"catalog":"","format":"parquet"}') + "  header\n"
+    )  # fmt: skip
+    found = snapshot_checksum(
+        schema_files=[("schema/x/tables.json", "5" * 64)],
+        chunks={10: "8" * 64, 2: "7" * 64},
+        tombstones={4: {"p": 1}},
+        header=header,
+    )
+    assert found == sha(expected)

@@ -68,9 +68,6 @@ def test_every_field_of_the_resource_is_known_here() -> None:
     }
 
 
-# Files of one machine
-
-
 def no_session() -> NoReturn:
     raise AssertionError("Spark was started")
 

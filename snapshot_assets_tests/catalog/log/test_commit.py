@@ -199,9 +199,6 @@ def test_a_store_without_conditional_creates_is_refused_unless_the_plan_promises
     assert Catalog.open_for_writing(lax, single_writer=True).state.revision == 0
 
 
-# The five errors of a damaged chain
-
-
 def _rewrite(writer, at, **changes):
     entry = scan_log(writer.store).entries[at - 1]
     writer.store.put(transaction_path(at), encode_transaction(replace(entry.transaction, **changes)))
@@ -236,9 +233,6 @@ def test_history_rewritten_with_correct_checksums_still_breaks_the_next_link(wri
     _rewrite(writer, 2, writer_id="another writer")
     with pytest.raises(BrokenLinkError, match=r"0{19}3\.txn"):
         read_state(writer.store)
-
-
-# The conflict table
 
 
 def test_a_replace_removes_the_old_files_and_adds_the_new_in_one_revision(writer):

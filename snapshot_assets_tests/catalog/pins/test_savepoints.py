@@ -194,9 +194,6 @@ def test_a_number_that_was_used_before_is_damage(sealed, number):
         Catalog(sealed.store, read_state(sealed.store, through=7)).state.after([act.SavepointDeleted(1)])
 
 
-# Races
-
-
 def test_savepoints_that_are_created_at_once_get_different_numbers(sealed):
     catalogs = [Catalog.open_for_writing(sealed.store) for _ in range(4)]
     made = race(*(lambda catalog=catalog: save(catalog) for catalog in catalogs))

@@ -119,9 +119,6 @@ def test_tags_are_listed_by_commit_time_with_their_neighbours_and_end(sealed):
     assert [tag.expires_at for tag in tags] == [None, datetime(2125, 2, 8, 12, tzinfo=UTC), None]
 
 
-# Races
-
-
 def test_a_rename_that_meets_a_deletion_is_refused_and_leaves_nothing(sealed):
     create_tag(sealed.catalog, "nightly", SEAL)
     store = meeting(sealed.store, "tag/tag-friday", lambda: delete_tag(sealed.catalog, "nightly"))

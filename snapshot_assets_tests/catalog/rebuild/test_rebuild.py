@@ -251,9 +251,6 @@ def test_a_chunk_that_the_base_lacks_is_adopted_by_the_next_export_and_kept_unti
     assert damage(writer.store) == {}
 
 
-# Who else is at work
-
-
 def test_a_location_that_is_whole_empty_or_deleted_is_refused(tagged: Writer, tmp_path: Path) -> None:
     with pytest.raises(LogWholeError, match="is whole up to revision 9; there is nothing to rebuild"):
         rebuild(tagged.store)

@@ -86,9 +86,6 @@ def test_changes_are_grouped_by_chunk_and_table(changed: Writer) -> None:
     assert difference(changed.catalog.state, first, first) == []
 
 
-# Changes without changed files
-
-
 @pytest.fixture(params=[False, True], ids=["log", "checkpoint"])
 def reopened(request: pytest.FixtureRequest) -> Callable[[Writer], State]:
     """Returns a writer's state, replayed or from a checkpoint."""

@@ -38,9 +38,6 @@ def fresh(store) -> Writer:
     return Writer(store)
 
 
-# Files
-
-
 def test_the_newest_expiry_of_a_file_is_the_newest_of_its_revisions() -> None:
     """The expected value checks every file against every revision."""
     choose, at = random.Random(7), datetime(2025, 1, 1, tzinfo=UTC)
@@ -96,9 +93,6 @@ def test_the_work_of_a_collection_does_not_depend_on_the_number_of_deleted_tags(
     assert not verify(writer.store).faults
 
 
-# The grace period
-
-
 def test_a_grace_period_longer_than_the_expiries_in_checkpoints_is_refused(writer: Writer) -> None:
     with pytest.raises(PlanError, match=r"3d is longer than twice the plan's: .* 2d only"):
         collect_garbage(writer.catalog, grace=3 * DAY)
@@ -133,9 +127,6 @@ def test_a_snapshot_with_a_longer_grace_period_keeps_what_expired_before_it(fres
     working(fresh, 1 * DAY).begin(HEADER.__class__(**(vars(HEADER) | {"grace": HEADER.grace * 7})), force=True)
     found = plan_collection(Catalog.open_for_writing(fresh.store))
     assert gone in {each.path for each in found.waiting}
-
-
-# Schema documents
 
 
 def folders(writer: Writer) -> set[str]:

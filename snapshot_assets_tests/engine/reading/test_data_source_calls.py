@@ -83,9 +83,6 @@ def test_a_schema_of_the_callers_own_is_refused(exported_place: Place) -> None:
         places.reader(StructType.fromDDL("id STRING"))
 
 
-# Sessions and secrets
-
-
 def test_secrets_are_in_no_plan_and_no_message(
     spark: SparkSession, registered: SparkSession, s3_server: S3Server, s3_location: str, exported_place: Place
 ) -> None:

@@ -27,9 +27,6 @@ def new_snapshot(place: Place, windows: int, **plan: Any) -> None:
     place.export(chunks=range(windows + 1), settings={"force": True}, **plan)
 
 
-# Rows of others
-
-
 def test_later_restores_remember_that_rows_of_others_were_there(exported, duck):
     execute(duck, "CREATE SCHEMA IF NOT EXISTS main")
     execute(duck, READINGS)
@@ -49,9 +46,6 @@ def test_a_table_that_came_later_and_holds_rows_of_others_is_remembered(imported
     execute(duck, "CREATE TABLE main.more (id INTEGER); INSERT INTO main.more VALUES (2)")
     with pytest.raises(RestoreError, match=r"Chunk 0 cannot be replaced.*--into-nonempty"):
         duck.restore(imported.store, into_nonempty=True, replace=True)
-
-
-# Windows
 
 
 def test_a_snapshot_of_other_windows_is_refused_before_anything_is_recorded(place, duck):
@@ -104,9 +98,6 @@ def test_a_record_without_windows_is_resumed_but_not_superseded(exported, duck):
     assert [bool(record.windows) for record in duck.imports()] == [False, True]
 
 
-# Refused before anything is recorded
-
-
 def test_preparing_refuses_a_time_range_over_times_carried_as_text(place, duck):
     place.export(carriers={"main.events.moment": "text"})
     noon = Filters(start=datetime(2025, 1, 1, 12, tzinfo=UTC))
@@ -115,9 +106,6 @@ def test_preparing_refuses_a_time_range_over_times_carried_as_text(place, duck):
     with pytest.raises(PlanError, match=r"events\.moment is carried as"):
         duck.restore(place.store, filters=noon)
     assert duck.imports() == []
-
-
-# An outdated ledger, and tags
 
 
 def test_a_file_that_the_ledger_lost_is_loaded_again(imported, duck):
@@ -174,9 +162,6 @@ def test_the_next_restore_deletes_the_tag_that_a_killed_one_left(exported, duck,
     assert list(read_state(exported.store).tags) == [duck.imports()[1].tag] != [left]
     assert duck.restore(exported.store, replace=True).finished
     assert read_state(exported.store).tags == {}
-
-
-# Counting
 
 
 def test_counts_are_compared_with_the_revision_that_was_restored_chunk_by_chunk(imported, duck):
