@@ -119,10 +119,11 @@ def _look_below(scan: LogScan, listing: Listing, start: int) -> None:
         path = transaction_path(1)
         _note(scan, path, GapError(f"{path} is missing, which is never pruned.", object=path))
     known = set(listing.transactions)
-    for revision in range(3, start if not scan.state.rebuilt_at else 0):
+    for revision in range(3, start - 1 if not scan.state.rebuilt_at else 0):
         # Pruning goes by ascending revision. One transaction alone may be of a writer that slept and died.
-        if {revision - 1, revision} <= known and revision + 1 not in known:
-            _note(scan, transaction_path(revision + 1), gap(revision + 1, start))
+        following = transaction_path(revision + 1)
+        if {revision - 1, revision} <= known and revision + 1 not in known and not is_there(scan.store, following):
+            _note(scan, following, gap(revision + 1, start))
     for revision in {1, start}.intersection(listing.transactions):
         path = transaction_path(revision)
         try:

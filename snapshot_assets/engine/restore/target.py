@@ -30,13 +30,15 @@ class TargetContents:
 
 
 def read_target(target: RestoreTarget, source: RestoreSource, definition: Definition) -> TargetContents:
-    """Read a restore's tables and the ledger from a target."""
+    """Read a restore's tables and the ledger from a target, both as they were before or after another restore began."""
     tables = tuple(table.table_name for table in definition.tables)
-    return TargetContents(
-        existing=target.existing([*tables, *(view.table_name for view in source.schema.views)]),
-        other_types=target.other_types(definition.tables),
-        ledger=TargetLedger.read(target, source.state.location_id, tables),
-    )
+    ledger = TargetLedger.read(target, source.state.location_id, tables)
+    while True:
+        existing = target.existing([*tables, *(view.table_name for view in source.schema.views)])
+        other_types = target.other_types(definition.tables)
+        before, ledger = ledger, TargetLedger.read(target, source.state.location_id, tables)
+        if ledger.records == before.records:
+            return TargetContents(existing, other_types, ledger)
 
 
 def definition_for(schema: DatabaseSchema, uri: str, *, expressions: bool) -> Definition:

@@ -151,8 +151,13 @@ class Rebuilt:
         self._sealed_revisions_are_as_they_were_or_named()
         self._head_is_the_base_or_what_differs_is_named()
         self._deleted_rows_stay_deleted_or_are_named()
-        last = self.before.pins.last_savepoint
-        assert self.after.pins.last_savepoint >= last or self._unnamed_end
+        self._savepoint_numbers_are_not_used_again()
+
+    def _savepoint_numbers_are_not_used_again(self) -> None:
+        before, last = self.before.pins, self.after.pins.last_savepoint
+        left = [number for number, known in before.savepoints.items() if known.pin.object.path not in self.spoiled]
+        assert last >= max(left, default=0)
+        assert last >= before.last_savepoint or self._unnamed_end or self._is_lost(self.before.revision)
 
     @property
     def _unnamed_end(self) -> bool:

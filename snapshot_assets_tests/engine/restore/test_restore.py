@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import (
     DamageError,
@@ -236,6 +237,20 @@ def test_two_imports_at_once_double_no_row(exported, postgresql_database):
     assert results == [True, True, True]
     assert len(into.imports()) == 1
     assert into.differences(exported.source, IN_RANGE) == {}
+
+
+def test_an_import_that_began_while_the_target_was_read_is_resumed(exported, postgresql_database, monkeypatch):
+    into, read = Into(postgresql_database), PostgresqlTarget.other_types
+
+    def read_then_start_another(target, tables):
+        monkeypatch.setattr(PostgresqlTarget, "other_types", read)
+        found = read(target, tables)
+        assert into.restore(exported.store).finished
+        return found
+
+    monkeypatch.setattr(PostgresqlTarget, "other_types", read_then_start_another)
+    assert into.restore(exported.store).finished
+    assert len(into.imports()) == 1
 
 
 def test_columns_that_came_went_and_widened_between_chunks(place, duck):
