@@ -33,13 +33,45 @@ def create(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--start-time", metavar="T", help=f"range start, {_RANGE} (default: earliest row)")
     what.add_argument("--end-time", metavar="T", help="range end, exclusive (default: now)")
     what.add_argument("--chunk-time-window", metavar="D", help="window length: 90m, 6h, 1d (default), 7d, …")
-    what.add_argument("--format", help="parquet (default)")
+    what.add_argument("--format", help="parquet (default), csv or json (one object a line)")
+    format_options(what)
     what.add_argument("--schema-only", action="store_true", default=None, help="no data")
     how = parser.add_argument_group("how")
     how.add_argument("--parallelism", type=int, metavar="N", help="chunks exported in parallel (default: 1)")
     how.add_argument("--max-file-size", metavar="SIZE", help="256MB (default); units B kB MB GB TB, multiplier 1024")
     how.add_argument("--force", action="store_true", help="start a new snapshot in place of the existing one")
     how.add_argument("--replace", metavar="START/END", help="export completed windows in this range again")
+
+
+def format_options(group: argparse._ArgumentGroup) -> None:
+    """Add the options of csv and json files, which become one field of the plan."""
+    group.set_defaults(format_options=None)
+    options = {
+        "--compression": ("C", "of csv and json: none (default), gzip or zstd"),
+        "--delimiter": ("CHAR", "of csv: what separates values (default: ,)"),
+        "--quote": ("CHAR", 'of csv: quotation mark (default: ")'),
+        "--escape": ("CHAR", "of csv: what precedes a quotation mark in a quoted value (default: that of --quote)"),
+        "--null": ("TEXT", "of csv: what stands for NULL, unquoted (default: nothing)"),
+    }
+    for name, (metavar, text) in options.items():
+        group.add_argument(name, metavar=metavar, help=text, action=_FormatOption, dest="format_options")
+    group.add_argument(
+        "--header",
+        help="of csv: the first line of each file names the columns",
+        action=_FormatOption,
+        dest="format_options",
+        nargs=0,
+    )
+
+
+class _FormatOption(argparse.Action):
+    """Collects the options that were given, by name."""
+
+    def __call__(
+        self, _parser: object, namespace: argparse.Namespace, values: object, option: str | None = None
+    ) -> None:
+        given = getattr(namespace, self.dest) or {}
+        setattr(namespace, self.dest, given | {str(option).lstrip("-"): True if values == [] else values})
 
 
 def import_(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # importing it loads Arrow and pydantic, and the local store 
 MANIFEST = "manifest.json"
 CHECKSUMS = "SHA256SUMS"
 SCHEMA_FILES = ("schemas.json", "tables.json", "views.json")
-DATA_FORMATS = ("parquet", "csv", "json")
 TRANSACTIONS = "transactions/"
 UNTIMED_CHUNK = 0
 """Chunk id of tables without a time index and of rows without a finite time."""
@@ -33,7 +32,9 @@ _UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
 _MAX_STEM = 160
 _ENCODED = r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})*"
 _STEM = rf"(?:{_ENCODED}\.{_ENCODED}|[A-Za-z0-9_.%-]{{160}}~[0-9a-f]{{16}})"
-_DATA_FILE = re.compile(rf"data/(0|[1-9]\d*)/({_STEM})-([0-9a-f]{{8}})-(\d{{4,}})\.({'|'.join(DATA_FORMATS)})")
+_DATA_FILE = re.compile(
+    rf"data/(0|[1-9]\d*)/({_STEM})-([0-9a-f]{{8}})-(\d{{4,}})\.(?:parquet|(?:csv|json)(?:\.gz|\.zst)?)"
+)
 _RECEIPT = re.compile(r"data/(0|[1-9]\d*)/chunk-([0-9a-f]{8})\.json")
 _SCHEMA_FILE = re.compile(r"schema/([0-9a-f]{12})/(?:schemas|tables|views)\.json")
 _TRANSACTION = re.compile(r"transactions/(\d{20})\.txn")
@@ -155,7 +156,7 @@ def check_data_path(path: str, chunk: int) -> str:
     Raises:
         UnsafePathError: It is any other path, such as one with `..`, a scheme or a backslash.
     """
-    return _checked(path, _DATA_FILE, str(chunk), f"data/{chunk}/<schema>.<table>-<attempt>-<part>.parquet")
+    return _checked(path, _DATA_FILE, str(chunk), f"data/{chunk}/<schema>.<table>-<attempt>-<part>.<format>")
 
 
 def check_receipt_path(path: str, chunk: int) -> str:

@@ -15,11 +15,14 @@ _DURATION = re.compile(r"(\d{1,18})([smhdw])", re.ASCII)
 _SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _CANONICAL_UNITS = ("d", "h", "m", "s")  # no weeks: `7d` and `30d` are easier to compare
 
-_SIZE = re.compile(r"(\d{1,19}) ?(B|kB|MB|GB|TB)?", re.ASCII)
+_SIZE = re.compile(r"(\d{1,19}) ?(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)?", re.ASCII)
 _BYTES = {"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+_BYTES |= {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _MAX_SIZE = (1 << 63) - 1
-MIN_FILE_SIZE, MAX_FILE_SIZE = 16 << 20, 4 << 30
+MIN_FILE_SIZE, MAX_FILE_SIZE = 64 << 10, 4 << 30
 """Limits of the size at which a data file is closed, in bytes."""
+MIN_PARQUET_SIZE = 16 << 20
+"""The lower limit for Parquet, whose row groups would be too small."""
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)?", re.ASCII)
 _TIME_EXAMPLE = "write an RFC 3339 time with its zone, such as 2013-01-01T00:00:00Z or 2013-01-01T01:00:00+01:00"
@@ -64,7 +67,8 @@ def parse_size(value: object) -> int:
     """Return the bytes of a size such as `256MB`; the multiplier is 1024, as in PostgreSQL.
 
     Args:
-        value: A whole number of bytes, or its digits and one of `B`, `kB`, `MB`, `GB`, `TB`, case-sensitive.
+        value: A whole number of bytes, or its digits and one of `B`, `kB`, `MB`, `GB`, `TB`, `KiB`, `MiB`, `GiB`, `TiB`,
+            case-sensitive.
 
     Raises:
         PlanError: The value is not a valid size.
@@ -77,7 +81,7 @@ def parse_size(value: object) -> int:
     if size is None or size < 0:
         raise PlanError(
             f"{value!r} is not a size; write whole bytes, or digits and one unit of B, kB, MB, GB, TB "
-            "(case matters, 1kB is 1024 bytes), such as 256MB"
+            "(case matters; 1kB is 1024 bytes, as is 1KiB), such as 256MB"
         )
     if size > _MAX_SIZE:
         raise PlanError(f"size {value!r} is more than {_MAX_SIZE} bytes, the largest there is")

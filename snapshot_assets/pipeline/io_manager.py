@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.engine.export.chunks import Outcome, skipped_chunk
-from snapshot_assets.engine.parquet.frames import load_frames
+from snapshot_assets.engine.reading.frames import load_frames
 from snapshot_assets.errors import ExportFailedError, PlanError, RestoreFailedError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PlainSerializer, WrapValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WrapValidator
 
 from snapshot_assets.databases.open import default_alias
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.file_formats import FileFormat
 from snapshot_assets.format.names import ColumnPath, column_text, parse_column, parse_table, table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import (
@@ -61,6 +62,23 @@ class DatabaseReference:
 
     def __str__(self) -> str:
         return self.alias
+
+
+class FormatOptions(BaseModel):
+    """How csv and json files are written, as PostgreSQL's COPY names it. `escape` is `quote` unless it is given."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    compression: str = Field("none", description="none, gzip or zstd.")
+    header: bool = Field(False, description="Whether the first line of a csv file names the columns.")
+    delimiter: str = Field(",", description="What separates the values of a csv line.")
+    quote: str = Field('"', description="Quotation mark of csv values.")
+    escape: str | None = Field(None, description="What precedes a quotation mark in a quoted csv value.")
+    null: str = Field("", description="The unquoted csv text that stands for NULL.")
+
+    def of(self, name: str) -> FileFormat:
+        """Return the format of a name with these options."""
+        return FileFormat(name, **self.model_dump() | {"escape": self.escape or self.quote})
 
 
 def parsed(parse: Callable[[Any], Any]) -> BeforeValidator:

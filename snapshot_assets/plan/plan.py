@@ -29,15 +29,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.databases.source import Selection
+from snapshot_assets.format.file_formats import FileFormat
 from snapshot_assets.format.names import ColumnPath, table_text
 from snapshot_assets.format.relations import Carrier, TableName
-from snapshot_assets.format.units import duration_text, time_text
+from snapshot_assets.format.units import MIN_PARQUET_SIZE, duration_text, size_text, time_text
 from snapshot_assets.format.windows import count_windows
 from snapshot_assets.plan.fields import (
     ColumnOfTable,
     DatabaseReference,
     Duration,
     FileSize,
+    FormatOptions,
     Reference,
     Storage,
     Table,
@@ -63,6 +65,7 @@ _DATA_FIELDS = (
     "lag",
     "parallelism",
     "format",
+    "format_options",
     "max_file_size",
     "time_columns",
     "carriers",
@@ -131,8 +134,15 @@ class Plan(BaseModel):
     untimed_tables: Literal["export", "skip", "fail"] = Field("export", description="Tables without a time index.")
     parallelism: int = Field(1, ge=1, le=MAX_PARALLELISM, description="Chunks processed in parallel.")
     chunks_per_run: int | None = Field(None, ge=1, description="Chunks of one Dagster run; null for all in one run.")
-    format: Literal["parquet"] = Field("parquet", description="Format of the data files.")
-    max_file_size: FileSize = Field(256 * _MB, description="Size at which a data file is closed.")
+    format: Literal["parquet", "csv", "json"] = Field("parquet", description="Format of the data files.")
+    format_options: FormatOptions = Field(
+        default_factory=FormatOptions,
+        description="How csv and json files are written.",
+        examples=["{header: true, delimiter: ';', compression: zstd}"],
+    )
+    max_file_size: FileSize = Field(
+        256 * _MB, description="Size at which a data file is closed: from 16MB, csv and json from 64kB."
+    )
     seal_verify: Literal["new", "full"] = Field(
         "new", description="What a seal hashes: files no earlier seal verified (if none, up to 1 GB), or all."
     )
@@ -158,6 +168,11 @@ class Plan(BaseModel):
         """The exported part of the source."""
         carriers = {(table, column): carrier for (table, column), carrier in self.carriers.items()}
         return Selection(self.schemas, self.tables, self.time_columns, carriers)
+
+    @property
+    def file_format(self) -> FileFormat:
+        """The format of the data files, with its options."""
+        return self.format_options.of(self.format)
 
     def resolved(self, start: datetime, end: datetime) -> Self:
         """Return the plan with the ends that it omits filled in.
@@ -253,6 +268,22 @@ class Plan(BaseModel):
         if lag and info.data.get("kind") == "once":
             raise ValueError("only a continuous plan waits; remove lag, or write kind: continuous")
         return lag
+
+    @field_validator("format_options")
+    @classmethod
+    def _are_of_the_format(cls, options: FormatOptions, info: ValidationInfo) -> FormatOptions:
+        if "format" in info.data:
+            raising_value_errors(options.of)(info.data["format"]).check()
+        return options
+
+    @field_validator("max_file_size")
+    @classmethod
+    def _holds_a_row_group(cls, size: int, info: ValidationInfo) -> int:
+        if info.data.get("format") == "parquet" and size < MIN_PARQUET_SIZE:
+            raise ValueError(
+                f"file size {size_text(size)} is less than {size_text(MIN_PARQUET_SIZE)}, the least of parquet"
+            )
+        return size
 
     @field_validator("time_zone")
     @classmethod

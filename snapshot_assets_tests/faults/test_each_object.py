@@ -23,7 +23,7 @@ from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.engine.parquet.reader import read_batches
+from snapshot_assets.engine.files.read import read_batches
 from snapshot_assets.errors import LogWholeError
 from snapshot_assets.format.layout import checkpoint_path, checkpointed_revision, revision_of, transaction_path
 from snapshot_assets.format.relations import TableName

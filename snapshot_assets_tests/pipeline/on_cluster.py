@@ -21,7 +21,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.compact.plan import Wanted, plan_compaction
-from snapshot_assets.engine.parquet.frames import load_frames
+from snapshot_assets.engine.reading.frames import load_frames
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import TaskLostError
 from snapshot_assets.format.relations import TableName

@@ -12,9 +12,10 @@ from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.file_pruning import Deletions, deletions, written_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.state import Token
+from snapshot_assets.engine.files.read import TextSchema, text_schemas
 from snapshot_assets.engine.jobs import FileSums
 from snapshot_assets.errors import DocumentError, NoSnapshotError, PlanError, UnknownRelationError
-from snapshot_assets.format.actions import Chunk
+from snapshot_assets.format.actions import Chunk, Header
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.predicates import Predicate
@@ -54,6 +55,7 @@ class Group(FileSums):
         kept: Paths of the table's other files in the chunk.
         reasons: Why: `small files`, `tombstones`, `duplicates` or `asked for`.
         deleting: By path, the predicates of the tombstones that may delete rows of a file.
+        texts: By path, what a text file does not say about itself.
         table: The table in the newest schema that contains it.
         schema_id: The id of that schema.
         dedupe: Whether duplicates are removed.
@@ -64,6 +66,7 @@ class Group(FileSums):
     kept: frozenset[str]
     reasons: tuple[str, ...]
     deleting: Mapping[str, tuple[Predicate, ...]]
+    texts: Mapping[str, TextSchema | None]
     table: Table
     schema_id: int
     dedupe: bool
@@ -201,13 +204,17 @@ def _groups(
         by_table[_name(known.file)].append(known)
     for name, files in sorted(by_table.items()):
         if not wanted.tables or name in wanted.tables:
-            group = _group(documents, wanted, files, deleted.get(name, _NONE))
+            group = _group(state.header, documents, wanted, files, deleted.get(name, _NONE))
             if group is not None:
                 yield group
 
 
 def _group(
-    documents: Mapping[int, DatabaseSchema], wanted: Wanted, known: Sequence[FileState], deleted: Deletions
+    header: Header | None,
+    documents: Mapping[int, DatabaseSchema],
+    wanted: Wanted,
+    known: Sequence[FileState],
+    deleted: Deletions,
 ) -> Group | None:
     files = [each.file for each in sorted(known, key=lambda each: (each.added, each.file.path))]
     deleting = {file.path: found for file in files if (found := deleted.of(file.path))}
@@ -224,12 +231,14 @@ def _group(
     if not chosen:
         return None
     kept = frozenset(file.path for file in files if file.path not in chosen)
+    text_of = text_schemas(header, documents)
     return Group(
         chunk=files[0].chunk,
         files=tuple(file for file in files if file.path in chosen),
         kept=kept,
         reasons=tuple(reason for reason, some in reasons.items() if some),
         deleting={path: found for path, found in deleting.items() if path in chosen},
+        texts={file.path: text_of(file) for file in files if file.path in chosen},
         table=table,
         schema_id=schema_id,
         dedupe=bool(wanted.dedupe and table.primary_key and not kept),

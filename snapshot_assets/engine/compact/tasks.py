@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from snapshot_assets.engine.compact.plan import Group
 from snapshot_assets.engine.export.tasks import Provenance, write_table
-from snapshot_assets.engine.parquet.reader import check_hash, read_batches
-from snapshot_assets.engine.parquet.sorting import sorted_batches
+from snapshot_assets.engine.files.read import check_hash, read_batches
+from snapshot_assets.engine.files.sorting import sorted_batches
 from snapshot_assets.engine.time_range import is_time
 from snapshot_assets.errors import SnapshotError, TaskFailedError
 from snapshot_assets.format.files import DataFile
@@ -79,8 +79,8 @@ class _VisibleRows:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         work = self._work
         for file in work.group.files:
-            left, deleting = 0, work.group.deleting.get(file.path, ())
-            for batch in read_batches(work.store, file, self._schema, zone=work.zone, deleted=deleting):
+            left, deleting, text = 0, work.group.deleting.get(file.path, ()), work.group.texts[file.path]
+            for batch in read_batches(work.store, file, self._schema, text, zone=work.zone, deleted=deleting):
                 left += batch.num_rows
                 yield batch
             if deleting:

@@ -73,7 +73,7 @@ def header_of(plan: Plan, schemas: Sequence[str], source: str, written: Plan, no
         end=end,
         chunk_time_window=plan.chunk_time_window // _MICROSECOND,
         kind=plan.kind,
-        format=plan.format,
+        format=plan.file_format.text(),
         schema_only=plan.schema_only,
         time_zone=plan.time_zone,
         null_time=plan.null_time,

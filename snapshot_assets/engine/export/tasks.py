@@ -18,10 +18,12 @@ import pyarrow as pa
 from snapshot_assets.catalog.receipts.receipts import Receipt, write_young_receipt
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.source import Database, DatabaseAddress, Scan, TimelessRows
-from snapshot_assets.engine.parquet.writer import FileTarget, write_files
+from snapshot_assets.engine.files.target import FileTarget
+from snapshot_assets.engine.files.write import write_files
 from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError
 from snapshot_assets.format.actions import Header, ObjectRef
 from snapshot_assets.format.documents import FORMAT_VERSION
+from snapshot_assets.format.file_formats import format_of
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import data_file_stem, new_attempt
 from snapshot_assets.format.relations import Table
@@ -206,7 +208,14 @@ def write_table(
             "window": window,
         },
     )
-    return write_files(store, target, table.arrow_schema(), batches, max_file_size=max_file_size)
+    return write_files(
+        store,
+        target,
+        table.arrow_schema(),
+        batches,
+        max_file_size=max_file_size,
+        file_format=format_of(provenance.header),
+    )
 
 
 def _refuse_rows(table: Table, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 
 from snapshot_assets.catalog.state.file_pruning import deletions, match_files, written_schemas
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.engine.parquet.statistics import row_groups
+from snapshot_assets.engine.files.parquet.statistics import row_groups
+from snapshot_assets.engine.files.read import TextSchema, text_schemas
 from snapshot_assets.engine.time_range import TimeFilter, is_time
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.files import ColumnStatistics, DataFile
@@ -33,12 +34,14 @@ class FilePart:
         cut: Whether the time range selects row groups from the file's footer, and filters rows.
         deleted: Predicates of tombstones; rows for which one is true are left out.
         dropped: Whether tombstones delete all rows.
+        text: What a text file does not say about itself; None for Parquet.
     """
 
     file: DataFile
     cut: bool = False
     deleted: tuple[Predicate, ...] = ()
     dropped: bool = False
+    text: TextSchema | None = None
 
 
 def file_parts(
@@ -54,7 +57,7 @@ def file_parts(
     Args:
         state: The state.
         table: The table in the newest schema.
-        documents: The schemas of the files, by id; used only with a time range or tombstones.
+        documents: The schemas of the files, by id; used only for text files, with a time range or with tombstones.
         time_range: None for all rows, also those without a time.
         dropped: Whether to include files that are deleted whole.
 
@@ -63,8 +66,14 @@ def file_parts(
     """
     written = written_schemas(documents, table.table_name)
     gone = deletions(state, table.table_name, written)
+    text_of = text_schemas(state.header, documents)
     parts = [
-        replace(part, deleted=gone.of(part.file.path), dropped=part.file.path in gone.dropped)
+        replace(
+            part,
+            deleted=gone.of(part.file.path),
+            dropped=part.file.path in gone.dropped,
+            text=text_of(part.file),
+        )
         for part in _in_range(state, table, written, time_range)
     ]
     return [part for part in parts if dropped or not part.dropped]

@@ -18,12 +18,14 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.databases.selection import check_relation, suggestion
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
-from snapshot_assets.engine.parquet.reader import ChooseGroups, read_batches
-from snapshot_assets.engine.parquet.row_groups import BATCH_ROWS
+from snapshot_assets.engine.files.parquet.reader import ChooseGroups
+from snapshot_assets.engine.files.parquet.row_groups import BATCH_ROWS
+from snapshot_assets.engine.files.read import read_batches
 from snapshot_assets.engine.reading.options import ReadOptions
 from snapshot_assets.engine.reading.parts import FilePart, file_parts, grouped, groups_in_range
 from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.errors import NoSnapshotError, PlanError
+from snapshot_assets.format.file_formats import format_of
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 
@@ -121,9 +123,10 @@ def time_range_of(options: ReadOptions, state: State, table: Table) -> TimeFilte
 def documents_for(
     store: ObjectStore, state: State, table: TableName, time_range: TimeFilter | None
 ) -> dict[int, DatabaseSchema]:
-    """Return the schemas of a state's files, by id; empty if no row of the table is filtered."""
-    filtered = time_range or any((each.schema, each.table) == table for each in state.tombstones.values())
-    return read_schemas(store, state) if filtered else {}
+    """Return the schemas of a state's files, by id; empty if Parquet files of the table are read without a filter."""
+    needed = format_of(state.header).is_text or time_range is not None
+    needed = needed or any((each.schema, each.table) == table for each in state.tombstones.values())
+    return read_schemas(store, state) if needed else {}
 
 
 def chosen_columns(schema: pa.Schema, columns: Sequence[str], table: str) -> pa.Schema:
@@ -159,6 +162,7 @@ class FileRows:
                 self.store,
                 part.file,
                 schema,
+                part.text,
                 verify=self.verify,
                 row_groups=self.groups_of(part),
                 zone=self.zone,

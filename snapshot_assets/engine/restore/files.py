@@ -10,6 +10,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.references import parents_first as tables_parents_first
 from snapshot_assets.databases.source import AllRows, Rows, TimelessRows, WindowRows
+from snapshot_assets.engine.files.read import TextOf, TextSchema
 from snapshot_assets.engine.restore.ledger import FileKey
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.engine.time_range import TimeFilter
@@ -78,6 +79,7 @@ class FilePlan:
         zone: IANA zone of times without one.
         cut: Time range that its rows are filtered by; None to restore them all.
         deleted: Predicates of tombstones: a row of which one is true is not restored.
+        text: What a text file does not say about itself; None for Parquet.
     """
 
     file: DataFile
@@ -85,6 +87,7 @@ class FilePlan:
     zone: str = "UTC"
     cut: TimeFilter | None = None
     deleted: tuple[Predicate, ...] = ()
+    text: TextSchema | None = None
 
     @property
     def key(self) -> FileKey:
@@ -125,6 +128,7 @@ def chunk_files(
     filters: Filters,
     target_tables: Sequence[Table],
     deleted: TombstoneDeletions,
+    text_of: TextOf,
 ) -> list[ChunkFiles]:
     """Return the files to load of each chunk, in order of chunks.
 
@@ -136,6 +140,7 @@ def chunk_files(
         filters: What restricts the restore.
         target_tables: The tables as the target will hold them; those that are left out are not loaded.
         deleted: What tombstones delete of the files.
+        text_of: What text files do not say about themselves.
     """
     header = state.header
     assert header is not None
@@ -147,7 +152,7 @@ def chunk_files(
     for chunk in sorted(state.chunks):
         window = state.window(chunk) if chunk != UNTIMED_CHUNK else None
         if window is None or time_range is None or time_range.overlaps(window.start, window.end):
-            chunks.append(_chunk_files(state, chosen, chunk, window, time_range, deleted))
+            chunks.append(_chunk_files(state, chosen, chunk, window, time_range, deleted, text_of))
     return chunks
 
 
@@ -187,6 +192,7 @@ def _chunk_files(
     window: Window | None,
     time_range: TimeFilter | None,
     deleted: TombstoneDeletions,
+    text_of: TextOf,
 ) -> ChunkFiles:
     assert state.header is not None
     zone = state.header.time_zone
@@ -200,7 +206,8 @@ def _chunk_files(
         has_time = each.table.time_index is not None
         if not (window is None and has_time and time_range is not None):
             cut = time_range if has_time and not covered else None
-            files.append(FilePlan(known.file, each.table, zone, cut, deleted.predicates(known.file)))
+            gone = deleted.predicates(known.file)
+            files.append(FilePlan(known.file, each.table, zone, cut, gone, text_of(known.file)))
     bounded = tuple((chosen[name].table, which) for name, which in rows.items() if which is not None)
     return ChunkFiles(chunk, tuple(files), bounded)
 

@@ -16,6 +16,7 @@ from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import Definition, RestoreRecord, Statement
+from snapshot_assets.engine.files.read import text_schemas
 from snapshot_assets.engine.restore.changes import ChunkChanges
 from snapshot_assets.engine.restore.decide import ChunkLoad, check_files, check_replaceable
 from snapshot_assets.engine.restore.files import (
@@ -248,7 +249,8 @@ def _checked_plan(
     record = resumed or _new_record(source, definition, contents, settings)
     deleted = _deleted(source, ledger)
     tables = source.schema.tables
-    chunks = tuple(chunk_files(source.state, tables, settings.filters, definition.tables, deleted))
+    text_of = text_schemas(source.state.header, source.documents)
+    chunks = tuple(chunk_files(source.state, tables, settings.filters, definition.tables, deleted, text_of))
     if resumed is None:
         windows = PinnedWindows.parse(record.windows)
         ids = {chunk.chunk for chunk in chunks}

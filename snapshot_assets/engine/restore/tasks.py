@@ -15,7 +15,7 @@ from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.source import DatabaseAddress, Rows
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.target import Load, LoadedFile, RestoreRecord
-from snapshot_assets.engine.parquet.reader import check_hash, read_batches
+from snapshot_assets.engine.files.read import check_hash, read_batches
 from snapshot_assets.engine.restore.files import FilePlan
 from snapshot_assets.errors import SnapshotError, TaskFailedError
 from snapshot_assets.format.relations import Table
@@ -140,5 +140,6 @@ def _batches(store: ObjectStore, work: FileWork) -> Iterator[pa.RecordBatch]:
 
 def batches_of(store: ObjectStore, work: FileWork, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file that are restored, in the schema that it is loaded with."""
-    for batch in read_batches(store, work.plan.file, schema, zone=work.plan.zone, deleted=work.plan.deleted):
-        yield batch if work.plan.cut is None else work.plan.cut.filter(batch, work.table)
+    plan = work.plan
+    for batch in read_batches(store, plan.file, schema, plan.text, zone=plan.zone, deleted=plan.deleted):
+        yield batch if plan.cut is None else plan.cut.filter(batch, work.table)

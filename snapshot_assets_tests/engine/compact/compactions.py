@@ -21,7 +21,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.compact.plan import CompactionPlan, Wanted, plan_compaction
 from snapshot_assets.engine.compact.run import Compacted, CompactRun
 from snapshot_assets.engine.export.tasks import Provenance, write_table
-from snapshot_assets.engine.parquet.reader import read_batches
+from snapshot_assets.engine.files.read import read_batches
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.format.actions import AddFile

@@ -19,7 +19,7 @@ from snapshot_assets.catalog.state.data_files import FileSet
 from snapshot_assets.catalog.state.file_columns import COLUMNS, FileColumns
 from snapshot_assets.catalog.state.file_pruning import match_files
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.engine.parquet.statistics import file_columns, row_groups
+from snapshot_assets.engine.files.parquet.statistics import file_columns, row_groups
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.evaluation import true_rows

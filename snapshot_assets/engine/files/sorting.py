@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from snapshot_assets.engine.parquet.writer import pieces
+from snapshot_assets.engine.files.batches import pieces
 
 RUN_BYTES = 64 << 20
 """Most bytes of rows in one run, in Arrow's memory; a single larger row is a run."""

@@ -13,19 +13,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.engine.parquet import reader as data_files
 from snapshot_assets.engine.parquet import row_groups
-from snapshot_assets.engine.parquet.writer import FileTarget, write_files
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.engine.files.target import FileTarget
+from snapshot_assets.engine.files.write import write_files
 from snapshot_assets.errors import LimitExceededError, RestoreFailedError
 from snapshot_assets.format.files import ColumnStatistics
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.engine.files.parquet.forged_parquet import (
+    BYTE_ARRAY,
+    DELTA_LENGTH,
+    REPEATED,
+    Page,
+    parquet,
+    zeros,
+)
 from snapshot_assets_tests.engine.forged import Forged, column, table
-from snapshot_assets_tests.engine.parquet.forged_parquet import BYTE_ARRAY, DELTA_LENGTH, REPEATED, Page, parquet, zeros
 from snapshot_assets_tests.engine.restore.imports import Into
 
 T, GOOD = TableName("main", "t"), TableName("main", "good")

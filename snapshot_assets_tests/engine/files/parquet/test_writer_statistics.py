@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshot_assets.engine.parquet.statistics import BOUND_BYTES, file_columns, row_groups
+from snapshot_assets.engine.files.parquet.statistics import BOUND_BYTES, file_columns, row_groups
 from snapshot_assets.format.files import ColumnStatistics, RowGroup
 
 _DECIMAL = pa.decimal128(38, 4)

@@ -11,14 +11,18 @@ from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state.file_pruning import deletions, written_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
-from snapshot_assets.engine.parquet.reader import read_batches
+from snapshot_assets.engine.files.read import TextSchema, read_batches, text_schemas
 from snapshot_assets.engine.session import prepare_session, task_frame
 from snapshot_assets.errors import IncompleteError
+from snapshot_assets.format.file_formats import format_of
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.storage.base import ObjectStore
+
+_Part = tuple[DataFile, tuple[Predicate, ...], TextSchema | None]
+"""A file, the predicates of its deleted rows, and what a text file does not say about itself."""
 
 
 def load_frames(
@@ -52,11 +56,12 @@ def load_frames(
         if any((chunk == UNTIMED_CHUNK) is (table.time_index is None) for chunk in chunks):
             files.setdefault(table.table_name, [])
     prepare_session(spark)
-    documents = read_schemas(store, state) if state.tombstones else {}
+    documents = read_schemas(store, state) if state.tombstones or format_of(state.header).is_text else {}
+    text_of = text_schemas(state.header, documents)
     frames = {}
     for name, some in sorted(files.items()):
         gone = deletions(state, name, written_schemas(documents, name))
-        left = [(file, gone.of(file.path)) for file in some if file.path not in gone.dropped]
+        left = [(file, gone.of(file.path), text_of(file)) for file in some if file.path not in gone.dropped]
         zone = state.header.time_zone if state.header else "UTC"
         frames[name] = _frame(spark, store, schema.table(name), left, zone)
     return frames
@@ -66,13 +71,13 @@ def _frame(
     spark: SparkSession,
     store: ObjectStore,
     table: Table,
-    files: Sequence[tuple[DataFile, tuple[Predicate, ...]]],
+    files: Sequence[_Part],
     zone: str,
 ) -> DataFrame:
     arrow = batch_schema(table.arrow_schema())
 
-    def read(item: tuple[DataFile, tuple[Predicate, ...]]) -> Iterator[pa.RecordBatch]:
-        file, deleted = item
-        return read_batches(store, file, arrow, verify=True, zone=zone, deleted=deleted)
+    def read(part: _Part) -> Iterator[pa.RecordBatch]:
+        file, deleted, text = part
+        return read_batches(store, file, arrow, text, verify=True, zone=zone, deleted=deleted)
 
     return task_frame(spark, files, spark_schema(arrow), read)

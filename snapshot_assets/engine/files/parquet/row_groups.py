@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from snapshot_assets.engine.parquet.pages import read_pages
+from snapshot_assets.engine.files.parquet.pages import read_pages
 from snapshot_assets.errors import DocumentError, LimitExceededError
 from snapshot_assets.format.arrow_types import with_leaves
 from snapshot_assets.format.files import DataFile

@@ -1,0 +1,4 @@
+"""Data files: Arrow batches of one table and window become verifiable objects, and objects become batches again.
+
+`read` and `write` know every format; `parquet/` and `text/` (CSV and JSON lines) know one each.
+"""

@@ -1,0 +1,129 @@
+"""Batches of rows, of whatever format: checks them before they are written, and conforms them after they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from snapshot_assets.engine.time_range import in_zone
+from snapshot_assets.errors import DatabaseError, DocumentError, LimitExceededError
+from snapshot_assets.format.evaluation import true_rows
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.predicates import Predicate
+
+MAX_ALLOCATED_BYTES = 256 << 20
+"""Most bytes that are allocated at once for rows of a file, which may be hostile."""
+
+
+def checked(batches: Iterable[pa.RecordBatch], name: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Compare the batches' schema, and yield those with rows, without metadata of their source.
+
+    Args:
+        batches: The rows.
+        name: The table, for messages.
+        schema: The schema of every batch.
+
+    Raises:
+        DatabaseError: A batch has another schema, or rows without columns, which no data file can store.
+    """
+    for batch in batches:
+        if not batch.schema.equals(schema):
+            raise DatabaseError(
+                f"A batch of {name} has the columns {_text(batch.schema)}; expected"
+                f" {_text(schema)}. Extract the schema again: the table may have changed meanwhile.",
+                table=name,
+            )
+        if batch.num_rows and not schema.names:
+            raise DatabaseError(
+                f"{name} has rows and no columns, and a data file cannot store such rows. Omit"
+                " the table from the plan: name the others under `tables`.",
+                table=name,
+            )
+        if batch.num_rows:
+            yield batch.replace_schema_metadata(schema.metadata)
+
+
+def _text(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}{'' if field.nullable else ' not null'}" for field in schema)
+
+
+def pieces(batch: pa.RecordBatch, limit: int, rows: int | None = None) -> Iterator[pa.RecordBatch]:
+    """Split a batch in halves until each is small enough: rows may differ in width by orders of magnitude.
+
+    Args:
+        batch: The rows.
+        limit: Most bytes of a piece in Arrow's memory; a single larger row is a piece.
+        rows: Most rows of a piece; None for any number.
+    """
+    if batch.num_rows == 1 or (batch.nbytes <= limit and (rows is None or batch.num_rows <= rows)):
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from pieces(batch.slice(0, half), limit, rows)
+    yield from pieces(batch.slice(half), limit, rows)
+
+
+def visible(
+    batch: pa.RecordBatch, filters: Sequence[tuple[Predicate, dict[str, pa.DataType | None]]], file: DataFile, zone: str
+) -> pa.RecordBatch:
+    """Return the rows that no tombstone deletes; columns are compared in the types of the predicates."""
+    for predicate, kinds in filters:
+        values = {name: _column(batch, name, kind, file, zone) for name, kind in kinds.items()}
+        kept = pc.invert(true_rows(predicate, values, batch.num_rows))
+        # Without columns all rows are equal, and Arrow's filter would lose them.
+        batch = batch.filter(kept) if batch.num_columns else batch.slice(0, kept.true_count)
+    return batch
+
+
+def conformed(batch: pa.RecordBatch, schema: pa.Schema, file: DataFile, zone: str) -> pa.RecordBatch:
+    """Return rows of a file in the given schema; see `read_batches`."""
+    columns = [_column(batch, field.name, field.type, file, zone) for field in schema]
+    if not columns:  # a table without columns still has rows
+        return batch.select([])
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(batch: pa.RecordBatch, name: str, kind: pa.DataType | None, file: DataFile, zone: str) -> pa.Array:
+    """Return a column in a type, or in its own for None; NULLs if the file lacks it."""
+    place = batch.schema.get_field_index(name)
+    if place < 0:
+        return _nulls(batch.num_rows, pa.field(name, kind or pa.null()), file)
+    array = batch.column(place)
+    return array if kind is None else _cast(array, pa.field(name, kind), file, zone)
+
+
+def _nulls(rows: int, field: pa.Field, file: DataFile) -> pa.Array:
+    if pa.types.is_fixed_size_binary(field.type) and rows * field.type.byte_width > MAX_ALLOCATED_BYTES:
+        raise LimitExceededError(
+            f"{rows} values of column {field.name!r}, a {field.type}, which {file.path} lacks, take more than the"
+            f" {MAX_ALLOCATED_BYTES} bytes that are allocated at once.",
+            object=file.path,
+        )
+    return pa.nulls(rows, field.type)
+
+
+def _cast(array: pa.Array, field: pa.Field, file: DataFile, zone: str) -> pa.Array:
+    if array.type == field.type:
+        return array
+    try:
+        return _zoned(array, field.type, zone).cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise DocumentError(
+            f"Column {file.schema}.{file.table}.{field.name} is {array.type} in {file.path}, and its values cannot be"
+            f" read as {field.type} without loss: {error}.",
+            object=file.path,
+            column=field.name,
+        ) from error
+
+
+def _zoned(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    """Return times with or without a zone, as wanted; Arrow's own cast would treat every time as UTC."""
+    if not (pa.types.is_timestamp(array.type) and pa.types.is_timestamp(wanted)):
+        return array
+    if array.type.tz is None and wanted.tz is not None:
+        return in_zone(array, zone)
+    if array.type.tz is not None and wanted.tz is None:
+        return pc.local_timestamp(array.cast(pa.timestamp(array.type.unit, zone)))
+    return array

@@ -1,0 +1,122 @@
+"""Reads data files as batches of a given schema, whatever schema they were written with (FORMAT.md, section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from snapshot_assets.catalog.verify.objects import hash_object
+from snapshot_assets.engine.files.batches import conformed, visible
+from snapshot_assets.engine.files.parquet.reader import ChooseGroups, read_parquet
+from snapshot_assets.engine.files.text.reader import read_text
+from snapshot_assets.errors import ChecksumMismatchError, DocumentError
+from snapshot_assets.format.actions import Header
+from snapshot_assets.format.file_formats import FileFormat, format_of
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.predicates import Predicate, columns_of
+from snapshot_assets.format.relations import DatabaseSchema, TableName
+from snapshot_assets.storage.base import ObjectStore
+
+TextOf = Callable[[DataFile], "TextSchema | None"]
+"""Returns what a data file does not say about itself; None for Parquet."""
+
+
+@dataclass(frozen=True)
+class TextSchema:
+    """What a text file does not say about itself: how its values are written, and its columns."""
+
+    format: FileFormat
+    columns: pa.Schema
+
+
+def text_schemas(header: Header | None, documents: Mapping[int, DatabaseSchema]) -> TextOf:
+    """Return the function that finds the schemas of a snapshot's text files.
+
+    Args:
+        header: The snapshot's header.
+        documents: The schemas of the files, by id; may be empty for Parquet.
+    """
+    found: dict[tuple[int, str, str], TextSchema] = {}
+    written = format_of(header)
+
+    def of(file: DataFile) -> TextSchema | None:
+        if not written.is_text:
+            return None
+        key = (file.schema_id, file.schema, file.table)
+        if key not in found:
+            table = documents[file.schema_id].table(TableName(file.schema, file.table))
+            found[key] = TextSchema(written, table.arrow_schema())
+        return found[key]
+
+    return of
+
+
+def check_hash(store: ObjectStore, file: DataFile) -> None:
+    """Read a data file and compare its SHA-256.
+
+    Raises:
+        ChecksumMismatchError: The SHA-256 differs; names the file and both values.
+        ObjectNotFoundError: The file is missing.
+    """
+    found, _ = hash_object(store, file.path)
+    if found != file.sha256:
+        raise ChecksumMismatchError(
+            f"{file.path} has SHA-256 {found}; expected {file.sha256}. Verify the location; nothing of the file was"
+            " used.",
+            object=file.path,
+            found=found,
+            expected=file.sha256,
+        )
+
+
+def read_batches(
+    store: ObjectStore,
+    file: DataFile,
+    schema: pa.Schema,
+    text: TextSchema | None = None,
+    *,
+    row_groups: ChooseGroups | None = None,
+    verify: bool = False,
+    zone: str = "UTC",
+    deleted: Sequence[Predicate] = (),
+) -> Iterator[pa.RecordBatch]:
+    """Yield a data file's rows in a schema: missing columns are NULL, dropped ones ignored, others cast safely.
+
+    Args:
+        store: The location.
+        file: The file.
+        schema: The columns to read.
+        text: What a text file does not say about itself; None for Parquet.
+        row_groups: Chooses the row groups of a Parquet file; None for all.
+        verify: Whether the whole file is hashed before its first row.
+        zone: IANA zone of times without one, for a column that gained or lost its zone.
+        deleted: Predicates of tombstones; rows for which one is true are left out.
+
+    Raises:
+        ChecksumMismatchError: The file has another SHA-256; no row was yielded.
+        DocumentError: The file contradicts the log, or a column cannot be cast; names table, column and both types.
+        LimitExceededError: Rows unpack to far more than the writer makes.
+    """
+    if verify:
+        check_hash(store, file)
+    filters = [(predicate, columns_of(predicate)) for predicate in deleted]
+    names = list(dict.fromkeys((*schema.names, *(name for _, columns in filters for name in columns))))
+    with store.open_reader(file.path) as source, _readable(file, text):
+        if text is None:
+            batches = read_parquet(source, file, names, row_groups)
+        else:
+            batches = read_text(source, file, names, text.format, text.columns)
+        for batch in batches:
+            yield conformed(visible(batch, filters, file, zone), schema, file, zone)
+
+
+@contextmanager
+def _readable(file: DataFile, text: TextSchema | None) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        kind = "Parquet" if text is None else text.format.name.upper()
+        raise DocumentError(f"{file.path} cannot be read as {kind}: {error}.", object=file.path) from error

@@ -1,0 +1,187 @@
+"""Writes text data files. A line is never cut, and a file is closed before its limit is passed (Materialize)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from snapshot_assets.engine.files.batches import pieces
+from snapshot_assets.engine.files.target import FileTarget, HashingSink
+from snapshot_assets.engine.files.text import csv_lines, json_lines
+from snapshot_assets.engine.files.text.statistics import Bounds
+from snapshot_assets.engine.files.text.values import fits, offsets_of, values_of
+from snapshot_assets.errors import CarrierError
+from snapshot_assets.format.file_formats import FileFormat
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.storage.base import ObjectStore
+
+PIECE_BYTES = 4 << 20
+"""Most bytes of rows, in Arrow's memory, that become text at once; a single larger row is a piece."""
+BLOCK_BYTES = 1 << 20
+"""Most bytes of lines that are compressed as one frame; a single larger line is a block."""
+_BLOCKS_PER_FILE = 16
+_LEVELS = {"gzip": 1, "zstd": 1}
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Rows and their lines."""
+
+    rows: pa.RecordBatch
+    lines: pa.Array
+
+    @property
+    def data(self) -> memoryview:
+        """The lines, one behind the other."""
+        return values_of(self.lines)
+
+    def split(self, size: int) -> tuple[_Block, _Block]:
+        """Return the first rows, whose lines have at most `size` bytes, and the other rows."""
+        offsets = offsets_of(self.lines)
+        count = int(np.searchsorted(offsets, offsets[0] + max(size, 0), "right")) - 1
+        return self.halves(count)
+
+    def halves(self, count: int) -> tuple[_Block, _Block]:
+        """Return the first rows, and the others."""
+        return self._slice(0, count), self._slice(count, None)
+
+    def blocks(self, size: int) -> Iterator[_Block]:
+        """Split into blocks of at most some bytes, or of one row."""
+        rest = self
+        while rest.rows.num_rows:
+            block, others = rest.split(size)
+            if not block.rows.num_rows:
+                block, others = rest.halves(1)
+            yield block
+            rest = others
+
+    def _slice(self, start: int, length: int | None) -> _Block:
+        return _Block(self.rows.slice(start, length), self.lines.slice(start, length))
+
+
+def write_text(
+    store: ObjectStore,
+    target: FileTarget,
+    batches: Iterable[pa.RecordBatch],
+    written: FileFormat,
+    *,
+    max_file_size: int,
+) -> list[DataFile]:
+    """Write batches as text files.
+
+    The next file is started before `max_file_size` would be passed. A single larger row is a file of its own. In
+    compressed files each block of lines is a frame of its own, and the frames' sizes count.
+
+    Args:
+        store: The location.
+        target: Names of the files.
+        batches: The rows, each batch with some.
+        written: The format.
+        max_file_size: Most bytes of a file.
+
+    Returns:
+        The files, in order; empty if there are no rows.
+
+    Raises:
+        CarrierError: A time lies outside the years that text can hold; names the column.
+        StorageError: The store refused or failed.
+    """
+    encode = json_lines.encode_lines if written.name == "json" else partial(csv_lines.encode_lines, written=written)
+    blocks = _blocks(batches, target, written, encode, max(min(BLOCK_BYTES, max_file_size // _BLOCKS_PER_FILE), 1))
+    files: list[DataFile] = []
+    block = next(blocks, None)
+    while block is not None:
+        path = target.path(len(files), written.extension)
+        file, block = _write_file(store, target, path, written, block, blocks, max_file_size)
+        files.append(file)
+    return files
+
+
+def _write_file(
+    store: ObjectStore,
+    target: FileTarget,
+    path: str,
+    written: FileFormat,
+    first: _Block,
+    others: Iterator[_Block],
+    max_file_size: int,
+) -> tuple[DataFile, _Block | None]:
+    """Write blocks while they fit; returns the file, and the block that begins the next one."""
+    bounds, rows = Bounds(first.rows.schema), 0
+    block: _Block | None = first
+    with store.open_writer(path) as out, HashingSink(out) as sink:
+        if written.header:
+            sink.write(_packed(csv_lines.header_line(first.rows.schema.names, written), written))
+        while block is not None:
+            fitting, packed, left = _fitting(block, written, max_file_size - sink.size, alone=not rows)
+            if fitting.rows.num_rows:
+                sink.write(packed)
+                bounds.add(fitting.rows)
+                rows += fitting.rows.num_rows
+            if left is not None:
+                block = left
+                break
+            block = next(others, None)
+    return target.data_file(path, rows, sink, bounds.columns()), block
+
+
+def _fitting(
+    block: _Block, written: FileFormat, room: int, *, alone: bool
+) -> tuple[_Block, bytes | memoryview, _Block | None]:
+    """Return the first rows that fit, their bytes, and the rest, if there is one.
+
+    Args:
+        block: The rows.
+        written: The format.
+        room: Bytes that are left.
+        alone: Whether the file has no row yet: then it gets one, whatever its size.
+    """
+    if written.compression == "none":
+        fitting, left = block.split(room)
+        if alone and not fitting.rows.num_rows:
+            fitting, left = block.halves(1)
+        return fitting, fitting.data, left if left.rows.num_rows else None
+    packed = _packed(block.data, written)
+    if len(packed) <= room or (alone and block.rows.num_rows == 1):
+        return block, packed, None
+    if not alone:
+        return block.halves(0)[0], b"", block
+    half, left = block.halves(block.rows.num_rows // 2)
+    fitting, packed, more = _fitting(half, written, room, alone=True)
+    return fitting, packed, left if more is None else block.halves(fitting.rows.num_rows)[1]
+
+
+def _packed(data: bytes | memoryview, written: FileFormat) -> bytes | memoryview:
+    if written.compression == "none":
+        return data
+    codec = pa.Codec(written.compression, compression_level=_LEVELS[written.compression])
+    packed: bytes = codec.compress(data, asbytes=True)
+    return packed
+
+
+def _blocks(
+    batches: Iterable[pa.RecordBatch],
+    target: FileTarget,
+    written: FileFormat,
+    encode: Callable[[pa.RecordBatch], pa.Array],
+    size: int,
+) -> Iterator[_Block]:
+    for batch in batches:
+        for piece in pieces(batch, PIECE_BYTES):
+            _check_times(piece, target, written)
+            yield from _Block(piece, encode(piece)).blocks(size)
+
+
+def _check_times(piece: pa.RecordBatch, target: FileTarget, written: FileFormat) -> None:
+    for name, array in zip(piece.schema.names, piece.columns, strict=True):
+        if not fits(array):
+            column = f"{target.schema}.{target.table}.{name}"
+            raise CarrierError(
+                f"Column {column} holds a time outside the years 1 to 9999, which {written.name} files hold only in a"
+                f" column that travels as text. Write `carriers: {{{column}: text}}` in the plan, or format: parquet.",
+                column=column,
+            )

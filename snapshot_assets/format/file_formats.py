@@ -1,0 +1,131 @@
+"""The format of a snapshot's data files: Parquet, CSV or JSON lines, and how text is written (FORMAT.md, section 4)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, quote
+
+from snapshot_assets.errors import DocumentError, PlanError
+from snapshot_assets.format.actions import Header
+
+COMPRESSIONS = {"none": "", "gzip": ".gz", "zstd": ".zst"}
+"""Extension by compression of text files. Parquet compresses its own pages."""
+FORMATS = ("parquet", "csv", "json")
+_NOT_A_SEPARATOR = re.compile(r"[A-Za-z0-9+\-.: \r\n]")
+_LIKE_A_VALUE = re.compile(r".*\d.*|[-+]?(nan|inf|infinity)|true|false|t|f", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """A format and its options. The options of text files follow those of PostgreSQL's COPY.
+
+    Attributes:
+        name: `parquet`, `csv` or `json` (one object a line).
+        compression: `none`, `gzip` or `zstd`; of text files only.
+        header: Whether the first line of each CSV file has the columns' names.
+        delimiter: What separates the values of a CSV line.
+        quote: The quotation mark of CSV values.
+        escape: What precedes a quotation mark within a quoted value, and itself there.
+        null: The unquoted CSV text that stands for NULL.
+    """
+
+    name: str = "parquet"
+    compression: str = "none"
+    header: bool = False
+    delimiter: str = ","
+    quote: str = '"'
+    escape: str = '"'
+    null: str = ""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the files are text, which does not describe itself: readers need the schema it was written with."""
+        return self.name != "parquet"
+
+    @property
+    def extension(self) -> str:
+        """The extension of the files, with its points."""
+        return f".{self.name}{COMPRESSIONS[self.compression]}"
+
+    def check(self) -> FileFormat:
+        """Return this format if its options go together, and every value can be told from a separator and from NULL.
+
+        Raises:
+            PlanError: They do not; names the option and what is expected.
+        """
+        if self.name not in FORMATS:
+            raise PlanError(f"format is {self.name!r}; expected parquet, csv or json")
+        if self.compression not in COMPRESSIONS:
+            raise PlanError(f"compression is {self.compression!r}; expected none, gzip or zstd")
+        if not self.is_text and self.compression != "none":
+            raise PlanError("compression is an option of csv and json: Parquet files compress their own pages. Omit it")
+        csv_options = ("header", "delimiter", "quote", "escape", "null")
+        changed = [name for name in csv_options if getattr(self, name) != getattr(FileFormat, name)]
+        if self.name != "csv" and changed:
+            raise PlanError(f"{', '.join(changed)}: options of csv, which {self.name} has not. Omit them")
+        self._check_separators()
+        return self
+
+    def _check_separators(self) -> None:
+        for name in ("delimiter", "quote", "escape"):
+            value = getattr(self, name)
+            if len(value) != 1 or not value.isascii() or _NOT_A_SEPARATOR.match(value):
+                raise PlanError(
+                    f"{name} is {value!r}; expected one ASCII character that no number and no time contains: no letter,"
+                    " digit, space or line break, and none of + - . :"
+                )
+        if self.delimiter in (self.quote, self.escape):
+            raise PlanError(f"delimiter is {self.delimiter!r}, which quote or escape is too; choose another")
+        if _LIKE_A_VALUE.fullmatch(self.null) or any(
+            each in self.null for each in (self.delimiter, self.quote, *"\r\n")
+        ):
+            raise PlanError(
+                f"null is {self.null!r}; expected a text that is no value, such as '' or NULL: without digits, line"
+                " breaks, delimiter and quote, and none of NaN, Infinity, true and false"
+            )
+
+    def text(self) -> str:
+        """Return the text in a snapshot's header: the name, and behind `?` the options that are not the default."""
+        default = FileFormat()
+        changed = {
+            "compression": self.compression if self.compression != default.compression else None,
+            "delimiter": self.delimiter if self.delimiter != default.delimiter else None,
+            "escape": self.escape if self.escape != self.quote else None,
+            "header": "true" if self.header else None,
+            "null": self.null or None,
+            "quote": self.quote if self.quote != default.quote else None,
+        }
+        options = "&".join(f"{name}={quote(value, safe='')}" for name, value in changed.items() if value is not None)
+        return f"{self.name}?{options}" if options else self.name
+
+    @classmethod
+    def parse(cls, text: str) -> FileFormat:
+        """Return the format that `text` wrote.
+
+        Raises:
+            DocumentError: The text is not of that form.
+        """
+        name, _, options = text.partition("?")
+        found = dict(parse_qsl(options, keep_blank_values=True))
+        fields = {
+            **found,
+            "header": found.get("header") == "true",
+            "escape": found.get("escape", found.get("quote", '"')),
+        }
+        try:
+            parsed = cls(name, **fields).check()  # type: ignore[arg-type]
+        except (TypeError, PlanError) as cause:
+            raise DocumentError(f"{text!r} is not a format of data files: {cause}.") from cause
+        if parsed.text() != text:
+            raise DocumentError(f"{text!r} is not a format of data files as writers write it: {parsed.text()!r}.")
+        return parsed
+
+
+PARQUET = FileFormat()
+"""The default format."""
+
+
+def format_of(header: Header | None) -> FileFormat:
+    """Return the format of a snapshot's data files."""
+    return FileFormat.parse(header.format) if header is not None else PARQUET
