@@ -69,7 +69,7 @@ def ours(uri: str, spark: SparkSession, peaks: list[int], target: Path) -> float
     address = Configuration().source(plan.source)
     store = open_store(parse_location(plan.to))
     started = time.perf_counter()
-    run = ExportRun(plan, address, store, SparkRunner(spark), "bench", most_parts=2)
+    run = ExportRun(plan, address, store, SparkRunner(lambda: spark), "bench", most_parts=2)
     with run.open() as opened:
         list(opened.export([1]))
         took = time.perf_counter() - started

@@ -83,7 +83,7 @@ def bare(plan: Plan) -> float:
 def export(plan: Plan, spark: object, chunks: int) -> float:
     """Export every window; returns seconds."""
     address = Configuration().source(plan.source)
-    run = ExportRun(plan, address, open_store(parse_location(plan.to)), SparkRunner(spark), "bench")
+    run = ExportRun(plan, address, open_store(parse_location(plan.to)), SparkRunner(lambda: spark), "bench")
     started = time.perf_counter()
     with run.open() as opened:
         assert len(list(opened.export(range(1, chunks + 1)))) == chunks

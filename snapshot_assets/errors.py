@@ -69,6 +69,10 @@ class SnapshotExistsError(UsageError):
     """The location contains a snapshot of another plan."""
 
 
+class LocationNotEmptyError(UsageError):
+    """A copy would be written beside objects that are not its own."""
+
+
 class VersionNotFoundError(UsageError):
     """A version does not name a readable state of the location."""
 

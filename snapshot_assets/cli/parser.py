@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
 from snapshot_assets import __version__
-from snapshot_assets.cli.parser_options import VERSIONS, chunks, count, create, import_, tables
+from snapshot_assets.cli.parser_options import VERSIONS, chunks, copy, count, create, import_, tables
 from snapshot_assets.format.scrub import scrub
 
 _SHARED: dict[str, dict[str, Any]] = {
@@ -201,6 +201,7 @@ _GROUPS = {
 }
 
 _COMMANDS = {
+    "copy": _Command("copy:run", _JSON, "copy a query's rows to object storage as Parquet, CSV or JSON", copy),
     "export create": _Command(
         "export.create:run", _JSON, "export a database, or resume an unfinished snapshot", create
     ),

@@ -43,6 +43,25 @@ def create(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--replace", metavar="START/END", help="export completed windows in this range again")
 
 
+def copy(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `snapshots copy`."""
+    what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
+    what.add_argument("query", nargs="?", metavar="QUERY", help="schema.table, or SQL that reads, without ORDER BY")
+    what.add_argument("--plan", metavar="NAME", help="a plan of kind: query of the configuration")
+    what.add_argument("--source", metavar="S", help=_DATABASES)
+    names = "{now:%%Y%%m%%dT%%H%%M%%SZ}, {date}, {plan} and {run_id} are filled in"
+    what.add_argument("--to", metavar="URI", help=f"an empty location; {names}")
+    what.add_argument("--name", help="name of the copy (default: last segment of the location)")
+    what.add_argument("--start-time", metavar="T", help=f"start of the windows of :start and :end, {_RANGE}")
+    what.add_argument("--end-time", metavar="T", help="end of the windows, exclusive (default: the last closed one)")
+    what.add_argument("--chunk-time-window", metavar="D", help="window length: 90m, 6h, 1d (default), 7d, …")
+    what.add_argument("--format", help="parquet (default), csv or json (one object a line)")
+    format_options(what)
+    how = parser.add_argument_group("how")
+    how.add_argument("--max-file-size", metavar="SIZE", help="256MB (default); units B kB MB GB TB, multiplier 1024")
+    how.add_argument("--overwrite", action="store_true", help="delete the copy that is there first")
+
+
 def format_options(group: argparse._ArgumentGroup) -> None:
     """Add the options of csv and json files, which become one field of the plan."""
     group.set_defaults(format_options=None)

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from snapshot_assets.databases.query import Query
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
 
 
@@ -42,12 +43,14 @@ class Selection:
         tables: Tables by name; empty for all tables of the schemas. A view named here is exported as a table.
         time_columns: Time index by table, if the plan names it; None for an untimed table.
         carriers: Carrier by table and column, if the plan overrides the default.
+        query: A query that is exported in place of tables.
     """
 
     schemas: tuple[str, ...] = ()
     tables: tuple[TableName, ...] = ()
     time_columns: Mapping[TableName, str | None] = field(default_factory=dict)
     carriers: Mapping[tuple[TableName, str], Carrier] = field(default_factory=dict)
+    query: Query | None = None
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,9 @@ class SchemaSource(Protocol):
 
     def extract(self, selection: Selection) -> DatabaseSchema:
         """Describe the selected schemas, tables and views, with each table's time index (see `choose_time_index`).
+
+        A query becomes a table without one, whose option `query` is its text with the database's own expressions for
+        the bounds of a window; `windowed` says whether it has any.
 
         Raises:
             UnknownRelationError: A named schema or table does not exist; the message lists similar names.

@@ -67,8 +67,8 @@ def parse_size(value: object) -> int:
     """Return the bytes of a size such as `256MB`; the multiplier is 1024, as in PostgreSQL.
 
     Args:
-        value: A whole number of bytes, or its digits and one of `B`, `kB`, `MB`, `GB`, `TB`, `KiB`, `MiB`, `GiB`, `TiB`,
-            case-sensitive.
+        value: A whole number of bytes, or its digits and one of `B`, `kB`, `MB`, `GB`, `TB`, `KiB`, `MiB`, `GiB` and
+            `TiB`, case-sensitive.
 
     Raises:
         PlanError: The value is not a valid size.

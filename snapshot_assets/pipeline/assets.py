@@ -14,6 +14,7 @@ from snapshot_assets.engine.export.start_snapshot import skipped_text
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.checks import chunk_checks, manifest_checks
+from snapshot_assets.pipeline.copies import copy_definitions
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans, as_failure, snapshot_io_manager
 from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
@@ -94,6 +95,8 @@ def _check_names(settings: Mapping[str, Any]) -> None:
 def _definitions_of(plan: Plan) -> dg.Definitions:
     """Return all definitions of a plan except the resources `snapshots` and `pyspark`."""
     require_range(plan)
+    if plan.kind == "query":
+        return copy_definitions(plan)
     jobs, tagging = plan_jobs(plan), tag_job(plan)
     with accepting_unstable_parts():
         assets, checks = [_schema(plan), _manifest(plan), tag_asset(plan)], manifest_checks(plan)

@@ -87,6 +87,34 @@ def run_plan(
     return _materialize(definitions, plan, _assets(plan, keys, replace), keys, instance, config)
 
 
+def run_copy(
+    configuration: Configuration,
+    plan: Plan,
+    keys: Sequence[str],
+    *,
+    instance: dg.DagsterInstance,
+    overwrite: bool,
+    on_outcome: Callable[[Outcome], None],
+) -> dg.AssetMaterialization:
+    """Materialise the asset `copy` of a plan of kind `query`; returns what it reports. See also `run_plan`.
+
+    Args:
+        configuration: The sources and storage options; contains the plan.
+        plan: The plan.
+        keys: Partition keys of the windows to copy; empty for a query without windows.
+        instance: The Dagster instance that records the run.
+        overwrite: Whether a copy that is there is deleted first.
+        on_outcome: Called with every chunk once it is committed.
+    """
+    definitions = _definitions(configuration, plan, overwrite=overwrite, on_outcome=on_outcome)
+    run_id = _materialize(definitions, plan, ["copy"], keys, instance, {})
+    event = instance.get_latest_materialization_event(dg.AssetKey([plan.name, "copy"]))
+    assert event is not None
+    assert event.run_id == run_id
+    assert event.asset_materialization is not None
+    return event.asset_materialization
+
+
 def run_restore(
     configuration: Configuration,
     plan: Plan,

@@ -33,10 +33,10 @@ def require_range(plan: Plan) -> None:
     Raises:
         PlanError: `start_time` is missing, or `end_time` of a plan that is not continuous.
     """
-    if plan.schema_only:
+    if plan.schema_only or not plan.windowed:
         return
     missing = [name for name in ("start_time", "end_time") if getattr(plan, name) is None]
-    if plan.kind == "continuous":
+    if plan.range_kind == "continuous":
         missing.remove("end_time")
     if missing:
         raise PlanError(

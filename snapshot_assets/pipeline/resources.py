@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
@@ -34,6 +35,7 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.query_fields import resolve_location
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
@@ -65,6 +67,8 @@ class Snapshots:
         restores: By plan name, the restore to execute; without one, the run plans it.
         compactions: By plan name, the compaction that its job executes; without one, the job plans from its run config.
         master: Spark's master, if it is known without starting a session.
+        overwrite: Whether copies are deleted that are where a copy is written.
+        started: When the run started, for locations with a time in them.
     """
 
     configuration: Configuration
@@ -80,20 +84,29 @@ class Snapshots:
     restores: dict[str, RestorePlan] = field(default_factory=dict)
     compactions: dict[str, CompactionPlan] = field(default_factory=dict)
     master: str = ""
+    overwrite: bool = False
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
     _exports: dict[str, OpenExport] = field(default_factory=dict)
     _resources: ExitStack = field(default_factory=ExitStack)
     _restore_runs: dict[str, RestoreRun] = field(default_factory=dict)
 
+    def plan(self, name: str) -> Plan:
+        """Return a plan whose location is that of this run."""
+        plan = self.configuration.plan(name)
+        if plan.kind != "query":
+            return plan
+        return plan.changed(to=resolve_location(plan.to, now=self.started, plan=plan.name, run_id=self.run_id))
+
     def store(self, name: str) -> ObjectStore:
         """Return the store of a plan's location, with the configured storage options, else those of the S3 resource."""
-        plan = self.configuration.plan(name)
+        plan = self.plan(name)
         if self.s3 is not None and self.configuration.store_options(plan) is None and plan.to.startswith("s3://"):
             return open_store(parse_location(plan.to), options_of(self.s3))
         return self.configuration.store(plan)
 
     def export_run(self, name: str) -> ExportRun:
         """Return the export run of a plan; nothing is opened."""
-        plan = self.configuration.plan(name)
+        plan = self.plan(name)
         address = self.configuration.source(plan.source)
         _refuse_local_files(plan, address, self._master)
         return ExportRun(

@@ -59,6 +59,8 @@ DEFAULT_FILE = "snapshots.yaml"
 FOLDER_VARIABLE = "CONFIG_DIR"
 NO_SOURCE = "duckdb:///dev/null"
 """Source of a plan that is made for a call that reads no source; it is nobody's target."""
+_FILLED_IN = "~"
+"""Stands for a name in braces in a location."""
 _LONGEST_NAME = 100
 _SECTIONS = ("sources", "storage", "plans")
 
@@ -193,7 +195,9 @@ def ad_hoc_configuration(path: str | os.PathLike[str] | None, fields: Mapping[st
 
 def _plan_name(to: str) -> str:
     """Return the last segment of a location as a plan's name, which starts with a letter."""
-    name = re.sub(r"[^A-Za-z0-9_]", "_", parse_location(to).segments[-1])[:_LONGEST_NAME]
+    written = parse_location(re.sub(r"\{[^{}]*\}", _FILLED_IN, to)).segments
+    segments = [segment for segment in written if _FILLED_IN not in segment]
+    name = re.sub(r"[^A-Za-z0-9_]", "_", segments[-1] if segments else "copy")[:_LONGEST_NAME]
     return name if NAME.fullmatch(name) else f"plan_{name}"[:_LONGEST_NAME]
 
 

@@ -46,8 +46,8 @@ from snapshot_assets.plan.fields import (
     Time,
 )
 from snapshot_assets.plan.problems import plan_error, problems_of, raising_value_errors
+from snapshot_assets.plan.query_fields import check_location, checked_query, is_template, query_of, table_of
 from snapshot_assets.plan.retention import RetentionFields
-from snapshot_assets.storage.location import parse_location
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}", re.ASCII)
 """Valid names of plans. Keys of Dagster resources start with the name, and may not start with `_`."""
@@ -57,6 +57,8 @@ MAX_PARALLELISM = 64
 """Most chunks that are processed in parallel."""
 _MIN_GRACE = timedelta(minutes=10)  # clocks of writers and store may differ by five minutes either way
 
+
+_NOT_OF_QUERIES = ("schema_only", "schemas", "tables", "time_columns", "null_time", "untimed_tables")
 
 _DATA_FIELDS = (
     "start_time",
@@ -101,8 +103,18 @@ class Plan(BaseModel):
         description="Storage options of the location, where neither configuration nor environment has them.",
     )
     catalog: str | None = Field(None, min_length=1, description="Name of the catalog in the manifest.")
-    kind: Literal["once", "continuous"] = Field(
-        "once", description="`once`: a fixed range. `continuous`: all closed windows, without an end."
+    kind: Literal["once", "continuous", "query"] = Field(
+        "once",
+        description="`once`: a fixed range. `continuous`: all closed windows, without an end. `query`: a copy of a"
+        " query's rows.",
+        validate_default=True,
+    )
+    query: str | None = Field(
+        None,
+        description="What a plan of kind `query` copies: a table, or SQL that reads. SQL that names `:start` and"
+        " `:end` is copied by windows.",
+        examples=["SELECT origin, count(*) AS flights FROM flights GROUP BY origin"],
+        validate_default=True,
     )
     schema_only: bool = Field(False, description="Export the schema and no rows.")
     schemas: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
@@ -167,7 +179,25 @@ class Plan(BaseModel):
     def selection(self) -> Selection:
         """The exported part of the source."""
         carriers = {(table, column): carrier for (table, column), carrier in self.carriers.items()}
+        if self.query is not None:
+            table = table_of(self.query)
+            if table is None:
+                return Selection(carriers=carriers, query=query_of(self.name, self.query))
+            return Selection(tables=(table,), time_columns={table: None}, carriers=carriers)
         return Selection(self.schemas, self.tables, self.time_columns, carriers)
+
+    @property
+    def windowed(self) -> bool:
+        """Whether the rows are exported by windows."""
+        query = query_of(self.name, self.query) if self.query is not None else None
+        return self.kind != "query" or (query is not None and query.windowed)
+
+    @property
+    def range_kind(self) -> Literal["once", "continuous"]:
+        """Whether the range is fixed, or grows with time: that of a query does if it has windows and no end."""
+        if self.kind == "query":
+            return "continuous" if self.windowed and self.end_time is None else "once"
+        return self.kind
 
     @property
     def file_format(self) -> FileFormat:
@@ -207,8 +237,34 @@ class Plan(BaseModel):
     @field_validator("to")
     @classmethod
     def _is_location(cls, to: str) -> str:
-        raising_value_errors(parse_location)(to)
+        raising_value_errors(check_location)(to)
         return to
+
+    @field_validator("kind")
+    @classmethod
+    def _may_have_a_template(cls, kind: str, info: ValidationInfo) -> str:
+        if kind != "query" and is_template(info.data.get("to", "")):
+            raise ValueError("only a plan of kind: query may have a location with names in braces")
+        return kind
+
+    @field_validator("query")
+    @classmethod
+    def _belongs_to_the_kind(cls, query: str | None, info: ValidationInfo) -> str | None:
+        if info.data.get("kind") != "query":
+            if query is not None:
+                raise ValueError("only a plan of kind: query has one; write kind: query, or remove it")
+            return None
+        if query is None:
+            raise ValueError("is missing; write schema.table or SQL that reads")
+        return raising_value_errors(checked_query)(query)
+
+    @field_validator(*_NOT_OF_QUERIES)
+    @classmethod
+    def _has_tables_to_act_on(cls, value: Any, info: ValidationInfo) -> Any:
+        default = cls.model_fields[str(info.field_name)].get_default(call_default_factory=True)
+        if info.data.get("kind") == "query" and value != default:
+            raise ValueError("has no effect with kind: query, which copies one query; remove it")
+        return value
 
     @field_validator("target")
     @classmethod
@@ -238,7 +294,10 @@ class Plan(BaseModel):
     @field_validator("start_time")
     @classmethod
     def _start_if_continuous(cls, start: datetime | None, info: ValidationInfo) -> datetime | None:
-        if start is None and info.data.get("kind") == "continuous" and not info.data.get("schema_only"):
+        kind, query = info.data.get("kind"), info.data.get("query")
+        if kind == "query" and query is not None:
+            return _start_of_query(start, query)
+        if start is None and kind == "continuous" and not info.data.get("schema_only"):
             raise ValueError("is missing; a continuous plan counts its chunks from it, such as 2013-01-01T00:00:00Z")
         return start
 
@@ -309,6 +368,17 @@ class Plan(BaseModel):
         if info.data.get("schema_only") and value != default:
             raise ValueError("has no effect with schema_only: true; remove one of the two")
         return value
+
+
+def _start_of_query(start: datetime | None, query: str) -> datetime | None:
+    """Refuse a range of a query without windows, and windows without a start."""
+    parsed = query_of("query", query)
+    windowed = parsed is not None and parsed.windowed
+    if windowed and start is None:
+        raise ValueError("is missing; the windows of :start and :end are counted from it")
+    if start is not None and not windowed:
+        raise ValueError("has no effect: the query does not name :start and :end. Name them, or remove it")
+    return start
 
 
 def _require_selected(tables: Iterable[TableName], schemas: Sequence[str], selected: Sequence[TableName]) -> None:

@@ -16,9 +16,11 @@ from duckdb.sqltypes import DuckDBPyType
 
 from snapshot_assets.databases.columns import scanned_column, unfit_value
 from snapshot_assets.databases.duckdb.introspect.documents import extract_schema
+from snapshot_assets.databases.duckdb.query import extract_query, query_types, set_bounds
 from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.duckdb.types import carry
+from snapshot_assets.databases.query import is_query
 from snapshot_assets.databases.source import DatabaseAddress, HeldState, Scan, Selection
 from snapshot_assets.databases.time_column import TimedSource
 from snapshot_assets.errors import DatabaseError
@@ -58,6 +60,8 @@ class DuckDBDatabase(TimedSource):
 
     def extract(self, selection: Selection) -> DatabaseSchema:
         """Describe the selected schemas, tables and views; see `Database.extract`."""
+        if selection.query is not None:
+            return extract_query(self._session, selection, selection.query)
         return extract_schema(self._session, selection)
 
     @contextmanager
@@ -65,6 +69,7 @@ class DuckDBDatabase(TimedSource):
         """Stream a scan's rows; see `Database.scan`."""
         query = self._query(scan)
         with self._session.cursor() as cursor:
+            set_bounds(cursor, scan.rows)
             batches = self._batches(cursor, query, f"reading {scan.table.table_name}")
             try:
                 yield _conform(batches, scan.table)
@@ -74,6 +79,8 @@ class DuckDBDatabase(TimedSource):
     def estimate(self, scan: Scan) -> int:
         """Count the rows, and estimate their size from a few of them; see `Database.estimate`."""
         query = self._query(scan)
+        if is_query(scan.table):  # its rows cannot be counted without running it
+            return 0
         rows = int(self._first_row("count(*)", scan.table, query.where)[0])
         with self._session.cursor() as cursor, self._session.translated(f"reading {scan.table.table_name}"):
             return round(rows * self._row_bytes(cursor, query))
@@ -99,6 +106,8 @@ class DuckDBDatabase(TimedSource):
         return row
 
     def _query(self, scan: Scan) -> _Query:
+        if is_query(scan.table):
+            return self._copied(scan)
         relation = self._session.relation(scan.table.table_name)
         kinds = self._session.column_types(scan.table.table_name)
         columns = [_selected(scan.table, column, kinds) for column in scan.table.columns]
@@ -110,6 +119,12 @@ class DuckDBDatabase(TimedSource):
             where = f"{where} AND {_row_range(int(match.group(1)), int(match.group(2)))}"
         row_ids = "view" not in scan.table.options and "rowid" not in map(str.lower, kinds)
         return _Query(relation, ", ".join(columns), where, row_ids)
+
+    def _copied(self, scan: Scan) -> _Query:
+        sql = scan.table.options["sql"]
+        kinds = query_types(self._session, sql, scan.rows)
+        columns = [_selected(scan.table, column, kinds) for column in scan.table.columns]
+        return _Query(f"(\n{sql}\n) AS copied", ", ".join(columns), scan.part or "true", row_ids=False)
 
     def _batches(
         self, cursor: duckdb.DuckDBPyConnection, query: _Query, doing: str

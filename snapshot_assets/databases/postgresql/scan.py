@@ -19,9 +19,11 @@ import pyarrow.compute as pc
 
 from snapshot_assets.databases.columns import unfit_value
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
+from snapshot_assets.databases.postgresql.query import OWN_PATH, bounds_statement
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.postgresql.types import expression
+from snapshot_assets.databases.query import is_query
 from snapshot_assets.databases.source import AllRows, Rows, Scan, WindowRows
 from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, UnknownRelationError
@@ -84,6 +86,8 @@ class Scanner:
     def query(self, scan: Scan) -> str:
         """Return the SQL of a scan."""
         table = scan.table
+        if is_query(table):
+            return self._copied(scan)
         columns = self._relation(table).columns
         selected = ", ".join(
             expression(column.name, columns[column.name].type, column.carrier) for column in table.columns
@@ -91,6 +95,15 @@ class Scanner:
         conditions = [self._predicate(table, scan.rows), _blocks(scan.part)]
         where = " AND ".join(filter(None, conditions))
         return f"SELECT {selected} FROM {self.from_item(table)}{f' WHERE {where}' if where else ''}"
+
+    def _copied(self, scan: Scan) -> str:
+        """Return the SQL of a query's rows, after setting its bounds."""
+        options = scan.table.options
+        self._session.execute(OWN_PATH, "reading the query")
+        if bounds := bounds_statement(scan.rows):
+            self._session.rows(bounds, "setting the bounds of the window")
+        where = f" WHERE {scan.part}" if scan.part else ""
+        return f"SELECT {', '.join(options['select'])} FROM (\n{options['sql']}\n) AS copied{where}"
 
     def from_item(self, table: Table) -> str:
         """Return the FROM item of a table, without the rows of tables that inherit from it.
@@ -117,7 +130,7 @@ class Scanner:
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Divide a scan by time, if an index serves its window; else by the table's blocks, if it has any."""
-        if parts <= 1 or scan.part is not None:
+        if parts <= 1 or scan.part is not None or is_query(scan.table):
             return [scan]
         if isinstance(scan.rows, WindowRows) and self._reads_index(scan):
             return _by_time(scan, scan.rows, parts)

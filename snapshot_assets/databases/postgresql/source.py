@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from snapshot_assets.databases.postgresql.introspect.documents import extract
+from snapshot_assets.databases.postgresql.query import extract_query
 from snapshot_assets.databases.postgresql.scan import Scanner
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.source import DatabaseAddress, HeldState, Selection
@@ -31,6 +32,8 @@ class PostgresqlDatabase(Scanner):
 
     def extract(self, selection: Selection) -> DatabaseSchema:
         """Describe the selection; see `Database`."""
+        if selection.query is not None:
+            return extract_query(self._address, selection, selection.query)
         return extract(self._session, selection)
 
     def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:

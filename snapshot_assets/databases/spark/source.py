@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from snapshot_assets.databases.query import Query, is_query, query_schema
 from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
-from snapshot_assets.databases.source import DatabaseAddress, Scan, Selection
+from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows, Scan, Selection, WindowRows
 from snapshot_assets.databases.spark import catalog_path
 from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.introspect import SparkRelations, exact_frame, schema_columns, schema_table
@@ -16,6 +19,7 @@ from snapshot_assets.databases.time_column import TimedSource
 from snapshot_assets.errors import DatabaseError, UnknownRelationError, UnsupportedTypeError
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 
+_ANY_WINDOW = WindowRows(datetime(1970, 1, 1, tzinfo=UTC), datetime(1970, 1, 2, tzinfo=UTC))
 _TIME_ZONE = "spark.sql.session.timeZone"
 
 
@@ -43,6 +47,8 @@ class SparkCatalogDatabase(TimedSource):
 
     def extract(self, selection: Selection) -> DatabaseSchema:
         """Describe the selected schemas, tables and views; see `SchemaSource.extract`."""
+        if selection.query is not None:
+            return self._query_schema(selection, selection.query)
         relations = self._catalog.relations
         # Reading a table's columns costs a round trip: only the tables that the plan configures are read.
         special = {*selection.time_columns, *(name for name, _ in selection.carriers)}
@@ -66,10 +72,24 @@ class SparkCatalogDatabase(TimedSource):
         """
         if scan.part is not None:
             raise DatabaseError(f"A scan of a Spark table has no parts; found {scan.part!r}.")
+        if is_query(scan.table):
+            return exact_frame(self._copied(scan.table.options["query"], scan.rows), scan.table)
         name = scan.table.table_name
         with translated(f"Spark catalog {self._alias!r}: reading {name}"):
             frame = self._spark.table(self._catalog.sql_name(name))
             return exact_frame(frame.where(SparkTimeColumn.predicate(scan.table, scan.rows)), scan.table)
+
+    def _query_schema(self, selection: Selection, query: Query) -> DatabaseSchema:
+        name = TableName("default", query.name)
+        frame = self._copied(query.text, _ANY_WINDOW if query.windowed else AllRows())
+        table = schema_table(name, frame.schema, replace(selection, time_columns={name: None}))
+        return query_schema(self.kind, name, table.columns, query, {})
+
+    def _copied(self, sql: str, rows: Rows) -> DataFrame:
+        """Return the rows of a query."""
+        bounds = {"start": rows.start, "end": rows.end} if isinstance(rows, WindowRows) else None
+        with translated(f"Spark catalog {self._alias!r}: reading the query"):
+            return self._spark.sql(sql, bounds)
 
     def fence(self) -> dict[str, str]:
         """Return the catalog and Spark's version; catalogs have no common identifier of their state."""

@@ -19,7 +19,7 @@ from snapshot_assets.catalog.receipts.receipts import Receipt, write_young_recei
 from snapshot_assets.catalog.receipts.selection import find_adoptable
 from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.engine.export.tasks import ChunkPlan, ChunkResult, Frame, Task, run_task
+from snapshot_assets.engine.export.tasks import ChunkPlan, ChunkResult, Frame, Task, run_task, write_table
 from snapshot_assets.engine.jobs import (
     JOB_BYTES,
     JOB_CHUNKS,
@@ -78,6 +78,7 @@ class Export:
         parallelism: Most Spark jobs at a time.
         replace: Whether completed chunks are exported again.
         replaced: With `replace`, the files of each chunk when the run planned.
+        keep_empty: Whether a chunk without rows has a file for each table, with its schema or header.
     """
 
     catalog: Catalog
@@ -88,6 +89,7 @@ class Export:
     replace: bool = False
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     replaced: Mapping[int, tuple[FileState, ...]] = field(default_factory=dict)
+    keep_empty: bool = False
 
     def supersedes(self, chunk: int) -> tuple[str, ...]:
         """Return the attempts whose files a replace of the chunk removes."""
@@ -195,7 +197,30 @@ def _attempt(export: Export, plans: Sequence[ChunkPlan]) -> list[ChunkResult]:
         parts = list(_run(export, plans))
     except SnapshotError as error:
         return [ChunkResult(plan.chunk, now, error=error) for plan in plans]
-    return [_joined(plan, [part for part in parts if part.chunk == plan.chunk], now) for plan in plans]
+    joined = [_joined(plan, [part for part in parts if part.chunk == plan.chunk], now) for plan in plans]
+    if not export.keep_empty:
+        return joined
+    return [_with_empty_files(export, plan, result) for plan, result in zip(plans, joined, strict=True)]
+
+
+def _with_empty_files(export: Export, plan: ChunkPlan, result: ChunkResult) -> ChunkResult:
+    """Return a result with a file for each table, if it has no file at all."""
+    if result.files or result.error is not None:
+        return result
+    tables = [scan.table for work in plan.works for scan in work.scans] or [table for table, _ in plan.frames]
+    unique = {table.table_name: table for table in tables}
+    task = export.task
+    try:
+        files = tuple(
+            file
+            for table in unique.values()
+            for file in write_table(
+                task.store, task.provenance, plan.chunk, plan.window, table, (), task.max_file_size, keep_empty=True
+            )
+        )
+    except SnapshotError as error:
+        return ChunkResult(plan.chunk, result.opened_at, error=error)
+    return replace(result, files=files, receipt=None)  # the receipt lists no file
 
 
 def _run(export: Export, plans: Sequence[ChunkPlan]) -> Iterable[ChunkResult]:

@@ -74,9 +74,12 @@ class Planner:
         return str(self.state.window(chunk)) if chunk != UNTIMED_CHUNK else ""
 
     def _rows(self, table: Table, chunk: int) -> Rows | None:
+        windowed = bool(table.options.get("windowed"))
         if chunk == UNTIMED_CHUNK:
+            if windowed:
+                return None
             return AllRows() if table.time_index is None else TimelessRows()
-        if table.time_index is None:
+        if table.time_index is None and not windowed:
             return None
         window = self.state.window(chunk)
         return WindowRows(window.start, window.end, self.header.time_zone)

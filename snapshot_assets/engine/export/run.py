@@ -101,7 +101,7 @@ class ExportRun:
             fence = {"run": self.run_id, **source.database.fence()} if source.held else {}
             catalog = self._writable_catalog()
             if extend or self.force or not catalog.state.has_snapshot or _may_hide_timeless_rows(catalog.state):
-                content = self._start(catalog, schema, force=self.force, fixed_tables=self.plan.kind == "once")
+                content = self._start(catalog, schema, force=self.force, fixed_tables=self.plan.range_kind == "once")
             else:
                 content, _ = describe_schema(schema)
             source.check()
@@ -204,6 +204,7 @@ class OpenExport:
             parallelism=run.plan.parallelism,
             replace=replace_completed,
             retry=run.retry,
+            keep_empty=run.plan.kind == "query" and not run.plan.windowed,
         )
         yield from export_chunks(export, self.make_planner(self.catalog.state, self.schema).plan, chunks)
 

@@ -63,7 +63,8 @@ def header_of(plan: Plan, schemas: Sequence[str], source: str, written: Plan, no
         written: The plan as the user wrote it, which may omit its ends.
         now: The current time, for the last closed window of a continuous plan.
     """
-    end = plan.end_time if plan.kind == "once" else closed_end(plan, now)
+    end = plan.end_time if plan.range_kind == "once" else closed_end(plan, now)
+    by_windows = plan.kind == "query" and plan.windowed  # then there is no chunk 0
     return Header(
         name=plan.name,
         source=source,
@@ -72,12 +73,12 @@ def header_of(plan: Plan, schemas: Sequence[str], source: str, written: Plan, no
         start=plan.start_time,
         end=end,
         chunk_time_window=plan.chunk_time_window // _MICROSECOND,
-        kind=plan.kind,
+        kind=plan.range_kind,
         format=plan.file_format.text(),
         schema_only=plan.schema_only,
         time_zone=plan.time_zone,
-        null_time=plan.null_time,
-        untimed_tables=plan.untimed_tables,
+        null_time="fail" if by_windows else plan.null_time,
+        untimed_tables="skip" if by_windows else plan.untimed_tables,
         grace=plan.grace // _MICROSECOND,
         requested_schemas=tuple(sorted(plan.schemas)),
         requested_tables=tuple(sorted(map(table_text, plan.tables))),

@@ -189,8 +189,14 @@ def write_table(
     table: Table,
     batches: Iterable[pa.RecordBatch],
     max_file_size: int,
+    *,
+    keep_empty: bool = False,
 ) -> list[DataFile]:
-    """Write one table's batches as a new attempt at a chunk; returns its files, none if there are no rows."""
+    """Write one table's batches as a new attempt at a chunk.
+
+    Returns:
+        Its files; without rows none, or with `keep_empty` one.
+    """
     attempt = new_attempt()
     target = FileTarget(
         chunk=chunk,
@@ -215,6 +221,7 @@ def write_table(
         batches,
         max_file_size=max_file_size,
         file_format=format_of(provenance.header),
+        keep_empty=keep_empty,
     )
 
 

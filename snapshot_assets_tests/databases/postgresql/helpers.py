@@ -17,6 +17,7 @@ from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Rows, Scan, Selection
 from snapshot_assets.databases.target import Definition, Statement
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
+from snapshot_assets_tests.databases.postgresql.values import TYPES
 from snapshot_assets_tests.databases.restores import read_scan, source
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
@@ -125,3 +126,12 @@ def restored_alike(
     assert restore(schema, target).lost == ()
     assert schema_dump(server, target) == schema_dump(server, source)
     return source, target, schema
+
+
+def texts(uri: str, relation: str) -> list[tuple[Any, ...]]:
+    """Return a relation's values as the server prints them."""
+    outputs = ", ".join(f"pg_catalog.format('%s', c{number})" for number in range(len(TYPES)))
+    nulls = ", ".join(f"c{number} IS NOT DISTINCT FROM NULL" for number in range(len(TYPES)))
+    with client(uri) as run:
+        run("SET search_path = ''")
+        return run(f"SELECT {outputs}, {nulls} FROM public.{relation} ORDER BY n")

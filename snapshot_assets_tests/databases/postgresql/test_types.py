@@ -1,41 +1,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from snapshot_assets.databases.postgresql.types import NATIVE, SourceType, carried, type_for
-from snapshot_assets.databases.sql import literal
 from snapshot_assets.errors import CarrierError, PlanError, UnsupportedTypeError
 from snapshot_assets.format.relations import Carrier
-from snapshot_assets_tests.databases.postgresql.helpers import client, execute, load, opened, read, table_of
-from snapshot_assets_tests.databases.postgresql.values import DEFINITIONS, NEVER_STORED, SYSTEM_VALUES, TYPES
+from snapshot_assets_tests.databases.postgresql.helpers import client, execute, load, opened, read, table_of, texts
+from snapshot_assets_tests.databases.postgresql.values import NEVER_STORED, SYSTEM_VALUES, TYPES
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
-
-
-@pytest.fixture(scope="module")
-def every_type(postgresql_server: PostgresqlServer, postgresql_module_database: str) -> str:
-    """A database with one table, `t`, that has a column of every type and rows of all values, and NULL."""
-    columns = ", ".join(f"c{number} {name}" for number, name in enumerate(TYPES))
-    rows = max(map(len, TYPES.values())) + 1
-    script = [DEFINITIONS, 'CREATE TABLE "odd \'name" ();', f"CREATE TABLE t (n int4, {columns});"]
-    for row in range(rows):
-        values = [literal(values[row]) if row < len(values) else "NULL" for values in TYPES.values()]
-        script.append(f"INSERT INTO t VALUES ({row}, {', '.join(values)});")
-    postgresql_server.psql_script(postgresql_module_database, "\n".join(script))
-    return postgresql_module_database
-
-
-def texts(uri: str, relation: str) -> list[tuple[Any, ...]]:
-    """Return a relation's values as the server prints them."""
-    outputs = ", ".join(f"pg_catalog.format('%s', c{number})" for number in range(len(TYPES)))
-    nulls = ", ".join(f"c{number} IS NOT DISTINCT FROM NULL" for number in range(len(TYPES)))
-    with client(uri) as run:
-        run("SET search_path = ''")
-        return run(f"SELECT {outputs}, {nulls} FROM public.{relation} ORDER BY n")
 
 
 def test_every_type_of_the_server_has_a_value_here(postgresql_server: PostgresqlServer, every_type: str) -> None:

@@ -7,13 +7,13 @@ from datetime import timedelta
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from snapshot_assets.engine.parquet import sorting
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.receipts.receipts import read_receipt
 from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.engine.files.parquet import sorting
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import (
     CompactionFailedError,

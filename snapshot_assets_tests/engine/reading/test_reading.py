@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import StructType
-from snapshot_assets.engine.parquet import writer
 
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
+from snapshot_assets.engine.files.parquet import writer
 from snapshot_assets.engine.reading.options import parse_options
 from snapshot_assets.engine.reading.parts import FilePart, file_parts, grouped
 from snapshot_assets.engine.reading.planning import PlannedRead, plan_read

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
+from snapshot_assets.databases.postgresql.session import PostgresqlConnection, PostgresqlSession, oid_array
 from snapshot_assets.databases.postgresql.types import SourceType
 from snapshot_assets.databases.sql import qualified
 from snapshot_assets.errors import DatabaseDeniedError
@@ -93,7 +93,7 @@ class SourceColumn:
     row: dict[str, Any]
 
 
-def read_columns(session: PostgresqlSession, relations: Iterable[int]) -> dict[int, list[SourceColumn]]:
+def read_columns(session: PostgresqlConnection, relations: Iterable[int]) -> dict[int, list[SourceColumn]]:
     """Return the columns of relations in order, by the relation's oid."""
     columns: dict[int, list[SourceColumn]] = {}
     for row in session.rows(_COLUMNS.format(oids=oid_array(relations)), "reading columns"):

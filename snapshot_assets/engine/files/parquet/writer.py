@@ -66,6 +66,16 @@ def write_parquet(
     return files
 
 
+def write_empty_parquet(store: ObjectStore, target: FileTarget, schema: pa.Schema) -> DataFile:
+    """Write a file without rows: its schema and its metadata."""
+    path, now = target.path(0, ".parquet"), datetime.now(UTC)
+    with store.open_writer(path) as out, HashingSink(out) as sink:
+        writer = pq.ParquetWriter(sink, schema)
+        writer.add_key_value_metadata(_footer(target, now, now))
+        writer.close()
+    return target.data_file(path, 0, sink, ())
+
+
 @dataclass(frozen=True)
 class _RowGroup:
     """Rows of one row group, and when the first and last of their batches arrived."""

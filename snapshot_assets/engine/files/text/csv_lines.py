@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from snapshot_assets.engine.files.text.json_values import converted, from_json, to_json
-from snapshot_assets.engine.files.text.values import WIDE_BYTES, is_bytes, joined, to_text, values_of
+from snapshot_assets.engine.files.text.values import WIDE_BYTES, is_bytes, is_time, joined, to_text, values_of
 from snapshot_assets.format.file_formats import FileFormat
 
 _END_OF_DATA = "\\."  # a line that ends the data for psql, unless it is quoted
@@ -83,30 +83,39 @@ def decode_lines(
     Raises:
         ArrowInvalid: The file is not such a CSV file.
     """
-    block, done = _FIRST_BLOCK, 0
+    block, done, kinds = _FIRST_BLOCK, 0, {name: schema.field(name).type for name in wanted}
+    read = {name: kind if _is_read_by_arrow(kind) else pa.large_string() for name, kind in kinds.items()}
     while True:
         try:
-            for batch in _batches(source(), schema, wanted, written, block, done):
+            for batch in _batches(source(), schema.names, kinds, read, written, block, done):
                 done += batch.num_rows
                 yield batch
             return
         except pa.ArrowInvalid as error:
-            if "straddling" not in str(error) or block >= MAX_BLOCK_BYTES:
+            if "straddling" in str(error) and block < MAX_BLOCK_BYTES:
+                block = min(block * 8, MAX_BLOCK_BYTES)  # a line is longer than a block
+            elif any(map(is_time, read.values())):  # such as one before the year 1
+                read = {name: pa.large_string() if is_time(kind) else kind for name, kind in read.items()}
+            else:
                 raise
-            block = min(block * 8, MAX_BLOCK_BYTES)  # a line is longer than a block
 
 
 def _batches(
-    source: BinaryIO, schema: pa.Schema, wanted: Sequence[str], written: FileFormat, block: int, done: int
+    source: BinaryIO,
+    names: Sequence[str],
+    kinds: Mapping[str, pa.DataType],
+    read: Mapping[str, pa.DataType],
+    written: FileFormat,
+    block: int,
+    done: int,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows after the first `done` ones, in blocks of some size."""
-    types = {name: schema.field(name).type for name in wanted}
+    """Yield the rows after the first `done` ones, in blocks of some size; Arrow's reader makes the types `read`."""
     reader = pacsv.open_csv(
         source,
         pacsv.ReadOptions(
             use_threads=False,
             block_size=block,
-            column_names=None if written.header else schema.names,
+            column_names=None if written.header else names,
         ),
         pacsv.ParseOptions(
             delimiter=written.delimiter,
@@ -117,8 +126,8 @@ def _batches(
             ignore_empty_lines=False,
         ),
         pacsv.ConvertOptions(
-            column_types={name: kind if _is_read_by_arrow(kind) else pa.large_string() for name, kind in types.items()},
-            include_columns=list(wanted),
+            column_types=dict(read),
+            include_columns=list(kinds),
             null_values=[written.null],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
@@ -130,8 +139,8 @@ def _batches(
         seen += batch.num_rows
         if left.num_rows:
             yield pa.RecordBatch.from_arrays(
-                [_converted(array, kind) for array, kind in zip(left.columns, types.values(), strict=True)],
-                names=list(types),
+                [_converted(array, kind) for array, kind in zip(left.columns, kinds.values(), strict=True)],
+                names=list(kinds),
             )
 
 

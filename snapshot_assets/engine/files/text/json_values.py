@@ -35,7 +35,7 @@ def to_json(array: pa.Array) -> pa.Array:
     elif not is_literal(kind):
         texts = joined('"', _escaped(to_text(array)), '"')
         if pa.types.is_timestamp(kind):
-            texts = pc.replace_substring(texts, " ", "T")
+            texts = pc.replace_substring(texts, " ", "T", max_replacements=1)
     elif pa.types.is_floating(kind) and pc.all(pc.is_finite(array)).as_py() is False:
         texts = pc.if_else(pc.is_finite(array), to_text(array), joined('"', to_text(array), '"'))
     else:

@@ -8,37 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from snapshot_assets.engine.files.text.times import text_to_time, time_to_text
+
 WIDE_BYTES = 1 << 27
 """Rows of more bytes in Arrow's memory may become more than 2 GiB of text."""
 _HEX_PREFIX = "\\x"
 _UUID_BYTES = 16
 _GROUPS = (8, 4, 4, 4, 12)
 """Hex digits between the hyphens of a UUID."""
-_DAYS = (-719_162, 2_932_896)
-"""0001-01-01 and 9999-12-31 as days since 1970: the dates that text holds."""
-_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-
-
-def fits(array: pa.Array) -> bool:
-    """Return whether text can hold every value: times are of the years 1 to 9999, as in ISO 8601."""
-    kind = array.type
-    if pa.types.is_map(kind):
-        return all(map(fits, entries_of(array)[1:]))
-    if pa.types.is_struct(kind):
-        return all(map(fits, array.flatten()))
-    if pa.types.is_list(kind):
-        return fits(array.flatten())
-    if pa.types.is_date(kind):
-        first, last = _DAYS
-        numbers = array.cast(pa.int32())
-    elif pa.types.is_timestamp(kind):
-        ticks = 86_400 * _TICKS[kind.unit]
-        first, last = _DAYS[0] * ticks, (_DAYS[1] + 1) * ticks - 1
-        numbers = array.cast(pa.int64())
-    else:
-        return True
-    bounds = pc.min_max(numbers).as_py()
-    return bounds["min"] is None or (first <= bounds["min"] and bounds["max"] <= last)
 
 
 def entries_of(array: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
@@ -52,18 +29,17 @@ def entries_of(array: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
 def to_text(array: pa.Array) -> pa.Array:
     r"""Return values as strings; NULL stays NULL.
 
-    Floats are the shortest text that reads back equal, decimals have all digits of their scale, times are ISO 8601 with
-    a space and, where they have a zone, `Z`; bytes are `\x` and hex digits, and 16 fixed bytes a UUID; durations
-    are whole numbers of their unit.
+    Floats are the shortest text that reads back equal, and decimals have all digits of their scale. Times are ISO 8601
+    with a space and, where they have a zone, `Z` (see `times`). Bytes are `\x` and hex digits, and 16 fixed bytes a
+    UUID. Durations are whole numbers of their unit.
     """
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return array
     if pa.types.is_floating(kind):
         return _named_floats(array)
-    if pa.types.is_timestamp(kind) and kind.tz is not None:  # with a zone, Arrow's own cast takes 25 times as long
-        local = array.cast(pa.timestamp(kind.unit)).cast(pa.string())
-        return joined(local, "Z")
+    if is_time(kind):
+        return time_to_text(array)
     if pa.types.is_duration(kind):
         return array.cast(pa.int64()).cast(pa.string())
     if pa.types.is_fixed_size_binary(kind) and kind.byte_width == _UUID_BYTES:
@@ -87,6 +63,8 @@ def from_text(texts: pa.Array, kind: pa.DataType) -> pa.Array:
         return _unhex(pc.replace_substring(texts, "-", "")).cast(kind)
     if is_bytes(kind):
         return _unhex(pc.binary_replace_slice(texts.cast(pa.large_binary()), 0, len(_HEX_PREFIX), b"")).cast(kind)
+    if is_time(kind):
+        return text_to_time(texts, kind)
     if pa.types.is_time(kind):  # Arrow casts texts to timestamps only
         return joined("1970-01-01 ", texts).cast(pa.timestamp(kind.unit)).cast(kind)
     return texts.cast(kind)
@@ -110,6 +88,11 @@ def is_bytes(kind: pa.DataType) -> bool:
     """Return whether a type holds bytes."""
     tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
     return any(test(kind) for test in tests)
+
+
+def is_time(kind: pa.DataType) -> bool:
+    """Return whether a type holds dates or timestamps."""
+    return pa.types.is_date32(kind) or pa.types.is_timestamp(kind)
 
 
 def _named_floats(array: pa.Array) -> pa.Array:

@@ -13,8 +13,7 @@ from snapshot_assets.engine.files.batches import pieces
 from snapshot_assets.engine.files.target import FileTarget, HashingSink
 from snapshot_assets.engine.files.text import csv_lines, json_lines
 from snapshot_assets.engine.files.text.statistics import Bounds
-from snapshot_assets.engine.files.text.values import fits, offsets_of, values_of
-from snapshot_assets.errors import CarrierError
+from snapshot_assets.engine.files.text.values import offsets_of, values_of
 from snapshot_assets.format.file_formats import FileFormat
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.storage.base import ObjectStore
@@ -87,11 +86,10 @@ def write_text(
         The files, in order; empty if there are no rows.
 
     Raises:
-        CarrierError: A time lies outside the years that text can hold; names the column.
         StorageError: The store refused or failed.
     """
     encode = json_lines.encode_lines if written.name == "json" else partial(csv_lines.encode_lines, written=written)
-    blocks = _blocks(batches, target, written, encode, max(min(BLOCK_BYTES, max_file_size // _BLOCKS_PER_FILE), 1))
+    blocks = _blocks(batches, encode, max(min(BLOCK_BYTES, max_file_size // _BLOCKS_PER_FILE), 1))
     files: list[DataFile] = []
     block = next(blocks, None)
     while block is not None:
@@ -99,6 +97,18 @@ def write_text(
         file, block = _write_file(store, target, path, written, block, blocks, max_file_size)
         files.append(file)
     return files
+
+
+def write_empty_text(store: ObjectStore, target: FileTarget, schema: pa.Schema, written: FileFormat) -> DataFile:
+    """Write a file without rows; a CSV file with a header has that."""
+    path = target.path(0, written.extension)
+    with store.open_writer(path) as out, HashingSink(out) as sink:
+        sink.write(_packed(_header(schema, written), written))
+    return target.data_file(path, 0, sink, Bounds(schema).columns())
+
+
+def _header(schema: pa.Schema, written: FileFormat) -> bytes:
+    return csv_lines.header_line(schema.names, written) if written.header else b""
 
 
 def _write_file(
@@ -114,8 +124,8 @@ def _write_file(
     bounds, rows = Bounds(first.rows.schema), 0
     block: _Block | None = first
     with store.open_writer(path) as out, HashingSink(out) as sink:
-        if written.header:
-            sink.write(_packed(csv_lines.header_line(first.rows.schema.names, written), written))
+        if header := _header(first.rows.schema, written):
+            sink.write(_packed(header, written))
         while block is not None:
             fitting, packed, left = _fitting(block, written, max_file_size - sink.size, alone=not rows)
             if fitting.rows.num_rows:
@@ -165,23 +175,9 @@ def _packed(data: bytes | memoryview, written: FileFormat) -> bytes | memoryview
 
 def _blocks(
     batches: Iterable[pa.RecordBatch],
-    target: FileTarget,
-    written: FileFormat,
     encode: Callable[[pa.RecordBatch], pa.Array],
     size: int,
 ) -> Iterator[_Block]:
     for batch in batches:
         for piece in pieces(batch, PIECE_BYTES):
-            _check_times(piece, target, written)
             yield from _Block(piece, encode(piece)).blocks(size)
-
-
-def _check_times(piece: pa.RecordBatch, target: FileTarget, written: FileFormat) -> None:
-    for name, array in zip(piece.schema.names, piece.columns, strict=True):
-        if not fits(array):
-            column = f"{target.schema}.{target.table}.{name}"
-            raise CarrierError(
-                f"Column {column} holds a time outside the years 1 to 9999, which {written.name} files hold only in a"
-                f" column that travels as text. Write `carriers: {{{column}: text}}` in the plan, or format: parquet.",
-                column=column,
-            )

@@ -1,0 +1,67 @@
+"""`snapshots copy`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from snapshot_assets.cli.export.create_request import named_or_described
+from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, show, show_json, show_message
+from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.errors import PlanError
+from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.plan import Plan
+
+
+def run(options: argparse.Namespace) -> int:
+    """Copy a query's rows to an empty location, and print their number."""
+    configuration, plan = _plan_of(options)
+    with only_results_on_stdout():
+        report = _copy(configuration, plan, overwrite=options.overwrite)
+    if options.json:
+        show_json(report)
+        return 0
+    show(f"COPY {report['rows']}")
+    show_message(
+        f"{report['location']}: {report['files']} files, {human_bytes(report['bytes'])}"
+        + (f", sealed at revision {report['revision']}" if report["sealed"] else ", windows are missing")
+    )
+    return 0
+
+
+def _plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
+    given = {name: value for name, value in vars(options).items() if name in Plan.model_fields and value is not None}
+    needed = {"query": "QUERY", "source": "--source S", "to": "--to URI"}
+    configuration, plan = named_or_described(options, given, needed, kind="query")
+    if plan.kind != "query":
+        raise PlanError(f"plan {plan.name!r} is of kind {plan.kind}; `snapshots copy` runs plans of kind: query.")
+    return configuration.with_plan(plan), plan
+
+
+def _copy(configuration: Configuration, plan: Plan, *, overwrite: bool) -> dict[str, Any]:
+    # Dagster and Spark are imported only here, before data moves.
+    from snapshot_assets.cli.progress import progress
+    from snapshot_assets.pipeline.execute import open_instance, run_copy
+    from snapshot_assets.pipeline.partitions import key_of, windows_of
+
+    windows = windows_of(plan) if plan.windowed else ()
+    outcomes: list[Outcome] = []
+    with progress("copying", len(windows) or 1, outcomes) as note:
+        done = run_copy(
+            configuration,
+            plan,
+            [key_of(window) for window in windows],
+            instance=open_instance(),
+            overwrite=overwrite,
+            on_outcome=note,
+        )
+    values = {name: value.value for name, value in done.metadata.items() if hasattr(value, "value")}
+    return {
+        "location": values["location"],
+        "rows": values["dagster/row_count"],
+        "bytes": values["bytes"],
+        "files": values["file_count"],
+        "sealed": values["sealed"],
+        "revision": values.get("revision"),
+        "checksum": values.get("snapshot_checksum"),
+    }

@@ -1,0 +1,128 @@
+"""A query that is copied: one that reads, without ORDER BY at its top (Materialize, COPY TO S3).
+
+The text is split into tokens only. The database parses it; it runs as a subquery in a transaction that cannot write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from snapshot_assets.errors import PlanError
+from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, TableName
+
+BOUNDS = ("start", "end")
+"""Parameters that stand for the bounds of a window."""
+
+_TOKEN = re.compile(
+    r"""(?P<skip>\s++|--[^\n]*+|/\*.*?\*/)
+    |(?P<string>[Ee]'(?:[^'\\]|''|\\.)*+'|'(?:[^']|'')*+'|(?P<tag>\$\w*\$).*?(?P=tag))
+    |(?P<name>"(?:[^"]|"")*+"|`[^`]*+`)
+    |(?P<cast>::)|(?P<parameter>:[A-Za-z_]\w*+)|(?P<word>\w++)|(?P<other>.)""",
+    re.DOTALL | re.VERBOSE,
+)
+_FIRST_WORDS = ("SELECT", "WITH", "VALUES", "TABLE", "FROM")
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query, and the relation that its rows become.
+
+    Attributes:
+        name: Name of the relation.
+        text: The query, without a semicolon; see `parse_query`.
+        split_by: Column by whose values tasks divide the rows; None for one task.
+    """
+
+    name: str
+    text: str
+    split_by: str | None = None
+
+    @property
+    def windowed(self) -> bool:
+        """Whether it names the bounds of a window."""
+        return any(kind == "parameter" for kind, _ in _tokens(self.text))
+
+    def with_bounds(self, start: str, end: str) -> str:
+        """Return the text with SQL expressions in place of `:start` and `:end`."""
+        expressions = {":start": start, ":end": end}
+        return "".join(
+            expressions.get(text, text) if kind == "parameter" else text for kind, text in _tokens(self.text)
+        )
+
+
+def parse_query(text: str) -> str:
+    """Return a query without its semicolon.
+
+    Raises:
+        PlanError: It is not one statement that reads, has ORDER BY at its top, or names an unknown parameter.
+    """
+    tokens = [(kind, token) for kind, token in _tokens(text) if kind != "skip"]
+    while tokens and tokens[-1][1] == ";":
+        tokens.pop()
+    first = next((token for _, token in tokens if token != "("), "")
+    if first.upper() not in _FIRST_WORDS:
+        raise PlanError(
+            f"query starts with {first!r}; expected a table, or one statement SELECT, WITH, VALUES or TABLE"
+        )
+    if any(token == ";" for _, token in tokens):
+        raise PlanError("query has several statements; write one")
+    if _is_ordered(tokens):
+        raise PlanError(
+            "query has ORDER BY at its top, and files have no order: several tasks write them. Leave it out and sort"
+            " when reading. To keep the first rows of an order, put it inside: SELECT * FROM (… ORDER BY … LIMIT 10) t"
+        )
+    parameters = {token.removeprefix(":") for kind, token in tokens if kind == "parameter"}
+    if unknown := parameters.difference(BOUNDS):
+        raise PlanError(f"query names :{min(unknown)}; known are :start and :end, the bounds of a window")
+    if parameters and parameters != set(BOUNDS):
+        raise PlanError("query names only one of :start and :end; a window has both bounds")
+    end = text.rstrip()
+    while end.endswith(";"):
+        end = end[:-1].rstrip()
+    return end.strip()
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup or "other"
+        yield ("string" if kind == "tag" else kind), match[0]
+
+
+def _is_ordered(tokens: list[tuple[str, str]]) -> bool:
+    depth, before = 0, ""
+    for kind, token in tokens:
+        depth += (token in ("(", "[")) - (token in (")", "]")) if kind == "other" else 0
+        word = token.upper() if kind == "word" and not depth else ""
+        if (before, word) == ("ORDER", "BY"):
+            return True
+        before = word
+    return False
+
+
+def query_schema(
+    database: str, name: TableName, columns: Iterable[Column], query: Query, options: Mapping[str, Any]
+) -> DatabaseSchema:
+    """Return the documents of a query's relation.
+
+    Args:
+        database: Kind of the source.
+        name: The relation.
+        columns: Its columns.
+        query: The query.
+        options: What the database's scans need of it.
+    """
+    table = Table(
+        schema_name=name.schema,
+        name=name.table,
+        columns=tuple(columns),
+        options={"query": query.text, "windowed": query.windowed, **options},
+    )
+    return DatabaseSchema(database=database, schemas=(Schema(name=name.schema),), tables=(table,))
+
+
+def is_query(table: Table) -> bool:
+    """Return whether a table's rows are those of a query."""
+    return "query" in table.options

@@ -1,0 +1,98 @@
+"""Copies a query's rows to an empty location, as a sealed snapshot of their own (Materialize, COPY TO S3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
+from snapshot_assets.catalog.operations.seal import Sealed
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.engine.export.run import ExportRun
+from snapshot_assets.errors import LocationNotEmptyError
+from snapshot_assets.format.layout import UNTIMED_CHUNK, in_layout, is_probe
+from snapshot_assets.storage.base import ObjectStore
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A copy.
+
+    Attributes:
+        outcomes: The chunks of this run: one, or those of its windows.
+        sealed: The seal; None while windows are missing.
+        state: The state of the location.
+    """
+
+    outcomes: tuple[Outcome, ...]
+    sealed: Sealed | None
+    state: State
+
+    @property
+    def rows(self) -> int:
+        """Rows that this run copied."""
+        return sum(outcome.rows for outcome in self.outcomes)
+
+
+def copy(
+    run: ExportRun,
+    windows: Sequence[int] = (),
+    *,
+    overwrite: bool = False,
+    on_outcome: Callable[[Outcome], None] = lambda _: None,
+) -> Copied:
+    """Copy a query's rows, and seal the copy once it is complete.
+
+    Args:
+        run: The run of a plan of kind `query`.
+        windows: Ids of the windows to copy; empty for a query without windows.
+        overwrite: Whether a copy that is there is deleted first.
+        on_outcome: Called with every chunk once it is committed.
+
+    Raises:
+        LocationNotEmptyError: The location has objects that are not of an unfinished copy, or of earlier windows.
+        ExportFailedError: Rows could not be copied; names the cause.
+    """
+    prepare_location(run.store, grows=run.plan.windowed, overwrite=overwrite)
+    outcomes: list[Outcome] = []
+    with run.open() as export:
+        for outcome in export.export(list(windows) or [UNTIMED_CHUNK]):
+            outcomes.append(outcome)
+            on_outcome(outcome)
+        sealed = None if export.catalog.refresh().missing() else export.seal()
+        return Copied(tuple(outcomes), sealed, export.catalog.refresh())
+
+
+def prepare_location(store: ObjectStore, *, grows: bool = False, overwrite: bool = False) -> None:
+    """Check that a copy may be written to a location.
+
+    An unfinished copy is continued: it is what a run left that was cut off.
+
+    Args:
+        store: The location.
+        grows: Whether windows are added to a finished copy.
+        overwrite: Whether a copy that is there is deleted.
+
+    Raises:
+        LocationNotEmptyError: It has other objects; says how many, and what removes them.
+    """
+    paths = [info.path for info in store.list() if not is_probe(info.path)]
+    state = Catalog.open(store).state
+    foreign = [path for path in paths if not in_layout(path)]
+    if foreign or (paths and not state.has_snapshot and not state.deleted):
+        raise LocationNotEmptyError(
+            f"{store.uri} is not empty: it has {len(paths)} objects, such as {(foreign or paths)[0]}, which no copy"
+            " wrote. Choose another location, or remove them.",
+            objects=len(paths),
+        )
+    if not paths or (state.has_snapshot and not overwrite and (grows or not state.sealed)):
+        return
+    if not overwrite:
+        raise LocationNotEmptyError(
+            f"{store.uri} is not empty: it has {len(paths)} objects of a finished copy. Choose another location, such"
+            " as one with {now} in it, or give --overwrite, which deletes that copy first.",
+            objects=len(paths),
+        )
+    delete_snapshot(store)

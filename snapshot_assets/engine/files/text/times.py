@@ -1,0 +1,99 @@
+"""Dates and timestamps as text and back: ISO 8601, and before the year 1 with ` BC`, as PostgreSQL writes them.
+
+Arrow formats and parses the years 1 to 9999. The others, which are rare, are converted one by one.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, since 1970
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_ARROWS_OWN = r"^\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d:\d\d(?:\.\d+)?)?Z?$"
+_TEXT = re.compile(r"(\d{4,7})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d):(\d\d)(?:\.(\d+))?)?Z?( BC)?")
+
+
+def time_to_text(array: pa.Array) -> pa.Array:
+    """Return dates or timestamps as strings; NULL stays NULL."""
+    kind = array.type
+    local = array.cast(pa.timestamp(kind.unit)) if pa.types.is_timestamp(kind) else array
+    # With a zone, Arrow's cast takes 25 times as long; every zone here is UTC.
+    ticks, numbers = _numbers(array)
+    usual = pc.and_(pc.greater_equal(numbers, _FIRST_DAY * ticks), pc.less(numbers, (_LAST_DAY + 1) * ticks))
+    if pc.all(usual).as_py() is not False:
+        texts = local.cast(pa.string())
+    else:
+        texts = pc.if_else(usual, local, pa.scalar(None, local.type)).cast(pa.string())
+        odd = pc.invert(usual).fill_null(False)
+        written = [_written(number, kind) for number in numbers.filter(odd).to_pylist()]
+        texts = pc.replace_with_mask(texts, odd, pa.array(written, pa.string()))
+    if not (pa.types.is_timestamp(kind) and kind.tz is not None):
+        return texts
+    zoned = pc.binary_join_element_wise(texts, "Z", "")
+    return pc.replace_substring(zoned, " BCZ", "Z BC") if pc.any(pc.ends_with(texts, " BC")).as_py() else zoned
+
+
+def text_to_time(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return the dates or timestamps that `time_to_text` wrote, with a space or a T before the time.
+
+    Raises:
+        ArrowInvalid: A text is neither.
+    """
+    usual = pc.match_substring_regex(texts, _ARROWS_OWN)
+    if pc.all(usual).as_py() is not False:
+        return texts.cast(kind)
+    found = pc.if_else(usual, texts, pa.scalar(None, texts.type)).cast(kind)
+    odd = pc.invert(usual).fill_null(False)
+    ticks = _DIGITS[kind.unit] if pa.types.is_timestamp(kind) else None
+    read = [_read(text, ticks) for text in texts.filter(odd).to_pylist()]
+    numbers = pa.array(read, pa.int32() if pa.types.is_date32(kind) else pa.int64())
+    return pc.replace_with_mask(found, odd, numbers.cast(kind))
+
+
+def _numbers(array: pa.Array) -> tuple[int, pa.Array]:
+    """Return the ticks of a day, and the times as ticks since 1970."""
+    if pa.types.is_date32(array.type):
+        return 1, array.cast(pa.int32()).cast(pa.int64())
+    return 86_400 * 10 ** _DIGITS[array.type.unit], array.cast(pa.int64())
+
+
+def _written(number: int, kind: pa.DataType) -> str:
+    if pa.types.is_date32(kind):
+        return "{}{}".format(*_day_text(number))
+    second = 10 ** _DIGITS[kind.unit]
+    days, rest = divmod(number, 86_400 * second)
+    day, era = _day_text(days)
+    seconds, fraction = divmod(rest, second)
+    fractional = f".{fraction:0{_DIGITS[kind.unit]}d}" if _DIGITS[kind.unit] else ""
+    return f"{day} {seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fractional}{era}"
+
+
+def _day_text(days: int) -> tuple[str, str]:
+    """Return a day of the proleptic Gregorian calendar, and its era."""
+    era, of_era = divmod(days + 719_468, 146_097)  # days since 0000-03-01, and eras of 400 years
+    year_of_era = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month = (5 * of_year + 2) // 153
+    day = of_year - (153 * month + 2) // 5 + 1
+    month = month + 3 if month < 10 else month - 9
+    year = year_of_era + era * 400 + (month <= 2)
+    return f"{year if year > 0 else 1 - year:04d}-{month:02d}-{day:02d}", "" if year > 0 else " BC"
+
+
+def _read(text: str, digits: int | None) -> int:
+    """Return a day since 1970, or with the digits of a fraction the ticks since then."""
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        raise pa.ArrowInvalid(f"{text!r} is no date or time")
+    year, month, day = int(match[1]), int(match[2]), int(match[3])
+    year = (1 - year if match[8] else year) - (month <= 2)
+    era, year_of_era = divmod(year, 400)
+    of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
+    days = era * 146_097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + of_year - 719_468
+    if digits is None:
+        return days
+    seconds = days * 86_400 + int(match[4]) * 3600 + int(match[5]) * 60 + int(match[6])
+    return seconds * 10**digits + int((match[7] or "").ljust(digits, "0") or 0)

@@ -1,0 +1,73 @@
+"""The asset of a plan of kind `query`: a copy of its rows, sealed as a snapshot of its own."""
+
+# Dagster reads the annotations of assets, so they must not be postponed here.
+from typing import Any
+
+import dagster as dg
+
+from snapshot_assets.engine.export.copy import Copied, copy
+from snapshot_assets.errors import SnapshotError
+from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
+from snapshot_assets.pipeline.io_manager import as_failure
+from snapshot_assets.pipeline.metadata import first_rows, seal_metadata
+from snapshot_assets.pipeline.partitions import partitions_of, window_of
+from snapshot_assets.pipeline.resources import POOL, SNAPSHOTS, SPARK, snapshots_of
+from snapshot_assets.plan.plan import Plan
+
+
+def copy_definitions(plan: Plan) -> dg.Definitions:
+    """Return the definitions of a plan of kind `query`: its asset `copy`, and the job `<plan>_copy`."""
+    with accepting_unstable_parts():
+        asset = copy_asset(plan)
+    job = dg.define_asset_job(
+        f"{plan.name}_copy",
+        selection=dg.AssetSelection.assets(asset.key),
+        description=f"Copies the query of {plan.name}; for schedules.",
+    )
+    return dg.Definitions(assets=[asset], jobs=[job])
+
+
+def copy_asset(plan: Plan) -> dg.AssetsDefinition:
+    """Return the asset `<plan>/copy`; it is partitioned if the query has windows."""
+
+    @dg.asset(
+        key=dg.AssetKey([plan.name, "copy"]),
+        group_name=plan.name,
+        pool=POOL,
+        kinds={"pyspark", plan.format},
+        required_resource_keys={SNAPSHOTS, SPARK},
+        partitions_def=partitions_of(plan) if plan.windowed else None,
+        backfill_policy=dg.BackfillPolicy(max_partitions_per_run=plan.chunks_per_run) if plan.windowed else None,
+        metadata={"location": plan.to, "query": dg.MetadataValue.md(f"```sql\n{plan.query}\n```")},
+        description=f"Copies a query of `{plan.source}` to `{plan.to}`. The copy is complete once `manifest.json` says"
+        " `sealed: true`.",
+    )
+    def copy_(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        snapshots = snapshots_of(context)
+        keys = sorted(context.partition_keys) if plan.windowed else []
+        try:
+            run = snapshots.export_run(plan.name)
+            windows = [window_of(plan, key).id for key in keys]
+            copied = copy(run, windows, overwrite=snapshots.overwrite, on_outcome=snapshots.on_outcome)
+        except SnapshotError as error:
+            raise as_failure(error) from error
+        context.log.info(f"COPY {copied.rows}")
+        return dg.MaterializeResult(metadata=_metadata(copied, run.store.uri))
+
+    return copy_
+
+
+def _metadata(copied: Copied, uri: str) -> dict[str, Any]:
+    """Return the metadata of a copy's materialization."""
+    files = [file for outcome in copied.outcomes for file in outcome.files]
+    metadata = {
+        "dagster/row_count": copied.rows,
+        "bytes": sum(file.bytes for file in files),
+        "file_count": len(files),
+        "files": first_rows(
+            {"path": file.path, "rows": file.rows, "bytes": file.bytes, "sha256": file.sha256} for file in files
+        ),
+        "location": dg.MetadataValue.text(uri),
+        "sealed": copied.sealed is not None,
+    }
+    return (seal_metadata(copied.sealed, copied.state, uri) if copied.sealed else {}) | metadata
