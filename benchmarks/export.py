@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 from pyspark.sql import SparkSession
@@ -49,7 +50,7 @@ _TABLE = """
 Run = Callable[[Path], float]
 
 
-def timed(command: list[str], **options: object) -> float:
+def timed(command: list[str], **options: Any) -> float:
     """Run a command and return its seconds."""
     started = time.perf_counter()
     subprocess.run(command, check=True, **options)
@@ -69,7 +70,7 @@ def ours(uri: str, spark: SparkSession, peaks: list[int], target: Path) -> float
     address = Configuration().source(plan.source)
     store = open_store(parse_location(plan.to))
     started = time.perf_counter()
-    run = ExportRun(plan, address, store, SparkRunner(spark), "bench", most_parts=2)
+    run = ExportRun(plan, address, store, SparkRunner(lambda: spark), "bench", most_parts=2)
     with run.open() as opened:
         list(opened.export([1]))
         took = time.perf_counter() - started

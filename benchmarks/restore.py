@@ -59,7 +59,7 @@ def snapshot(server: PostgresqlServer, spark: SparkSession, kind: str, rows: int
         chunk_time_window="365d",
     )
     store = open_store(parse_location(plan.to))
-    run = ExportRun(plan, Configuration().source(uri), store, SparkRunner(spark), "bench", most_parts=2)
+    run = ExportRun(plan, Configuration().source(uri), store, SparkRunner(lambda: spark), "bench", most_parts=2)
     with run.open() as opened:
         list(opened.export([0, 1]))
         opened.seal()
@@ -71,7 +71,7 @@ def ours(server: PostgresqlServer, spark: SparkSession, store: ObjectStore) -> f
     """One import into a fresh database."""
     address = Configuration().source(server.create_database())
     started = time.perf_counter()
-    run = RestoreRun(store, address, SparkRunner(spark), slots=2)
+    run = RestoreRun(store, address, SparkRunner(lambda: spark), slots=2)
     list(run.restore())
     assert run.finish()
     assert all(expected == found for expected, found in run.check_counts().values())

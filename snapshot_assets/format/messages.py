@@ -14,7 +14,7 @@ from snapshot_assets.format.files import ColumnStatistics, DataFile, Physical, R
 from snapshot_assets.format.literals import Literal, Value
 
 _FILE_FIELDS = [name for name in pb.AddFile.DESCRIPTOR.fields_by_name if name not in ("columns", "row_groups")]
-_KINDS = ((bool, "boolean"), (int, "integer"), (float, "floating"), (str, "text"), (bytes, "binary"))
+_FIELD_OF = {bool: "boolean", int: "integer", float: "floating", str: "text", bytes: "binary"}
 _OPERATORS = {pb.Comparison.Operator.Value(operator.name) for operator in pred.Operator}
 _SIGN = 1 << 63
 
@@ -112,8 +112,8 @@ def _decode_bound(message: pb.Value) -> Physical | None:
 
 
 def _by_kind(value: Value) -> dict[str, Any]:
-    """Return a value by the field that holds its kind in a message; a boolean is an integer too, so it comes first."""
-    return {next(name for kind, name in _KINDS if isinstance(value, kind)): value}
+    """Return a value by the field that holds its kind in a message."""
+    return {_FIELD_OF[type(value)]: value}
 
 
 def encode_predicate(predicate: pred.Predicate) -> pb.Predicate:
