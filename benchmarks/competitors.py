@@ -12,6 +12,8 @@ def duckdb_scanner(uri: str, query: str, target: Path) -> float:
     import duckdb
 
     package = importlib.util.find_spec("duckdb_extension_postgres_scanner")
+    assert package is not None
+    assert package.origin is not None
     extension = glob.glob(f"{Path(package.origin).parent}/**/*.duckdb_extension", recursive=True)[0]
     with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
         connection.execute(f"LOAD '{extension}'")

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 from pyspark.sql import SparkSession
@@ -49,7 +50,7 @@ _TABLE = """
 Run = Callable[[Path], float]
 
 
-def timed(command: list[str], **options: object) -> float:
+def timed(command: list[str], **options: Any) -> float:
     """Run a command and return its seconds."""
     started = time.perf_counter()
     subprocess.run(command, check=True, **options)

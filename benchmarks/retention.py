@@ -29,6 +29,7 @@ from snapshot_assets.catalog.operations.collect_garbage import plan_collection
 from snapshot_assets.catalog.operations.expire import execute_expiry, plan_expiry
 from snapshot_assets.catalog.pins.tags import delete_tag
 from snapshot_assets.catalog.rules import Retention
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import pretty_json
@@ -53,16 +54,25 @@ def make(catalog: Catalog, revisions: int, tags: int, files: int) -> None:
         new = [data_file(1, place + at, f"{files + number * REPLACED + at:08x}") for at in range(len(gone))]
         live[place : place + REPLACED] = new
         changes = [*(act.RemoveFile(file.path) for file in gone), *map(act.AddFile, new)]
-        sealed.append(
-            catalog.commit(lambda state, changes=changes: [*changes, act.Seal(state.revision, "0" * 64, "run")])
-        )
+        sealed.append(catalog.commit(partial(sealed_with, changes)))
     for number in range(tags):
         name, revision = f"t{number}", sealed[number * revisions // tags]
         path = f"tag/tag-{name}-00000000"
         catalog.store.create(path, OBJECT)
         ref = act.ObjectRef(path, sha256_hex(OBJECT), len(OBJECT))
+        assert revision is not None
         created = act.TagCreated(name, revision, ref, datetime.now(UTC))
-        catalog.commit(lambda _, created=created: [created])
+        catalog.commit(partial(only, created))
+
+
+def sealed_with(changes: list[act.Action], state: State) -> list[act.Action]:
+    """Return changes, and a seal after them."""
+    return [*changes, act.Seal(state.revision, "0" * 64, "run")]
+
+
+def only(action: act.Action, _: State) -> list[act.Action]:
+    """Return one action."""
+    return [action]
 
 
 def measured(revisions: int, tags: int, files: int, rounds: int) -> dict[str, float]:

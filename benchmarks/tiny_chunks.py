@@ -12,6 +12,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from benchmarks.sessions import benchmark_session
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.source import Scan, Selection, WindowRows
@@ -80,7 +82,7 @@ def bare(plan: Plan) -> float:
     return taken
 
 
-def export(plan: Plan, spark: object, chunks: int) -> float:
+def export(plan: Plan, spark: SparkSession, chunks: int) -> float:
     """Export every window; returns seconds."""
     address = Configuration().source(plan.source)
     run = ExportRun(plan, address, open_store(parse_location(plan.to)), SparkRunner(lambda: spark), "bench")
