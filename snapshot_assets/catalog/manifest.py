@@ -108,7 +108,15 @@ def manifest_of(state: State) -> dict[str, Any]:
         "updated_at": time_text(sealed.committed_at if sealed else state.committed_at),
         "created_by": state.created_by,
         **({"rolled_back": state.rolled_back} if state.rolled_back else {}),
+        **_copy_of(state),
     }
+
+
+def _copy_of(state: State) -> dict[str, Any]:
+    """Return what only the manifest of a copied query has: the query, and whether the copy is complete."""
+    if state.header is None or not state.header.query:
+        return {}
+    return {"query": state.header.query, "sealed": state.sealed}
 
 
 def sums_of(state: State) -> bytes:

@@ -3,8 +3,8 @@
 | room | what it is for |
 | --- | --- |
 | `session`, `retry`, `time_range` | The Spark session and its errors, backoff, a half-open range of time |
-| `parquet/` | Data files: write, read, encodings, statistics, sorting, limits against hostile files |
-| `export/` | Export: start a snapshot, plan and run the tasks of its chunks, commit each chunk |
+| `files/` | Data files: Parquet, CSV and JSON lines, written and read; limits against hostile files |
+| `export/` | Export: start a snapshot, plan and run the tasks of its chunks, commit each chunk; copies of queries |
 | `reading/` | The Spark data source `snapshot` |
 | `compact/` | Compaction and savepoints |
 | `restore/` | Restore into a database |

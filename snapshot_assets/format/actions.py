@@ -24,7 +24,7 @@ class Header:
         end: Range end; None while a continuous plan has closed no window.
         chunk_time_window: Window length in microseconds.
         kind: `once` or `continuous`.
-        format: `parquet`.
+        format: Format of the data files, with its options; see `format.file_formats`.
         schema_only: Whether the snapshot contains no data.
         time_zone: Time zone of timestamps without a zone.
         null_time: `chunk0` or `fail`.
@@ -32,6 +32,7 @@ class Header:
         grace: Grace period of garbage collection, microseconds.
         requested_schemas: The plan's own list, as is `requested_tables`; empty for all.
         requested_start: The plan's own start in RFC 3339, as is `requested_end`; "" if the plan has none.
+        query: The query that is copied; "" in a snapshot of tables.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Header:
     requested_tables: tuple[str, ...] = ()
     requested_start: str = ""
     requested_end: str = ""
+    query: str = ""
 
 
 @dataclass(frozen=True)

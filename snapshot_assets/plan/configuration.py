@@ -45,9 +45,10 @@ from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import PlanError, UnknownSourceError
 from snapshot_assets.plan.fields import ALIAS, DatabaseReference, Storage
-from snapshot_assets.plan.plan import NAME, Plan
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.problems import plan_error, problems_of, raising_value_errors
 from snapshot_assets.plan.references import References
+from snapshot_assets.plan.source_fields import NAME
 from snapshot_assets.plan.yaml_text import parse_yaml
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import Location, parse_location

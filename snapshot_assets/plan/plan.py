@@ -19,13 +19,12 @@ The module connects to nothing and imports neither Dagster nor Spark.
 
 from __future__ import annotations
 
-import re
 import zoneinfo
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.databases.source import Selection
@@ -34,23 +33,11 @@ from snapshot_assets.format.names import ColumnPath, table_text
 from snapshot_assets.format.relations import Carrier, TableName
 from snapshot_assets.format.units import MIN_PARQUET_SIZE, duration_text, size_text, time_text
 from snapshot_assets.format.windows import count_windows
-from snapshot_assets.plan.fields import (
-    ColumnOfTable,
-    DatabaseReference,
-    Duration,
-    FileSize,
-    FormatOptions,
-    Reference,
-    Storage,
-    Table,
-    Time,
-)
+from snapshot_assets.plan.fields import ColumnOfTable, Duration, FileSize, FormatOptions, Table, Time
 from snapshot_assets.plan.problems import plan_error, problems_of, raising_value_errors
-from snapshot_assets.plan.query_fields import check_location, checked_query, is_template, query_of, table_of
+from snapshot_assets.plan.query_fields import query_of, table_of
 from snapshot_assets.plan.retention import RetentionFields
-
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}", re.ASCII)
-"""Valid names of plans. Keys of Dagster resources start with the name, and may not start with `_`."""
+from snapshot_assets.plan.source_fields import SourceFields
 
 _MB = 1 << 20
 MAX_PARALLELISM = 64
@@ -58,7 +45,16 @@ MAX_PARALLELISM = 64
 _MIN_GRACE = timedelta(minutes=10)  # clocks of writers and store may differ by five minutes either way
 
 
-_NOT_OF_QUERIES = ("schema_only", "schemas", "tables", "time_columns", "null_time", "untimed_tables")
+_NOT_OF_QUERIES = (
+    "schema_only",
+    "schemas",
+    "tables",
+    "time_zone",
+    "time_columns",
+    "null_time",
+    "untimed_tables",
+    "retention",
+)
 
 _DATA_FIELDS = (
     "start_time",
@@ -77,7 +73,7 @@ _DATA_FIELDS = (
 )
 
 
-class Plan(BaseModel):
+class Plan(SourceFields):
     """One dataset's plan: source, location, tables, range, windows, format and limits.
 
     Durations are written `90m`, `6h`, `7d`; sizes `256MB`; times in RFC 3339 with a zone; tables `schema.table`.
@@ -87,35 +83,6 @@ class Plan(BaseModel):
         PlanError: A field is wrong; `attributes["problems"]` lists every mistake.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    # A rule about two fields is checked on the later one, which has the earlier ones only if they are valid.
-    name: str = Field(description="Name of the plan, and key prefix of its assets.", examples=["flights"])
-    source: Reference = Field(
-        description="Database to export: an alias of the configuration, or a URI.",
-        examples=["postgresql://host/database", "duckdb:///abs/path.duckdb"],
-    )
-    to: str = Field(description="Location of the snapshots.", examples=["s3://bucket/prefix", "file:///srv/snapshots"])
-    target: Reference | None = Field(None, description="Database that `restored` imports into.")
-    storage: Storage | None = Field(
-        None,
-        exclude=True,
-        description="Storage options of the location, where neither configuration nor environment has them.",
-    )
-    catalog: str | None = Field(None, min_length=1, description="Name of the catalog in the manifest.")
-    kind: Literal["once", "continuous", "query"] = Field(
-        "once",
-        description="`once`: a fixed range. `continuous`: all closed windows, without an end. `query`: a copy of a"
-        " query's rows.",
-        validate_default=True,
-    )
-    query: str | None = Field(
-        None,
-        description="What a plan of kind `query` copies: a table, or SQL that reads. SQL that names `:start` and"
-        " `:end` is copied by windows.",
-        examples=["SELECT origin, count(*) AS flights FROM flights GROUP BY origin"],
-        validate_default=True,
-    )
     schema_only: bool = Field(False, description="Export the schema and no rows.")
     schemas: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         (), description="Schemas to export; empty for all.", examples=["[public, sales]"]
@@ -189,8 +156,7 @@ class Plan(BaseModel):
     @property
     def windowed(self) -> bool:
         """Whether the rows are exported by windows."""
-        query = query_of(self.name, self.query) if self.query is not None else None
-        return self.kind != "query" or (query is not None and query.windowed)
+        return self.query is None or _is_windowed(self.query)
 
     @property
     def range_kind(self) -> Literal["once", "continuous"]:
@@ -225,39 +191,6 @@ class Plan(BaseModel):
         """
         return type(self)(**{name: getattr(self, name) for name in self.model_fields_set} | fields)
 
-    @field_validator("name")
-    @classmethod
-    def _is_key_segment(cls, name: str) -> str:
-        if not NAME.fullmatch(name):
-            raise ValueError(
-                f"{name!r} is not a name; write a letter, then letters, digits and `_`, at most 100 characters"
-            )
-        return name
-
-    @field_validator("to")
-    @classmethod
-    def _is_location(cls, to: str) -> str:
-        raising_value_errors(check_location)(to)
-        return to
-
-    @field_validator("kind")
-    @classmethod
-    def _may_have_a_template(cls, kind: str, info: ValidationInfo) -> str:
-        if kind != "query" and is_template(info.data.get("to", "")):
-            raise ValueError("only a plan of kind: query may have a location with names in braces")
-        return kind
-
-    @field_validator("query")
-    @classmethod
-    def _belongs_to_the_kind(cls, query: str | None, info: ValidationInfo) -> str | None:
-        if info.data.get("kind") != "query":
-            if query is not None:
-                raise ValueError("only a plan of kind: query has one; write kind: query, or remove it")
-            return None
-        if query is None:
-            raise ValueError("is missing; write schema.table or SQL that reads")
-        return raising_value_errors(checked_query)(query)
-
     @field_validator(*_NOT_OF_QUERIES)
     @classmethod
     def _has_tables_to_act_on(cls, value: Any, info: ValidationInfo) -> Any:
@@ -266,12 +199,14 @@ class Plan(BaseModel):
             raise ValueError("has no effect with kind: query, which copies one query; remove it")
         return value
 
-    @field_validator("target")
+    @field_validator("end_time", "chunk_time_window", "lag", "chunks_per_run")
     @classmethod
-    def _is_not_the_source(cls, target: DatabaseReference | None, info: ValidationInfo) -> DatabaseReference | None:
-        if target is not None and target == info.data.get("source"):
-            raise ValueError(f"{target} is the source itself; a restore goes into another database")
-        return target
+    def _has_windows_to_act_on(cls, value: Any, info: ValidationInfo) -> Any:
+        default = cls.model_fields[str(info.field_name)].get_default(call_default_factory=True)
+        query = info.data.get("query")
+        if query is not None and value != default and not _is_windowed(query):
+            raise ValueError("has no effect: the query does not name :start and :end. Name them, or remove it")
+        return value
 
     @field_validator("schemas", "tables")
     @classmethod
@@ -370,10 +305,14 @@ class Plan(BaseModel):
         return value
 
 
+def _is_windowed(query: str) -> bool:
+    parsed = query_of("query", query)
+    return parsed is not None and parsed.windowed
+
+
 def _start_of_query(start: datetime | None, query: str) -> datetime | None:
     """Refuse a range of a query without windows, and windows without a start."""
-    parsed = query_of("query", query)
-    windowed = parsed is not None and parsed.windowed
+    windowed = _is_windowed(query)
     if windowed and start is None:
         raise ValueError("is missing; the windows of :start and :end are counted from it")
     if start is not None and not windowed:

@@ -127,6 +127,7 @@ def _header(state: State, manifest: StoredManifest, inventory: Inventory) -> tup
         "chunk_time_window": parse_duration(document["chunk_time_window"]) // MICROSECOND,
         "format": str(document["format"]),
         "schema_only": bool(document["schema_only"]),
+        "query": str(document.get("query", "")),
     }
     known = state.header if state.snapshot_id == manifest.snapshot_id else None
     known = known or newest_header(inventory.receipts, manifest.snapshot_id)

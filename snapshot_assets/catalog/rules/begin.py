@@ -26,6 +26,7 @@ _COMPARED = (
     "time_zone",
     "null_time",
     "untimed_tables",
+    "query",
 )
 _USER_NAMES = {
     "requested_schemas": "schemas",

@@ -27,6 +27,8 @@ def plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
         raise PlanError("--force starts a new snapshot and --replace changes the existing one; give only one of them.")
     given = {name: value for name, value in vars(options).items() if name in Plan.model_fields and value is not None}
     configuration, plan = named_or_described(options, given, {"source": "--source S", "to": "--to URI"})
+    if plan.kind == "query":
+        raise PlanError(f"plan {plan.name!r} is of kind query; `snapshots copy --plan {plan.name}` runs it.")
     if plan.schema_only and options.replace:
         raise PlanError("--replace exports data again, and a schema-only snapshot has none; remove one of the two.")
     return configuration.with_plan(plan), plan

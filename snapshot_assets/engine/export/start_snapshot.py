@@ -82,6 +82,7 @@ def header_of(plan: Plan, schemas: Sequence[str], source: str, written: Plan, no
         grace=plan.grace // _MICROSECOND,
         requested_schemas=tuple(sorted(plan.schemas)),
         requested_tables=tuple(sorted(map(table_text, plan.tables))),
+        query=plan.query or "",
         requested_start=time_text(written.start_time) if written.start_time else "",
         requested_end=time_text(written.end_time) if written.end_time else "",
     )

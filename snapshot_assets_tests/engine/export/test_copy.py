@@ -1,0 +1,222 @@
+"""Copies of queries: one read-only statement, to an empty location, sealed like any snapshot."""
+
+from __future__ import annotations
+
+import csv
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.databases.query import Query, parse_query
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.engine.export.copy import Copied, copy
+from snapshot_assets.engine.export.run import ExportRun
+from snapshot_assets.engine.retry import RetryPolicy
+from snapshot_assets.engine.runner import InlineRunner
+from snapshot_assets.errors import DatabaseError, ExportFailedError, LocationNotEmptyError, PlanError
+from snapshot_assets.plan.plan import Plan
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.databases.postgresql.helpers import execute
+
+NUMBERS = "SELECT n, 'x' || n AS name FROM numbers WHERE n < 3"
+
+
+@pytest.fixture(params=["duckdb", "postgresql"])
+def numbers(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database with the numbers 0 to 99, an hour apart."""
+    statement = (
+        "CREATE TABLE numbers AS SELECT i::int AS n, TIMESTAMPTZ '2025-01-01 00:00:00Z' + i * INTERVAL '1 hour' AS at"
+        " FROM generate_series(0, 99) AS g(i)"
+    )
+    if request.param == "postgresql":
+        uri: str = request.getfixturevalue("postgresql_database")
+        execute(uri, statement)
+        return uri
+    with duckdb.connect(str(tmp_path / "numbers.duckdb")) as connection:
+        connection.execute(f"SET TimeZone = 'UTC'; {statement}")
+    return f"duckdb://{tmp_path}/numbers.duckdb"
+
+
+def plan(source: str, query: str, folder: Path, **fields: Any) -> Plan:
+    return Plan(name="copied", kind="query", source=source, to=f"file://{folder}", query=query, **fields)
+
+
+def run_of(plan: Plan) -> ExportRun:
+    address = DatabaseAddress("source", plan.source.uri or "")
+    store = open_store(parse_location(plan.to))
+    return ExportRun(plan, address, store, InlineRunner(), "run", retry=RetryPolicy(base=0))
+
+
+def copied(source: str, query: str, folder: Path, *, overwrite: bool = False, **fields: Any) -> Copied:
+    return copy(run_of(plan(source, query, folder, **fields)), overwrite=overwrite)
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("data/*/*") if not path.name.startswith("chunk-"))
+
+
+def test_a_query_becomes_a_sealed_snapshot(numbers: str, tmp_path: Path) -> None:
+    done = copied(numbers, f"{NUMBERS}; -- the first ones", tmp_path / "to")
+    assert done.rows == 3
+    assert done.sealed is not None
+    [file] = files(tmp_path / "to")
+    assert sorted(map(tuple, map(dict.values, pq.read_table(file).to_pylist()))) == [(0, "x0"), (1, "x1"), (2, "x2")]
+    assert json.loads((tmp_path / "to/manifest.json").read_text())["sealed"] is True
+    assert verify(run_of(plan(numbers, NUMBERS, tmp_path / "to")).store).faults == ()
+
+
+def test_a_query_becomes_csv_and_json(numbers: str, tmp_path: Path) -> None:
+    copied(numbers, NUMBERS, tmp_path / "csv", format="csv", format_options={"header": True})
+    [file] = files(tmp_path / "csv")
+    assert sorted(csv.reader(file.read_text().splitlines())) == [["0", "x0"], ["1", "x1"], ["2", "x2"], ["n", "name"]]
+    copied(numbers, NUMBERS, tmp_path / "json", format="json")
+    [file] = files(tmp_path / "json")
+    assert {json.loads(line)["name"] for line in file.read_text().splitlines()} == {"x0", "x1", "x2"}
+
+
+@pytest.mark.parametrize("schema", ["public", "main"])
+def test_a_table_is_copied_whole(numbers: str, tmp_path: Path, schema: str) -> None:
+    if (schema == "main") is numbers.startswith("duckdb"):
+        assert copied(numbers, f"{schema}.numbers", tmp_path / "to").rows == 100
+
+
+@pytest.mark.parametrize("fields", [{"format": "csv", "format_options": {"header": True}}, {"format": "parquet"}])
+def test_an_empty_result_is_one_file(numbers: str, tmp_path: Path, fields: dict[str, Any]) -> None:
+    done = copied(numbers, "SELECT n FROM numbers WHERE n < 0", tmp_path / "to", **fields)
+    [file] = files(tmp_path / "to")
+    assert (done.rows, done.sealed is not None) == (0, True)
+    found = pq.read_table(file).column_names if file.suffix == ".parquet" else [file.read_text().strip()]
+    assert found == ["n"]
+
+
+def test_a_windowed_query_grows_by_windows(numbers: str, tmp_path: Path) -> None:
+    fields = {"start_time": datetime(2025, 1, 1, tzinfo=UTC), "end_time": datetime(2025, 1, 5, tzinfo=UTC)}
+    query = "SELECT n, ':end' AS text FROM numbers WHERE at >= :start AND at < :end"
+    run = run_of(plan(numbers, query, tmp_path / "to", chunk_time_window=timedelta(days=2), **fields))
+    first = copy(run, [1])
+    assert (first.rows, first.sealed) == (48, None)
+    second = copy(run, [2])
+    assert (second.rows, second.sealed is not None) == (48, True)
+    rows = [row for file in files(tmp_path / "to") for row in pq.read_table(file).to_pylist()]
+    assert sorted(row["n"] for row in rows) == list(range(96))
+    assert {row["text"] for row in rows} == {":end"}
+
+
+def test_a_location_with_a_copy_is_refused_unless_it_is_overwritten(numbers: str, tmp_path: Path) -> None:
+    copied(numbers, NUMBERS, tmp_path / "to")
+    with pytest.raises(LocationNotEmptyError, match=r"has \d+ objects of a finished copy"):
+        copied(numbers, NUMBERS, tmp_path / "to")
+    before = files(tmp_path / "to")
+    assert copied(numbers, "SELECT 1 AS one", tmp_path / "to", overwrite=True).rows == 1
+    assert not set(files(tmp_path / "to")) & set(before)
+
+
+def test_objects_of_others_are_never_touched(numbers: str, tmp_path: Path) -> None:
+    (tmp_path / "to").mkdir()
+    (tmp_path / "to/report.csv").write_text("mine")
+    for overwrite in (False, True):
+        with pytest.raises(LocationNotEmptyError, match=r"has 1 objects, such as report.csv, which no copy wrote"):
+            copied(numbers, NUMBERS, tmp_path / "to", overwrite=overwrite)
+    assert [path.name for path in (tmp_path / "to").iterdir()] == ["report.csv"]
+
+
+def test_a_query_that_the_server_refuses_leaves_nothing(numbers: str, tmp_path: Path) -> None:
+    for query in ("SELECT nothing FROM numbers", "SELECT n FROM numbers WHERE", "SELECT n, n FROM numbers, absent"):
+        with pytest.raises(DatabaseError, match=r"nothing|syntax|absent"):
+            copied(numbers, query, tmp_path / "to")
+    assert not (tmp_path / "to").exists()
+    assert copied(numbers, NUMBERS, tmp_path / "to").rows == 3
+
+
+def test_a_query_that_fails_before_its_first_row_reports_the_servers_error(numbers: str, tmp_path: Path) -> None:
+    with pytest.raises(ExportFailedError, match=r"division by zero|Could not convert|cast"):
+        copied(numbers, "SELECT n, CAST('a' || n AS int) AS v FROM numbers", tmp_path / "to")
+    assert copied(numbers, NUMBERS, tmp_path / "to").rows == 3  # an unfinished copy is continued
+
+
+def test_a_query_cannot_write(postgresql_database: str, tmp_path: Path) -> None:
+    execute(
+        postgresql_database,
+        "CREATE TABLE t (n int)",
+        "CREATE FUNCTION public.f() RETURNS int LANGUAGE sql AS 'INSERT INTO public.t VALUES (1) RETURNING n'",
+    )
+    with pytest.raises(ExportFailedError, match="read-only"):
+        copied(postgresql_database, "SELECT f() AS n", tmp_path / "to")
+    with pytest.raises(DatabaseError, match="WITH"):
+        copied(postgresql_database, "WITH w AS (DELETE FROM t RETURNING n) SELECT n FROM w", tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("DELETE FROM t", "starts with 'DELETE'"),
+        ("", "starts with ''"),
+        ("trips", "expected schema.table"),
+        ("SELECT 1; SELECT 2", "several statements"),
+        ("SELECT 1 ORDER BY 1", "ORDER BY at its top"),
+        ("WITH a AS (SELECT 1) SELECT * FROM a order /* x */ by 1 LIMIT 3", "ORDER BY at its top"),
+        ("SELECT :start", "only one of :start and :end"),
+        ("SELECT :begin", "names :begin"),
+    ],
+)
+def test_what_is_no_query_is_refused(query: str, problem: str) -> None:
+    with pytest.raises(PlanError, match=problem):
+        parse_query(query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM (SELECT 1 ORDER BY 1) t",
+        "select array_agg(x order by y), 'ORDER BY', \"order\" by_, $$; ORDER BY$$ from t -- ORDER BY",
+        "SELECT row_number() OVER (ORDER BY n)::int FROM t",
+        "(SELECT 1) UNION ALL (SELECT 2 ORDER BY 1)",
+        "SELECT a[1:2], e'\\';' FROM t;;",
+        "TABLE t",
+    ],
+)
+def test_what_is_a_query_is_taken(query: str) -> None:
+    assert parse_query(query) == query.rstrip(";")
+
+
+def test_bounds_are_replaced_outside_texts_only() -> None:
+    query = Query("q", "SELECT ':start', x::start -- :end\n FROM t WHERE a >= :start AND a<:end")
+    assert query.windowed
+    assert query.with_bounds("S", "E") == "SELECT ':start', x::start -- :end\n FROM t WHERE a >= S AND a<E"
+    assert not Query("q", "SELECT ':start', ':end'").windowed
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"query": None}, "query: is missing"),
+        ({"kind": "once"}, "only a plan of kind: query has one"),
+        ({"tables": ["a.b"]}, "no effect with kind: query"),
+        ({"start_time": "2025-01-01T00:00:00Z"}, "does not name :start and :end"),
+        ({"chunk_time_window": "2d"}, "does not name :start and :end"),
+        ({"query": "SELECT :start, :end"}, "start_time: is missing"),
+        ({"to": "file:///a/b/{when}"}, "{when} is unknown"),
+        ({"to": "file:///a/b/{date:%Y}"}, "{date:%Y} is unknown"),
+        ({"to": "file:///a/b/{now"}, "expected '}'"),
+        ({"max_file_size": "1MB"}, "the least of parquet"),
+        ({"format": "csv", "max_file_size": "63kB"}, "not between 64kB and 4GB"),
+        ({"format_options": {"header": True}}, "options of csv"),
+        ({"format": "csv", "format_options": {"heading": True}}, "heading"),
+    ],
+)
+def test_fields_that_contradict_each_other_are_refused(fields: dict[str, Any], problem: str) -> None:
+    given = {"name": "q", "kind": "query", "source": "s", "to": "file:///a/b", "query": "SELECT 1 AS n"}
+    with pytest.raises(PlanError, match=problem):
+        Plan(**given | fields)
+
+
+def test_a_template_is_of_queries_only() -> None:
+    with pytest.raises(PlanError, match="only a plan of kind: query may have a location with names in braces"):
+        Plan(name="q", source="s", to="file:///a/{date}")
