@@ -59,13 +59,14 @@ def parse_query(text: str) -> str:
     Raises:
         PlanError: It is not one statement that reads, has ORDER BY at its top, or names an unknown parameter.
     """
-    tokens = [(kind, token) for kind, token in _tokens(text) if kind != "skip"]
-    while tokens and tokens[-1][1] == ";":
-        tokens.pop()
+    found = list(_tokens(text))
+    while found and (found[-1][0] == "skip" or found[-1][1] == ";"):
+        found.pop()
+    tokens = [(kind, token) for kind, token in found if kind != "skip"]
     first = next((token for _, token in tokens if token != "("), "")
     if first.upper() not in _FIRST_WORDS:
         raise PlanError(
-            f"query starts with {first!r}; expected a table, or one statement SELECT, WITH, VALUES or TABLE"
+            f"query starts with {first!r}; expected schema.table, or one statement SELECT, WITH, VALUES or TABLE"
         )
     if any(token == ";" for _, token in tokens):
         raise PlanError("query has several statements; write one")
@@ -79,10 +80,7 @@ def parse_query(text: str) -> str:
         raise PlanError(f"query names :{min(unknown)}; known are :start and :end, the bounds of a window")
     if parameters and parameters != set(BOUNDS):
         raise PlanError("query names only one of :start and :end; a window has both bounds")
-    end = text.rstrip()
-    while end.endswith(";"):
-        end = end[:-1].rstrip()
-    return end.strip()
+    return "".join(token for _, token in found).strip()
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:

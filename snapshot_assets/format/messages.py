@@ -102,7 +102,7 @@ def _decode_column(message: pb.ColumnStatistics) -> ColumnStatistics:
 
 
 def _encode_bound(value: Physical | None) -> pb.Value | None:
-    return None if value is None else pb.Value(**{_FIELD_OF[type(value)]: value})
+    return None if value is None else pb.Value(**_by_kind(value))
 
 
 def _decode_bound(message: pb.Value) -> Physical | None:

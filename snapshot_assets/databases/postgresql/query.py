@@ -63,12 +63,10 @@ def _column(name: TableName, column: SourceColumn, selection: Selection) -> Colu
     return Column(name=column.name, type=column.type.text, arrow_type=arrow_type_text(arrow_type), carrier=carrier)
 
 
-def bounds_statement(rows: Rows) -> str | None:
-    """Return the statement that sets the bounds of a window; None for all rows."""
-    if not isinstance(rows, WindowRows):
-        return None
-    start, end = (
-        f"pg_catalog.set_config('snapshots.{bound}', {literal(time_text(at))}, true)"
-        for bound, at in (("start", rows.start), ("end", rows.end))
-    )
-    return f"SELECT {start} AS low, {end} AS high"
+def bounds_statements(rows: Rows) -> list[str]:
+    """Return the statements that set the bounds of a window; none for all rows."""
+    bounds = {"start": rows.start, "end": rows.end} if isinstance(rows, WindowRows) else {}
+    return [
+        f"SELECT pg_catalog.set_config('snapshots.{bound}', {literal(time_text(at))}, true)"
+        for bound, at in bounds.items()
+    ]

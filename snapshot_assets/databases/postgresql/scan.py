@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from snapshot_assets.databases.columns import unfit_value
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
-from snapshot_assets.databases.postgresql.query import OWN_PATH, bounds_statement
+from snapshot_assets.databases.postgresql.query import OWN_PATH, bounds_statements
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.postgresql.types import expression
@@ -99,9 +99,7 @@ class Scanner:
     def _copied(self, scan: Scan) -> str:
         """Return the SQL of a query's rows, after setting its bounds."""
         options = scan.table.options
-        self._session.execute(OWN_PATH, "reading the query")
-        if bounds := bounds_statement(scan.rows):
-            self._session.rows(bounds, "setting the bounds of the window")
+        self._session.prepare((OWN_PATH, *bounds_statements(scan.rows)), "setting the bounds of the window")
         where = f" WHERE {scan.part}" if scan.part else ""
         return f"SELECT {', '.join(options['select'])} FROM (\n{options['sql']}\n) AS copied{where}"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -86,6 +86,7 @@ class PostgresqlConnection:
     def __init__(self, address: DatabaseAddress, settings: Mapping[str, str] = SETTINGS) -> None:
         self._name = f"PostgreSQL {address.alias!r}"
         self._secrets = secrets_of(address.uri)
+        self._prepared: tuple[str, ...] = ()
         try:
             # Statements begin and end transactions: after an error, the driver would not begin its own again.
             self._connection = adbc.connect(address.uri, autocommit=True)
@@ -134,10 +135,17 @@ class PostgresqlConnection:
 
     def _fail_again(self, query: str, doing: str) -> None:
         """Run a query again in the same state, to get the error that the driver lost."""
+        self.prepare(self._prepared, doing)
         # EXPLAIN ANALYZE runs COPY's plan, but neither fetches long values nor prints any. If it succeeds, the first
         # row is read too, outside COPY. Only read-only transactions stream, so nothing changes.
         self.rows(f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) {query}", doing)
         self.execute(f"SELECT * FROM ({query}) AS again LIMIT 1", doing)
+
+    def prepare(self, statements: Sequence[str], doing: str) -> None:
+        """Run statements that the next query needs; they run again if it does."""
+        self._prepared = tuple(statements)
+        for statement in statements:
+            self.execute(statement, doing)
 
     def _recover(self) -> bool:
         """Make the connection usable after an error, and return whether it is."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.operations.seal import Sealed
+from snapshot_assets.catalog.rules import check_same_plan
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.run import ExportRun
-from snapshot_assets.errors import LocationNotEmptyError
+from snapshot_assets.errors import LocationNotEmptyError, SnapshotExistsError
 from snapshot_assets.format.layout import UNTIMED_CHUNK, in_layout, is_probe
-from snapshot_assets.storage.base import ObjectStore
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def copy(
         LocationNotEmptyError: The location has objects that are not of an unfinished copy, or of earlier windows.
         ExportFailedError: Rows could not be copied; names the cause.
     """
-    prepare_location(run.store, grows=run.plan.windowed, overwrite=overwrite)
+    prepare_location(run, overwrite=overwrite)
     outcomes: list[Outcome] = []
     with run.open() as export:
         for outcome in export.export(list(windows) or [UNTIMED_CHUNK]):
@@ -65,19 +65,19 @@ def copy(
         return Copied(tuple(outcomes), sealed, export.catalog.refresh())
 
 
-def prepare_location(store: ObjectStore, *, grows: bool = False, overwrite: bool = False) -> None:
+def prepare_location(run: ExportRun, *, overwrite: bool = False) -> None:
     """Check that a copy may be written to a location.
 
     An unfinished copy is continued: it is what a run left that was cut off.
 
     Args:
-        store: The location.
-        grows: Whether windows are added to a finished copy.
+        run: The run. One with windows adds them to a finished copy.
         overwrite: Whether a copy that is there is deleted.
 
     Raises:
         LocationNotEmptyError: It has other objects; says how many, and what removes them.
     """
+    store = run.store
     paths = [info.path for info in store.list() if not is_probe(info.path)]
     state = Catalog.open(store).state
     foreign = [path for path in paths if not in_layout(path)]
@@ -87,12 +87,24 @@ def prepare_location(store: ObjectStore, *, grows: bool = False, overwrite: bool
             " wrote. Choose another location, or remove them.",
             objects=len(paths),
         )
-    if not paths or (state.has_snapshot and not overwrite and (grows or not state.sealed)):
+    if not paths:
         return
-    if not overwrite:
+    if overwrite:
+        delete_snapshot(store)
+    elif reason := _why_not(run, state):
         raise LocationNotEmptyError(
-            f"{store.uri} is not empty: it has {len(paths)} objects of a finished copy. Choose another location, such"
-            " as one with {now} in it, or give --overwrite, which deletes that copy first.",
+            f"{store.uri} is not empty: it has {len(paths)} objects of {reason}. Choose another location, such as one"
+            " with {now} in it, or give --overwrite, which deletes that copy first.",
             objects=len(paths),
         )
-    delete_snapshot(store)
+
+
+def _why_not(run: ExportRun, state: State) -> str | None:
+    """Return why a run cannot add to what is there; None if it can."""
+    if state.header is None:
+        return "a deleted snapshot"
+    try:
+        check_same_plan(state.header, run.header(state.header.schemas))
+    except SnapshotExistsError as error:
+        return f"another copy ({error.attributes['fields'][0]} differs)"
+    return "a finished copy" if state.sealed and not run.plan.windowed else None

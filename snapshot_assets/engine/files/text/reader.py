@@ -52,10 +52,26 @@ def _decoder(
     return lambda opened: csv_lines.decode_lines(opened, schema, wanted, written)
 
 
+class _KeptOpen:
+    """A file that Arrow reads and closes, without closing the object: it may be read again from its start."""
+
+    def __init__(self, source: BinaryIO) -> None:
+        self._source = source
+        self.closed = False
+
+    def read(self, size: int = -1) -> bytes:
+        """Read from the file."""
+        return self._source.read(size)
+
+    def close(self) -> None:
+        """Do nothing: the store closes the object."""
+
+
 def _unpacked(source: BinaryIO, written: FileFormat) -> BinaryIO:
     """Return the unpacked bytes of a file, from its start."""
     source.seek(0)
-    if written.compression == "none":
-        return source
-    unpacked: BinaryIO = pa.CompressedInputStream(pa.PythonFile(source, "r"), written.compression)
+    file = pa.PythonFile(_KeptOpen(source), "r")
+    unpacked: BinaryIO = file
+    if written.compression != "none":
+        unpacked = pa.CompressedInputStream(file, written.compression)
     return unpacked

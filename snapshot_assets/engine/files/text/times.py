@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, since 1970
+_MOST = (1 << 63) - 1
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
-_ARROWS_OWN = r"^\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d:\d\d(?:\.\d+)?)?Z?$"
 _TEXT = re.compile(r"(\d{4,7})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d):(\d\d)(?:\.(\d+))?)?Z?( BC)?")
 
 
@@ -22,7 +22,8 @@ def time_to_text(array: pa.Array) -> pa.Array:
     local = array.cast(pa.timestamp(kind.unit)) if pa.types.is_timestamp(kind) else array
     # With a zone, Arrow's cast takes 25 times as long; every zone here is UTC.
     ticks, numbers = _numbers(array)
-    usual = pc.and_(pc.greater_equal(numbers, _FIRST_DAY * ticks), pc.less(numbers, (_LAST_DAY + 1) * ticks))
+    first, last = (max(_FIRST_DAY * ticks, -_MOST), min((_LAST_DAY + 1) * ticks - 1, _MOST))
+    usual = pc.and_(pc.greater_equal(numbers, pa.scalar(first)), pc.less_equal(numbers, pa.scalar(last)))
     if pc.all(usual).as_py() is not False:
         texts = local.cast(pa.string())
     else:
@@ -42,15 +43,12 @@ def text_to_time(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     Raises:
         ArrowInvalid: A text is neither.
     """
-    usual = pc.match_substring_regex(texts, _ARROWS_OWN)
-    if pc.all(usual).as_py() is not False:
+    try:
         return texts.cast(kind)
-    found = pc.if_else(usual, texts, pa.scalar(None, texts.type)).cast(kind)
-    odd = pc.invert(usual).fill_null(False)
-    ticks = _DIGITS[kind.unit] if pa.types.is_timestamp(kind) else None
-    read = [_read(text, ticks) for text in texts.filter(odd).to_pylist()]
-    numbers = pa.array(read, pa.int32() if pa.types.is_date32(kind) else pa.int64())
-    return pc.replace_with_mask(found, odd, numbers.cast(kind))
+    except pa.ArrowInvalid:
+        digits = _DIGITS[kind.unit] if pa.types.is_timestamp(kind) else None
+        read = [None if text is None else _read(text, digits) for text in texts.to_pylist()]
+        return pa.array(read, pa.int32() if digits is None else pa.int64()).cast(kind)
 
 
 def _numbers(array: pa.Array) -> tuple[int, pa.Array]:
@@ -96,4 +94,6 @@ def _read(text: str, digits: int | None) -> int:
     if digits is None:
         return days
     seconds = days * 86_400 + int(match[4]) * 3600 + int(match[5]) * 60 + int(match[6])
-    return seconds * 10**digits + int((match[7] or "").ljust(digits, "0") or 0)
+    fraction = int((match[7] or "").ljust(digits, "0") or 0)
+    ticks: int = seconds * 10**digits + fraction
+    return ticks

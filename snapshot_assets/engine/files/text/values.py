@@ -92,7 +92,7 @@ def is_bytes(kind: pa.DataType) -> bool:
 
 def is_time(kind: pa.DataType) -> bool:
     """Return whether a type holds dates or timestamps."""
-    return pa.types.is_date32(kind) or pa.types.is_timestamp(kind)
+    return any(test(kind) for test in (pa.types.is_date32, pa.types.is_timestamp))
 
 
 def _named_floats(array: pa.Array) -> pa.Array:

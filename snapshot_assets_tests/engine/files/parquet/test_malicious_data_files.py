@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.engine.files.parquet import reader as data_files
+from snapshot_assets.engine.files import read as data_files
 from snapshot_assets.engine.files.parquet import row_groups
 from snapshot_assets.engine.files.target import FileTarget
 from snapshot_assets.engine.files.write import write_files

@@ -150,7 +150,7 @@ def test_files_are_closed_at_the_limit_and_exceed_it_by_at_most_a_row_group(stor
 
 
 def test_parts_beyond_four_digits_keep_all_of_them() -> None:
-    assert check_data_path(TARGET.path(12_345), 7) == "data/7/public.readings-1a2b3c4d-12345.parquet"
+    assert check_data_path(TARGET.path(12_345, ".parquet"), 7) == "data/7/public.readings-1a2b3c4d-12345.parquet"
 
 
 def test_a_batch_larger_than_a_row_group_is_cut(store: LocalStore) -> None:

@@ -52,8 +52,8 @@ def values_of(kind: pa.DataType) -> st.SearchStrategy:
     if pa.types.is_floating(kind):
         return st.floats(width=kind.bit_width)
     if pa.types.is_decimal(kind):
-        digits = st.integers(-(10**kind.precision) + 1, 10**kind.precision - 1)
-        return digits.map(lambda number: Decimal(number).scaleb(-kind.scale))
+        numbers = st.integers(-(10**kind.precision) + 1, 10**kind.precision - 1)
+        return numbers.map(lambda number: Decimal(f"{number}E-{kind.scale}"))
     if pa.types.is_fixed_size_binary(kind):
         return st.binary(min_size=kind.byte_width, max_size=kind.byte_width)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
@@ -114,7 +114,7 @@ def test_every_type_comes_back(store: ObjectStore, kind: pa.DataType, written: F
     rows = pa.table({"select": array_of(kind, values), "n": pa.array(range(len(values)))})
     files = write(store, rows, written, max_file_size=data.draw(st.sampled_from([1, 64, 1 << 20])))
     found = read(store, files, rows.schema, written)
-    assert same(found, rows), (found.to_pylist(), rows.to_pylist())
+    assert same(found, rows), (found, rows)
     alone = pa.schema([rows.schema.field("select")])
     assert same(read(store, files, rows.schema, written, alone), rows.select(["select"]))
 
@@ -205,11 +205,11 @@ def test_json_lines_are_what_other_readers_take(store: ObjectStore) -> None:
 @pytest.mark.parametrize(
     ("written", "data", "problem"),
     [
-        (CSV, b"1\n2\n", "has 2 rows; the log records 1"),
+        (CSV, b"1\n2\n", "has 2 or more rows; the log records 1"),
         (CSV, b"", "Empty CSV file"),
         (CSV, b"x\n", "cannot be read as CSV"),
         (CSV, b'"1\n', "cannot be read as CSV"),
-        (JSON, b'{"a":1}\n{"a":1}\n', "has 2 rows or more; the log records 1"),
+        (JSON, b'{"a":1}\n{"a":1}\n', "has 2 or more rows; the log records 1"),
         (JSON, b'{"a":1}', "the last line has no end"),
         (JSON, b'{"a":"x"}\n', "cannot be read as JSON"),
         (JSON, b"[]\n", "cannot be read as JSON"),
