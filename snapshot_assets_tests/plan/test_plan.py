@@ -97,7 +97,7 @@ def test_all_mistakes_are_reported_at_once():
         "plan 'my plan' has 8 mistakes:",
         "  name: 'my plan' is not a name; write a letter, then letters, digits and `_`, at most 100 characters",
         "  to: '/tmp/x' is a bare path; write it as a URI: file:///tmp/x",
-        "  kind: should be 'once' or 'continuous', found 'twice'",
+        "  kind: should be 'once', 'continuous' or 'query', found 'twice'",
         "  start_time: '2013-01-01' is not a time; write an RFC 3339 time with its zone, such as "
         "2013-01-01T00:00:00Z or 2013-01-01T01:00:00+01:00",
         "  chunk_time_window: '6 h' is not a duration; write a whole number and one unit of s, m, h, d, w, "
@@ -141,8 +141,8 @@ def test_all_mistakes_are_reported_at_once():
         ({"kind": "continuous", "start_time": START, "end_time": END}, "end_time", "a continuous plan has no end"),
         ({"lag": "5m"}, "lag", "only a continuous plan waits"),
         ({"time_zone": "Europe/Pariss"}, "time_zone", "Did you mean 'Europe/Paris'"),
-        ({"format": "csv"}, "format", "should be 'parquet', found 'csv'"),
-        ({"max_file_size": "15MB"}, "max_file_size", "15MB is not between 16MB and 4GB"),
+        ({"format": "orc"}, "format", "should be 'parquet', 'csv' or 'json', found 'orc'"),
+        ({"max_file_size": "15MB"}, "max_file_size", "15MB is less than 16MB"),
         ({"max_file_size": "256mb"}, "max_file_size", "is not a size"),
         ({"parallelism": 0}, "parallelism", "greater than or equal to 1, found 0"),
         ({"null_time": "drop"}, "null_time", "should be 'chunk0' or 'fail'"),

@@ -33,7 +33,8 @@ def numbers(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A database with the numbers 0 to 99, an hour apart."""
     statement = (
         "CREATE TABLE numbers AS"
-        " SELECT i::int AS n, TIMESTAMPTZ '2025-01-01 00:00:00Z' + i * INTERVAL '1 hour' AS moment FROM generate_series(0, 99) AS g(i)"
+        " SELECT i::int AS n, TIMESTAMPTZ '2025-01-01 00:00:00Z' + i * INTERVAL '1 hour' AS moment"
+        " FROM generate_series(0, 99) AS g(i)"
     )
     if request.param == "postgresql":
         uri: str = request.getfixturevalue("postgresql_database")
