@@ -13,7 +13,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.receipts.receipts import read_receipt
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.engine.files.parquet import sorting
+from snapshot_assets.engine.files import sorting
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import (
     CompactionFailedError,
