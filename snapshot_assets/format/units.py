@@ -19,10 +19,10 @@ _SIZE = re.compile(r"(\d{1,19}) ?(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)?", re.ASCII)
 _BYTES = {"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 _BYTES |= {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _MAX_SIZE = (1 << 63) - 1
-MIN_FILE_SIZE, MAX_FILE_SIZE = 64 << 10, 4 << 30
+MIN_FILE_SIZE, MAX_FILE_SIZE = 16 << 20, 4 << 30
 """Limits of the size at which a data file is closed, in bytes."""
-MIN_PARQUET_SIZE = 16 << 20
-"""The lower limit for Parquet, whose row groups would be too small."""
+MIN_TEXT_SIZE = 64 << 10
+"""The lower limit for text, which has no row groups."""
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)?", re.ASCII)
 _TIME_EXAMPLE = "write an RFC 3339 time with its zone, such as 2013-01-01T00:00:00Z or 2013-01-01T01:00:00+01:00"
@@ -88,17 +88,19 @@ def parse_size(value: object) -> int:
     return size
 
 
-def parse_file_size(text: object) -> int:
+def parse_file_size(text: object, least: int = MIN_FILE_SIZE) -> int:
     """Return the bytes at which a data file is closed; see `parse_size`.
 
+    Args:
+        text: See `parse_size`.
+        least: The lower limit.
+
     Raises:
-        PlanError: The size is invalid, or outside `MIN_FILE_SIZE` and `MAX_FILE_SIZE`.
+        PlanError: The size is invalid, less than `least` or greater than `MAX_FILE_SIZE`.
     """
     size = parse_size(text)
-    if not MIN_FILE_SIZE <= size <= MAX_FILE_SIZE:
-        raise PlanError(
-            f"file size {size_text(size)} is not between {size_text(MIN_FILE_SIZE)} and {size_text(MAX_FILE_SIZE)}"
-        )
+    if not least <= size <= MAX_FILE_SIZE:
+        raise PlanError(f"file size {size_text(size)} is not between {size_text(least)} and {size_text(MAX_FILE_SIZE)}")
     return size
 
 

@@ -15,14 +15,7 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.format.file_formats import FileFormat
 from snapshot_assets.format.names import ColumnPath, column_text, parse_column, parse_table, table_text
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.units import (
-    duration_text,
-    parse_duration,
-    parse_file_size,
-    parse_time,
-    size_text,
-    time_text,
-)
+from snapshot_assets.format.units import duration_text, parse_duration, parse_size, parse_time, size_text, time_text
 from snapshot_assets.plan.problems import raising_value_errors
 from snapshot_assets.storage.options import StoreOptions
 
@@ -88,7 +81,7 @@ def parsed(parse: Callable[[Any], Any]) -> BeforeValidator:
 
 Time = Annotated[datetime, parsed(parse_time), PlainSerializer(time_text, when_used="json")]
 Duration = Annotated[timedelta, parsed(parse_duration), PlainSerializer(duration_text, when_used="json")]
-FileSize = Annotated[int, parsed(parse_file_size), PlainSerializer(size_text, when_used="json")]
+FileSize = Annotated[int, parsed(parse_size), PlainSerializer(size_text, when_used="json")]
 Table = Annotated[TableName, parsed(parse_table), PlainSerializer(table_text, when_used="json")]
 ColumnOfTable = Annotated[ColumnPath, parsed(parse_column), PlainSerializer(column_text, when_used="json")]
 Reference = Annotated[DatabaseReference, parsed(DatabaseReference.parse), PlainSerializer(str, return_type=str)]

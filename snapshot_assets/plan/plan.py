@@ -22,6 +22,7 @@ from __future__ import annotations
 import zoneinfo
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
@@ -31,7 +32,7 @@ from snapshot_assets.databases.source import Selection
 from snapshot_assets.format.file_formats import FileFormat
 from snapshot_assets.format.names import ColumnPath, table_text
 from snapshot_assets.format.relations import Carrier, TableName
-from snapshot_assets.format.units import MIN_PARQUET_SIZE, duration_text, size_text, time_text
+from snapshot_assets.format.units import MIN_FILE_SIZE, MIN_TEXT_SIZE, duration_text, parse_file_size, time_text
 from snapshot_assets.format.windows import count_windows
 from snapshot_assets.plan.fields import ColumnOfTable, Duration, FileSize, FormatOptions, Table, Time
 from snapshot_assets.plan.problems import plan_error, problems_of, raising_value_errors
@@ -272,12 +273,9 @@ class Plan(SourceFields):
 
     @field_validator("max_file_size")
     @classmethod
-    def _holds_a_row_group(cls, size: int, info: ValidationInfo) -> int:
-        if info.data.get("format") == "parquet" and size < MIN_PARQUET_SIZE:
-            raise ValueError(
-                f"file size {size_text(size)} is less than {size_text(MIN_PARQUET_SIZE)}, the least of parquet"
-            )
-        return size
+    def _suits_the_format(cls, size: int, info: ValidationInfo) -> int:
+        least = MIN_FILE_SIZE if info.data.get("format", "parquet") == "parquet" else MIN_TEXT_SIZE
+        return raising_value_errors(partial(parse_file_size, least=least))(size)
 
     @field_validator("time_zone")
     @classmethod

@@ -18,7 +18,7 @@ from snapshot_assets.format.relations import Carrier, Table, TableName
 from snapshot_assets_tests.databases.duckdb.files import MAIN_T, make_file, path_of
 from snapshot_assets_tests.databases.duckdb.shop import SHOP, differences, fresh
 from snapshot_assets_tests.databases.duckdb.test_types import CASES, make_table
-from snapshot_assets_tests.databases.postgresql.test_types import every_type
+from snapshot_assets_tests.databases.postgresql.conftest import every_type
 from snapshot_assets_tests.databases.postgresql.values import TYPES
 from snapshot_assets_tests.databases.restores import copy, extracted, source
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer

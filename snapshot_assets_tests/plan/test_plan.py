@@ -142,7 +142,7 @@ def test_all_mistakes_are_reported_at_once():
         ({"lag": "5m"}, "lag", "only a continuous plan waits"),
         ({"time_zone": "Europe/Pariss"}, "time_zone", "Did you mean 'Europe/Paris'"),
         ({"format": "orc"}, "format", "should be 'parquet', 'csv' or 'json', found 'orc'"),
-        ({"max_file_size": "15MB"}, "max_file_size", "15MB is less than 16MB"),
+        ({"max_file_size": "15MB"}, "max_file_size", "15MB is not between 16MB and 4GB"),
         ({"max_file_size": "256mb"}, "max_file_size", "is not a size"),
         ({"parallelism": 0}, "parallelism", "greater than or equal to 1, found 0"),
         ({"null_time": "drop"}, "null_time", "should be 'chunk0' or 'fail'"),

@@ -36,11 +36,11 @@ def assert_refused(result: Result, folder: Path, *messages: str, status: int = 2
         (["--replace", "yesterday/today"], ["'yesterday'", "RFC 3339"]),
         (["--replace", "2025-01-01T00:00:00Z/2025-01-02T00:00:00Z"], ["there is no snapshot"]),
         (["--schema-only", "--replace", "2025-01-01T00:00:00Z/2025-01-02T00:00:00Z"], ["schema-only"]),
-        (["--format", "csv"], ["csv", "parquet"]),
+        (["--format", "orc"], ["orc", "parquet"]),
         (["--start-time", "2025-01-01T00:00:00"], ["2025-01-01T00:00:00", "zone"]),
         (["--start-time", "2025-01-02T00:00:00Z", "--end-time", "2025-01-01T00:00:00Z"], ["not after start_time"]),
         (["--chunk-time-window", "1y"], ["'1y'", "90m"]),
-        (["--max-file-size", "256MiB"], ["256MiB", "MB"]),
+        (["--max-file-size", "256mb"], ["256mb", "MB"]),
         (["--max-file-size", "1kB"], ["1kB", "16MB"]),
         (["--parallelism", "0"], ["parallelism", "0"]),
         (["--parallelism", "many"], ["many"]),
@@ -73,10 +73,10 @@ def test_no_command_at_all_is_a_wrong_call(snapshots: Snapshots) -> None:
 
 
 def test_a_refusal_as_json_is_one_document(snapshots: Snapshots, source: str, location: Path) -> None:
-    result = create(snapshots, "--source", source, "--to", location.as_uri(), "--format", "csv", "--json")
+    result = create(snapshots, "--source", source, "--to", location.as_uri(), "--format", "orc", "--json")
     assert result.status == 2
     assert result.json["error"]["kind"] == "PlanError"
-    assert "csv" in result.json["error"]["message"]
+    assert "orc" in result.json["error"]["message"]
 
 
 @pytest.mark.parametrize(

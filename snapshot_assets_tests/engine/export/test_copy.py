@@ -215,7 +215,7 @@ def test_bounds_are_replaced_outside_texts_only() -> None:
         ({"to": "file:///a/b/{when}"}, "{when} is unknown"),
         ({"to": "file:///a/b/{date:%Y}"}, "{date:%Y} is unknown"),
         ({"to": "file:///a/b/{now"}, "expected '}'"),
-        ({"max_file_size": "1MB"}, "the least of parquet"),
+        ({"max_file_size": "1MB"}, "not between 16MB and 4GB"),
         ({"format": "csv", "max_file_size": "63kB"}, "not between 64kB and 4GB"),
         ({"format_options": {"header": True}}, "options of csv"),
         ({"format": "csv", "format_options": {"heading": True}}, "heading"),
