@@ -72,9 +72,10 @@ def prepare_location(run: ExportRun, *, overwrite: bool = False) -> None:
 
     Args:
         run: The run. One with windows adds them to a finished copy.
-        overwrite: Whether a copy that is there is deleted.
+        overwrite: Whether a copy that is there is deleted, once the source accepts the query.
 
     Raises:
+        DatabaseError: There is a copy to delete, and the source refuses the query; nothing is deleted.
         LocationNotEmptyError: It has other objects; says how many, and what removes them.
     """
     store = run.store
@@ -89,7 +90,14 @@ def prepare_location(run: ExportRun, *, overwrite: bool = False) -> None:
         )
     if not paths:
         return
+    if overwrite and state.header is not None and not state.header.query:
+        raise LocationNotEmptyError(
+            f"{store.uri} is not empty: it has {len(paths)} objects of an exported snapshot, which no copy wrote."
+            " --overwrite deletes only copies. Choose another location.",
+            objects=len(paths),
+        )
     if overwrite:
+        run.check_source()
         delete_snapshot(store)
     elif reason := _why_not(run, state):
         raise LocationNotEmptyError(

@@ -78,6 +78,15 @@ class ExportRun:
         """Return the header of a snapshot that this run starts."""
         return header_of(self.plan, schemas, self.address.alias, self.written or self.plan, datetime.now(UTC))
 
+    def check_source(self) -> None:
+        """Check that the source has what the plan exports; nothing is written.
+
+        Raises:
+            DatabaseError: It cannot be opened, or refuses the plan's tables or query.
+        """
+        with open_source(self.address, self.session, self.most_parts) as source:
+            exported_schema(self.plan, source.database.extract(self.plan.selection))
+
     @contextmanager
     def open(self, catalog: Catalog | None = None, *, extend: bool = True) -> Iterator[OpenExport]:
         """Open the source, and start the snapshot or resume it.

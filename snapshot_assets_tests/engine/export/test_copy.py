@@ -119,6 +119,28 @@ def test_a_location_with_a_copy_is_refused_unless_it_is_overwritten(numbers: str
     assert not set(files(tmp_path / "to")) & set(before)
 
 
+def test_a_copy_stays_if_the_query_that_would_replace_it_is_wrong(numbers: str, tmp_path: Path) -> None:
+    copied(numbers, NUMBERS, tmp_path / "to")
+    before = files(tmp_path / "to")
+    with pytest.raises(SnapshotError, match="nothing"):
+        copied(numbers, "SELECT nothing FROM numbers", tmp_path / "to", overwrite=True)
+    assert files(tmp_path / "to") == before
+
+
+def test_an_exported_snapshot_is_never_overwritten(numbers: str, tmp_path: Path) -> None:
+    fields = {"start_time": "2025-01-01T00:00:00Z", "end_time": "2025-01-06T00:00:00Z"}
+    exported = run_of(Plan(name="exported", source=numbers, to=f"file://{tmp_path}/to", **fields))
+    with exported.open() as export:
+        list(export.export(export.catalog.state.expected_chunks()))
+        export.seal()
+    before = files(tmp_path / "to")
+    with pytest.raises(LocationNotEmptyError, match="--overwrite deletes only copies"):
+        copied(numbers, NUMBERS, tmp_path / "to", overwrite=True)
+    with pytest.raises(LocationNotEmptyError, match="is not empty"):
+        copied(numbers, NUMBERS, tmp_path / "to")
+    assert files(tmp_path / "to") == before
+
+
 def test_objects_of_others_are_never_touched(numbers: str, tmp_path: Path) -> None:
     (tmp_path / "to").mkdir()
     (tmp_path / "to/report.csv").write_text("mine")
