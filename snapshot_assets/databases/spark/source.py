@@ -86,10 +86,10 @@ class SparkCatalogDatabase(TimedSource):
         return query_schema(self.kind, name, table.columns, query, {})
 
     def _copied(self, sql: str, rows: Rows) -> DataFrame:
-        """Return the rows of a query."""
+        """Return the rows of a query, which as a subquery cannot be a command that writes."""
         bounds = {"start": rows.start, "end": rows.end} if isinstance(rows, WindowRows) else None
         with translated(f"Spark catalog {self._alias!r}: reading the query"):
-            return self._spark.sql(sql, bounds)
+            return self._spark.sql(f"SELECT * FROM (\n{sql}\n)", bounds)
 
     def fence(self) -> dict[str, str]:
         """Return the catalog and Spark's version; catalogs have no common identifier of their state."""
