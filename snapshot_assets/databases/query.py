@@ -33,12 +33,10 @@ class Query:
     Attributes:
         name: Name of the relation.
         text: The query, without a semicolon; see `parse_query`.
-        split_by: Column by whose values tasks divide the rows; None for one task.
     """
 
     name: str
     text: str
-    split_by: str | None = None
 
     @property
     def windowed(self) -> bool:

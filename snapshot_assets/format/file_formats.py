@@ -49,10 +49,10 @@ class FileFormat:
         return f".{self.name}{COMPRESSIONS[self.compression]}"
 
     def check(self) -> FileFormat:
-        """Return this format if its options go together, and every value can be told from a separator and from NULL.
+        """Check that the options are consistent, and that no value looks like a separator or NULL; returns the format.
 
         Raises:
-            PlanError: They do not; names the option and what is expected.
+            PlanError: An option is wrong; names it and what is expected.
         """
         if self.name not in FORMATS:
             raise PlanError(f"format is {self.name!r}; expected parquet, csv or json")

@@ -124,7 +124,7 @@ class DuckDBDatabase(TimedSource):
         sql = scan.table.options["sql"]
         kinds = query_types(self._session, sql, scan.rows)
         columns = [_selected(scan.table, column, kinds) for column in scan.table.columns]
-        return _Query(f"(\n{sql}\n) AS copied", ", ".join(columns), scan.part or "true", row_ids=False)
+        return _Query(f"(\n{sql}\n) AS copied", ", ".join(columns), "true", row_ids=False)
 
     def _batches(
         self, cursor: duckdb.DuckDBPyConnection, query: _Query, doing: str

@@ -100,8 +100,7 @@ class Scanner:
         """Return the SQL of a query's rows, after setting its bounds."""
         options = scan.table.options
         self._session.prepare((OWN_PATH, *bounds_statements(scan.rows)), "setting the bounds of the window")
-        where = f" WHERE {scan.part}" if scan.part else ""
-        return f"SELECT {', '.join(options['select'])} FROM (\n{options['sql']}\n) AS copied{where}"
+        return f"SELECT {', '.join(options['select'])} FROM (\n{options['sql']}\n) AS copied"
 
     def from_item(self, table: Table) -> str:
         """Return the FROM item of a table, without the rows of tables that inherit from it.

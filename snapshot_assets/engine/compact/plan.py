@@ -12,10 +12,10 @@ from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.file_pruning import Deletions, deletions, written_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.state import Token
-from snapshot_assets.engine.files.read import TextSchema, text_schemas
+from snapshot_assets.engine.files.read import TextOf, TextSchema, text_schemas
 from snapshot_assets.engine.jobs import FileSums
 from snapshot_assets.errors import DocumentError, NoSnapshotError, PlanError, UnknownRelationError
-from snapshot_assets.format.actions import Chunk, Header
+from snapshot_assets.format.actions import Chunk
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.predicates import Predicate
@@ -158,9 +158,10 @@ def plan_compaction(store: ObjectStore, state: State, wanted: Wanted) -> Compact
     chunks = wanted.chunks or [chunk for chunk in state.files.chunks() if state.completed(chunk)]
     names = {TableName(each.schema, each.table) for each in state.tombstones.values()}
     deleted = {name: deletions(state, name, written_schemas(documents, name)) for name in names}
+    text_of = text_schemas(state.header, documents)
     planned: list[ChunkCompaction] = []
     for chunk in sorted(set(chunks)):
-        groups = tuple(_groups(state, documents, wanted, deleted, chunk))
+        groups = tuple(_groups(state, documents, wanted, deleted, text_of, chunk))
         if groups:
             window = str(state.window(chunk)) if chunk != UNTIMED_CHUNK else ""
             planned.append(ChunkCompaction(state.chunks[chunk].chunk, window, state.header.time_zone, groups))
@@ -197,6 +198,7 @@ def _groups(
     documents: Mapping[int, DatabaseSchema],
     wanted: Wanted,
     deleted: Mapping[TableName, Deletions],
+    text_of: TextOf,
     chunk: int,
 ) -> Iterator[Group]:
     by_table: defaultdict[TableName, list[FileState]] = defaultdict(list)
@@ -204,17 +206,17 @@ def _groups(
         by_table[_name(known.file)].append(known)
     for name, files in sorted(by_table.items()):
         if not wanted.tables or name in wanted.tables:
-            group = _group(state.header, documents, wanted, files, deleted.get(name, _NONE))
+            group = _group(documents, wanted, files, deleted.get(name, _NONE), text_of)
             if group is not None:
                 yield group
 
 
 def _group(
-    header: Header | None,
     documents: Mapping[int, DatabaseSchema],
     wanted: Wanted,
     known: Sequence[FileState],
     deleted: Deletions,
+    text_of: TextOf,
 ) -> Group | None:
     files = [each.file for each in sorted(known, key=lambda each: (each.added, each.file.path))]
     deleting = {file.path: found for file in files if (found := deleted.of(file.path))}
@@ -231,7 +233,6 @@ def _group(
     if not chosen:
         return None
     kept = frozenset(file.path for file in files if file.path not in chosen)
-    text_of = text_schemas(header, documents)
     return Group(
         chunk=files[0].chunk,
         files=tuple(file for file in files if file.path in chosen),

@@ -103,12 +103,8 @@ def write_empty_text(store: ObjectStore, target: FileTarget, schema: pa.Schema, 
     """Write a file without rows; a CSV file with a header has that."""
     path = target.path(0, written.extension)
     with store.open_writer(path) as out, HashingSink(out) as sink:
-        sink.write(_packed(_header(schema, written), written))
+        sink.write(_packed(csv_lines.header_line(schema.names, written), written))
     return target.data_file(path, 0, sink, Bounds(schema).columns())
-
-
-def _header(schema: pa.Schema, written: FileFormat) -> bytes:
-    return csv_lines.header_line(schema.names, written) if written.header else b""
 
 
 def _write_file(
@@ -124,7 +120,7 @@ def _write_file(
     bounds, rows = Bounds(first.rows.schema), 0
     block: _Block | None = first
     with store.open_writer(path) as out, HashingSink(out) as sink:
-        if header := _header(first.rows.schema, written):
+        if header := csv_lines.header_line(first.rows.schema.names, written):
             sink.write(_packed(header, written))
         while block is not None:
             fitting, packed, left = _fitting(block, written, max_file_size - sink.size, alone=not rows)
