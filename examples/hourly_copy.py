@@ -22,10 +22,12 @@ carriers = Plan(
     format="csv",
     format_options={"header": True},
 )
-copies = build_definitions(
-    Configuration(plans=(carriers,)),
-    executor=dg.in_process_executor,
-    resources={"pyspark": spark_resource()},
-)
 every_hour = dg.ScheduleDefinition(name="hourly_carriers", job_name="carriers_copy", cron_schedule="0 * * * *")
-defs = dg.Definitions.merge(copies, dg.Definitions(schedules=[every_hour]))
+defs = dg.Definitions.merge(  # a module has one Definitions object
+    build_definitions(
+        Configuration(plans=(carriers,)),
+        executor=dg.in_process_executor,
+        resources={"pyspark": spark_resource()},
+    ),
+    dg.Definitions(schedules=[every_hour]),
+)

@@ -268,6 +268,14 @@ class TaskFailedError(SnapshotError):
     """A Spark task raised a permanent error."""
 
 
+class InterruptedRunError(SnapshotError):
+    """A run was interrupted; what it committed stays."""
+
+
+class InterruptedTaskError(TransientError):
+    """A task ended because its run was interrupted, or its driver is gone; what it had begun is undone."""
+
+
 class TaskLostError(TransientError):
     """A Spark task died with its worker or executor more often than Spark retries."""
 

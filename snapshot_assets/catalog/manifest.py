@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from snapshot_assets.catalog.load_manifests import write_load_manifests
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.state.fold import State
@@ -113,10 +114,17 @@ def manifest_of(state: State) -> dict[str, Any]:
 
 
 def _copy_of(state: State) -> dict[str, Any]:
-    """Return what only the manifest of a copied query has: the query, and whether the copy is complete."""
-    if state.header is None or not state.header.query:
+    """Return what only the manifest of a copied query has: the query, its options, and whether it is complete."""
+    header = state.header
+    if header is None or not header.query:
         return {}
-    return {"query": state.header.query, "sealed": state.sealed}
+    options = {
+        "partition_by": list(header.partition_by),
+        "single_file": header.single_file,
+        "manifest": list(header.manifest),
+    }
+    given = {name: value for name, value in options.items() if value}
+    return {"query": header.query, **given, "sealed": state.sealed}
 
 
 def sums_of(state: State) -> bytes:
@@ -127,12 +135,12 @@ def sums_of(state: State) -> bytes:
 
 
 def hints_of(state: State) -> dict[str, bytes]:
-    """Return the hints of a state by path, in the order in which they are written."""
+    """Return the hints of a state by path, without load manifests."""
     return {CHECKSUMS: sums_of(state), MANIFEST: pretty_json(manifest_of(state))}
 
 
 def write_hints(store: ObjectStore, state: State, refresh: Callable[[], State]) -> None:
-    """Write the hints of the newest seal: SHA256SUMS, then manifest.json. Repeat while there is a newer seal.
+    """Write the hints of the newest seal: SHA256SUMS, load manifests, manifest.json. Repeat for each newer seal.
 
     Before a snapshot's first seal, hints show the work in progress. After it, an unsealed head does not change them.
 
@@ -143,8 +151,9 @@ def write_hints(store: ObjectStore, state: State, refresh: Callable[[], State]) 
     """
     while True:
         if state.sealed or state.newest_seal is None:
-            for path, data in hints_of(state).items():
-                store.put(path, data)
+            store.put(CHECKSUMS, sums_of(state))
+            write_load_manifests(store, state)
+            store.put(MANIFEST, pretty_json(manifest_of(state)))
         written = state.newest_seal.revision if state.newest_seal else 0
         state = refresh()
         if state.newest_seal is None or state.newest_seal.revision <= written:

@@ -6,22 +6,25 @@ import argparse
 from typing import Any
 
 from snapshot_assets.cli.export.create_request import named_or_described
-from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, show, show_json, show_message
+from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.units import human_bytes
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 
 
 def run(options: argparse.Namespace) -> int:
-    """Copy a query's rows to an empty location, and print their number."""
+    """Copy a query's rows to an empty location, and print their number, and the path of a single file."""
     configuration, plan = _plan_of(options)
     with only_results_on_stdout():
-        report = _copy(configuration, plan, overwrite=options.overwrite)
+        report = _copy(options, configuration, plan)
     if options.json:
         show_json(report)
         return 0
     show(f"COPY {report['rows']}")
+    if report["file"] is not None:
+        show(report["file"])
     show_message(
         f"{report['location']}: {report['files']} files, {human_bytes(report['bytes'])}"
         + (f", sealed at revision {report['revision']}" if report["sealed"] else ", windows are missing")
@@ -38,7 +41,7 @@ def _plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
     return configuration.with_plan(plan), plan
 
 
-def _copy(configuration: Configuration, plan: Plan, *, overwrite: bool) -> dict[str, Any]:
+def _copy(options: argparse.Namespace, configuration: Configuration, plan: Plan) -> dict[str, Any]:
     # Dagster and Spark are imported only here, before data moves.
     from snapshot_assets.cli.progress import progress
     from snapshot_assets.pipeline.execute import open_instance, run_copy
@@ -46,21 +49,22 @@ def _copy(configuration: Configuration, plan: Plan, *, overwrite: bool) -> dict[
 
     windows = windows_of(plan) if plan.windowed else ()
     outcomes: list[Outcome] = []
-    with progress("copying", len(windows) or 1, outcomes) as note:
+    with progress("copying", len(windows) or 1, outcomes, options.progress) as watch:
         done = run_copy(
             configuration,
             plan,
             [key_of(window) for window in windows],
             instance=open_instance(),
-            overwrite=overwrite,
-            on_outcome=note,
+            overwrite=options.overwrite,
+            progress=watch,
         )
     values = {name: value.value for name, value in done.metadata.items() if hasattr(value, "value")}
     return {
         "location": values["location"],
-        "rows": values["dagster/row_count"],
-        "bytes": values["bytes"],
-        "files": values["file_count"],
+        "rows": sum(outcome.rows for outcome in outcomes),  # the metadata is that of the last window
+        "bytes": sum(outcome.bytes for outcome in outcomes),
+        "files": sum(len(outcome.files) for outcome in outcomes),
+        "file": values.get("file"),
         "sealed": values["sealed"],
         "revision": values.get("revision"),
         "checksum": values.get("snapshot_checksum"),

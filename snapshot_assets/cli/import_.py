@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.cli.export.create_request import named_or_described, parse_range
-from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, show, show_json, show_message
+from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.loader import ChunkOutcome
@@ -28,8 +28,10 @@ from snapshot_assets.errors import PlanError, RestoreError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.units import human_bytes
 from snapshot_assets.format.windows import Window
-from snapshot_assets.plan.configuration import NO_SOURCE, Configuration
+from snapshot_assets.plan.ad_hoc import NO_SOURCE
+from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import MAX_PARALLELISM, Plan
 from snapshot_assets.storage.base import ObjectStore
 
@@ -114,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
     if plan.finished and run.finish():
         return _report(options, request, plan, [], None, {})
     with only_results_on_stdout():
-        outcomes, run_id = _restore(request, plan)
+        outcomes, run_id = _restore(options, request, plan)
     plan = run.current()
     if not plan.finished:
         lacking = [chunk.chunk for chunk in plan.chunks if plan.missing(chunk)]
@@ -174,7 +176,7 @@ def _unpin(request: _Request, imports: Sequence[RestoreRecord]) -> list[str]:
     return [f"{record.tag} of {record.location}" for record in left]
 
 
-def _restore(request: _Request, plan: RestorePlan) -> tuple[Sequence[ChunkOutcome], str]:
+def _restore(options: argparse.Namespace, request: _Request, plan: RestorePlan) -> tuple[Sequence[ChunkOutcome], str]:
     # Dagster is imported only here, when data is about to move.
     from snapshot_assets.cli.progress import progress
     from snapshot_assets.pipeline.execute import open_instance, run_restore
@@ -184,14 +186,14 @@ def _restore(request: _Request, plan: RestorePlan) -> tuple[Sequence[ChunkOutcom
     show_message(f"Runs are recorded in {instance.root_directory}")
     windows = [plan.state.window(chunk.chunk) for chunk in plan.chunks if chunk.chunk != UNTIMED_CHUNK]
     outcomes: list[ChunkOutcome] = []
-    with progress("importing", len(plan.chunks), outcomes) as note:
+    with progress("importing", len(plan.chunks), outcomes, options.progress) as watch:
         run_id = run_restore(
             request.configuration,
             request.plan(plan.state, windows),
             [key_of(window) for window in windows],
             instance=instance,
             restore_plan=plan,
-            on_loaded=note,
+            progress=watch,
         )
     return outcomes, run_id
 

@@ -60,15 +60,6 @@ def show_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None
         show("  ".join(padded).rstrip())
 
 
-def human_bytes(size: float) -> str:
-    """Return a size in bytes as text, with multiplier 1024."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TB"
-
-
 def counted(number: int, thing: str) -> str:
     """Return a count as text, such as `2 files`."""
     return f"{number:,} {thing}{'s' * (number != 1)}"

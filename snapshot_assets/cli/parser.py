@@ -19,11 +19,17 @@ _SHARED: dict[str, dict[str, Any]] = {
         "action": "store_true",
         "help": "promise that no other writer uses the location, for stores without conditional creates",
     },
+    "--progress": {
+        "choices": ("auto", "json", "none"),
+        "default": "auto",
+        "help": "progress on stderr: a bar on a terminal, else a line every 30 s (auto); a JSON object every second",
+    },
     "--json": {"action": "store_true", "help": "print one JSON document on stdout"},
 }
 """Options that several commands have."""
 
 _JSON = ("--json",)
+_MOVES = ("--progress", *_JSON)
 _READS = ("--snapshot", *_JSON)
 _WRITES = ("--single-writer", *_READS)
 _PLANS = ("--dry-run", *_WRITES)
@@ -201,9 +207,9 @@ _GROUPS = {
 }
 
 _COMMANDS = {
-    "copy": _Command("copy:run", _JSON, "copy a query's rows to object storage as Parquet, CSV or JSON", copy),
+    "copy": _Command("copy:run", _MOVES, "copy a query's rows to object storage as Parquet, CSV or JSON", copy),
     "export create": _Command(
-        "export.create:run", _JSON, "export a database, or resume an unfinished snapshot", create
+        "export.create:run", _MOVES, "export a database, or resume an unfinished snapshot", create
     ),
     "export list": _Command("export.snapshots:list_", _JSON, "list the snapshots at or below a location", _list),
     "export verify": _Command("export.snapshots:verify", _READS, "check a snapshot and name every fault", _verify),
@@ -213,7 +219,7 @@ _COMMANDS = {
     "export diff": _Command("export.snapshots:diff", _READS, "show what changed from one version to another", _diff),
     "import": _Command(
         "import_:run",
-        ("--dry-run", *_JSON),
+        ("--dry-run", *_MOVES),
         "restore a snapshot into a database, or resume an interrupted import",
         import_,
     ),
@@ -230,7 +236,9 @@ _COMMANDS = {
     ),
     "tag exists": _Command("pins:exists", _READS, "print whether there is a tag; exit status 1 if not", _tag),
     "savepoint create": _Command(
-        "catalog.compact:create_savepoint", _PLANS, "compact everything, leave deleted rows out, and keep the result"
+        "catalog.compact:create_savepoint",
+        ("--progress", *_PLANS),
+        "compact everything, leave deleted rows out, and keep the result",
     ),
     "savepoint list": _Command(
         "pins:list_savepoints", _READS, "list the savepoints by commit time of the revisions that they keep"
@@ -272,7 +280,10 @@ _COMMANDS = {
         "catalog.changes:tombstone", _ASKS, "delete the rows of a predicate; older versions keep them", _tombstone
     ),
     "catalog compact": _Command(
-        "catalog.compact:run", _PLANS, "merge small files, and rewrite files without deleted rows", _compact
+        "catalog.compact:run",
+        ("--progress", *_PLANS),
+        "merge small files, and rewrite files without deleted rows",
+        _compact,
     ),
     "catalog rebuild": _Command(
         "catalog.maintain:rebuild", _PLANS, "rebuild a lost or damaged log, and report what is lost", _rebuild

@@ -22,7 +22,7 @@ def create(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--to", metavar="URI", help="location: s3://bucket/prefix, file:///abs/path, …")
     what.add_argument("--name", help="name of an ad-hoc plan (default: last segment of the location)")
     what.add_argument("--catalog", help="catalog name recorded in the manifest")
-    what.add_argument("--schemas", type=schemas, metavar="a,b", help="schemas (default: all)")
+    what.add_argument("--schemas", type=names, metavar="a,b", help="schemas (default: all)")
     what.add_argument(
         "--tables",
         type=tables,
@@ -49,8 +49,8 @@ def copy(parser: argparse.ArgumentParser) -> None:
     what.add_argument("query", nargs="?", metavar="QUERY", help="schema.table, or SQL that reads, without ORDER BY")
     what.add_argument("--plan", metavar="NAME", help="a plan of kind: query of the configuration")
     what.add_argument("--source", metavar="S", help=_DATABASES)
-    names = "{now:%%Y%%m%%dT%%H%%M%%SZ}, {date}, {plan} and {run_id} are filled in"
-    what.add_argument("--to", metavar="URI", help=f"an empty location; {names}")
+    filled_in = "{now:%%Y%%m%%dT%%H%%M%%SZ}, {date}, {plan} and {run_id} are filled in"
+    what.add_argument("--to", metavar="URI", help=f"an empty location; {filled_in}")
     what.add_argument("--name", help="name of the copy (default: last segment of the location)")
     what.add_argument("--start-time", metavar="T", help=f"start of the windows of :start and :end, {_RANGE}")
     what.add_argument("--end-time", metavar="T", help="end of the windows, exclusive (default: the last closed one)")
@@ -59,6 +59,13 @@ def copy(parser: argparse.ArgumentParser) -> None:
     format_options(what)
     how = parser.add_argument_group("how")
     how.add_argument("--max-file-size", metavar="SIZE", help="256MB (default); units B kB MB GB TB, multiplier 1024")
+    how.add_argument("--split-by", metavar="COLUMN", help="several tasks read ranges of this column of the query")
+    folders = "divide the files among Hive folders, such as country=DE, by the values of these columns"
+    how.add_argument("--partition-by", type=names, metavar="a,b", help=folders)
+    single = "write all rows to one file of up to 4GB, and print its path"
+    how.add_argument("--single-file", action="store_true", default=None, help=single)
+    lists = "write a list of the files that this database loads; may be given for each"
+    how.add_argument("--manifest", action="append", metavar="redshift|snowflake", help=lists)
     how.add_argument("--overwrite", action="store_true", help="delete the copy that is there first")
 
 
@@ -90,6 +97,7 @@ class _FormatOption(argparse.Action):
         self, _parser: object, namespace: argparse.Namespace, values: object, option: str | None = None
     ) -> None:
         given = getattr(namespace, self.dest) or {}
+        values = "\t" if values == r"\t" else values  # a shell passes the two characters on
         setattr(namespace, self.dest, given | {str(option).lstrip("-"): True if values == [] else values})
 
 
@@ -100,7 +108,7 @@ def import_(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--from", dest="location", metavar="URI", help="the snapshot's location")
     what.add_argument("--target", metavar="T", help=_DATABASES)
     what.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: newest seal)")
-    what.add_argument("--schemas", type=schemas, metavar="a,b", default=[], help="schemas (default: all)")
+    what.add_argument("--schemas", type=names, metavar="a,b", default=[], help="schemas (default: all)")
     what.add_argument("--tables", type=tables, metavar="s.t,…", default=[], help="tables (default: all)")
     rows = f"rows of timed tables in this half-open range only; each {_RANGE}"
     what.add_argument("--time-range", metavar="START/END", help=rows)
@@ -139,7 +147,6 @@ def tables(text: str) -> list[str]:
     return names
 
 
-def schemas(text: str) -> list[str]:
+def names(text: str) -> list[str]:
     """Split as `tables` does, and remove the quotes."""
-    names = tables(text)
-    return [name[1:-1].replace('""', '"') if _QUOTED.fullmatch(name) else name for name in names]
+    return [name[1:-1].replace('""', '"') if _QUOTED.fullmatch(name) else name for name in tables(text)]

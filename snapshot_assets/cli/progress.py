@@ -1,47 +1,85 @@
-"""A progress bar with chunks, rows, MB/s and time left; hidden if stderr is not a terminal."""
+"""Progress on stderr, as it happens: a bar on a terminal, else a line every 30 s, or JSON lines every second."""
 
 from __future__ import annotations
 
+import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from snapshot_assets.cli.output import show_message
+from snapshot_assets.engine.progress import LOG_SECONDS, Progress
+
+_JSON_SECONDS = 1.0
+_BAR_SECONDS = 0.5
 
 
 @contextmanager
-def progress(doing: str, chunks: int, outcomes: list[Any]) -> Iterator[Callable[[Any], None]]:
-    """Show progress on stderr; yield a function to call with the outcome of each finished chunk.
+def progress(doing: str, chunks: int, outcomes: list[Any], mode: str = "auto") -> Iterator[Progress]:
+    """Show progress until the context ends.
 
     Args:
         doing: The activity, such as `exporting`.
         chunks: The number of chunks.
         outcomes: The outcomes are added to it.
+        mode: `auto`: a bar on a terminal, else a line every 30 s; `json`: a JSON object a second; `none`.
     """
-    bar = Progress(
-        TextColumn(doing),
+    watch = Progress(doing, chunks, outcomes)
+    if mode == "none":
+        yield watch
+    elif mode == "json":
+        with _repeated(lambda: show_message(json.dumps(watch.totals())), _JSON_SECONDS, at_end=True):
+            yield watch
+    elif not Console(stderr=True).is_terminal:
+        with _repeated(lambda: show_message(watch.line()), LOG_SECONDS):
+            yield watch
+    else:
+        with _bar(watch) as update, _repeated(update, _BAR_SECONDS):
+            yield watch
+
+
+@contextmanager
+def _bar(watch: Progress) -> Iterator[Callable[[], None]]:
+    bar = Bar(
+        TextColumn(watch.doing),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("chunks  {task.fields[rows]:,} rows  {task.fields[speed]:.1f} MB/s"),
         TimeRemainingColumn(),
         console=Console(stderr=True),
-        disable=not Console(stderr=True).is_terminal,
         transient=True,
     )
-    started, lock = time.monotonic(), threading.Lock()
-    totals = {"rows": 0, "bytes": 0}
     with bar:
-        task = bar.add_task(doing, total=chunks, rows=0, speed=0.0)
+        task = bar.add_task(watch.doing, total=watch.chunks, rows=0, speed=0.0)
 
-        def note(outcome: Any) -> None:
-            with lock:
-                outcomes.append(outcome)
-                totals["rows"] += outcome.rows
-                totals["bytes"] += outcome.bytes
-                speed = totals["bytes"] / (1 << 20) / max(time.monotonic() - started, 0.001)
-                bar.update(task, advance=1, rows=totals["rows"], speed=speed)
+        def update() -> None:
+            found = watch.totals()
+            speed = (found["bytes"] + found["bytes_running"]) / (1 << 20) / max(found["seconds"], 0.1)
+            bar.update(task, completed=found["chunks_done"], rows=found["rows"], speed=speed)
 
-        yield note
+        yield update
+
+
+@contextmanager
+def _repeated(act: Callable[[], None], seconds: float, *, at_end: bool = False) -> Iterator[None]:
+    """Do something again and again in a thread while the context is open."""
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(seconds):
+            act()
+
+    thread = threading.Thread(target=run, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        if at_end:
+            act()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from snapshot_assets.databases.query import is_query
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import AmbiguousTimeIndexError, CarrierError, DatabaseError, PlanError, UnsupportedTypeError
 from snapshot_assets.format.arrow_types import arrow_type_text
@@ -125,10 +126,12 @@ def unfit_value(table: Table, column: Column, found: str) -> CarrierError:
     """
     name = column_text(ColumnPath(table.table_name, column.name))
     key = name if _PLAIN.fullmatch(name) else "'" + name.replace("'", "''") + "'"
+    remedy = f"Write `carriers: {{{key}: text}}` in the plan, and every value of the column travels as text."
+    if is_query(table):
+        remedy = f"Cast {identifier(column.name)} to text in the query."
     return CarrierError(
-        f"Column {name} ({column.type}) holds {found}, which its native carrier {column.arrow_type} cannot hold."
-        f" Nothing of this chunk was exported. Write `carriers: {{{key}: text}}` in the plan, and every value of the"
-        " column travels as text.",
+        f"Column {column.name if is_query(table) else name} ({column.type}) holds {found}, which its native carrier"
+        f" {column.arrow_type} cannot hold. Nothing of this chunk was exported. {remedy}",
         column=name,
         type=column.type,
         carrier=Carrier.NATIVE.value,

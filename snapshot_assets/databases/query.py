@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from snapshot_assets.errors import PlanError
+from snapshot_assets.errors import DatabaseError, PlanError
 from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, TableName
 
 BOUNDS = ("start", "end")
@@ -109,11 +109,17 @@ def query_schema(
         columns: Its columns.
         query: The query.
         options: What the database's scans need of it.
+
+    Raises:
+        DatabaseError: The query has no columns.
     """
+    columns = tuple(columns)
+    if not columns:
+        raise DatabaseError("The query has no columns, so its rows hold nothing that files could keep. Select some.")
     table = Table(
         schema_name=name.schema,
         name=name.table,
-        columns=tuple(columns),
+        columns=columns,
         options={"query": query.text, "windowed": query.windowed, **options},
     )
     return DatabaseSchema(database=database, schemas=(Schema(name=name.schema),), tables=(table,))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Iterable, Mapping
 
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.errors import PlanError, UnknownRelationError
-from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.relations import DatabaseSchema, TableName
 
 _NEAR = 3
+_MODIFIER = re.compile(r"\(\d+\)")
 
 
 def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
@@ -105,6 +107,32 @@ def _check_column(name: TableName, column: str, columns: Collection[str], role: 
             f" {suggestion(column, columns)}",
             table=str(name),
             column=column,
+        )
+
+
+def check_split(selection: Selection, schema: DatabaseSchema, types: Collection[str]) -> None:
+    """Refuse to divide rows by a column that does not exist, or whose type is not one of `types`.
+
+    Args:
+        selection: The selection of the plan.
+        schema: The documents of its one table or query.
+        types: Types without modifiers whose ranges the database reads.
+
+    Raises:
+        PlanError: The column cannot be used; names those that exist, or the types.
+    """
+    if selection.split_by is None:
+        return
+    [table] = schema.tables
+    found = {column.name: column.type for column in table.columns}
+    _check_column(table.table_name, selection.split_by, found, "split_by")
+    kind = found[selection.split_by]
+    if _MODIFIER.sub("", kind) not in types:
+        raise PlanError(
+            f"split_by names column {selection.split_by!r}, which is of type {kind}. Name a column of one of:"
+            f" {', '.join(types)}; or cast it in the query; or leave split_by out, and one task reads the query.",
+            column=selection.split_by,
+            type=kind,
         )
 
 

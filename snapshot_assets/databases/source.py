@@ -15,6 +15,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from snapshot_assets.databases.query import Query
+from snapshot_assets.databases.ranges import ColumnRange, Quantiles
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
 
 
@@ -44,6 +45,7 @@ class Selection:
         time_columns: Time index by table, if the plan names it; None for an untimed table.
         carriers: Carrier by table and column, if the plan overrides the default.
         query: A query that is exported in place of tables.
+        split_by: Column by whose ranges several tasks read the one table or query.
     """
 
     schemas: tuple[str, ...] = ()
@@ -51,6 +53,7 @@ class Selection:
     time_columns: Mapping[TableName, str | None] = field(default_factory=dict)
     carriers: Mapping[tuple[TableName, str], Carrier] = field(default_factory=dict)
     query: Query | None = None
+    split_by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -85,13 +88,15 @@ class Scan:
 
     Attributes:
         table: The table's document, with columns, carriers and Arrow types.
-        part: A disjoint part of those rows, in the database module's own notation (see `Database.split`); None for
-            all.
+        part: A disjoint part of those rows: a range of a column's values, or a text in the database module's own
+            notation (see `Database.split`); None for all.
+        order_by: Columns of the table by whose carried values the rows are sorted, texts by their bytes.
     """
 
     table: Table
     rows: Rows
-    part: str | None = None
+    part: ColumnRange | str | None = None
+    order_by: tuple[str, ...] = ()
 
 
 class HeldState(Protocol):
@@ -128,6 +133,7 @@ class SchemaSource(Protocol):
             UnknownRelationError: A named schema or table does not exist; the message lists similar names.
             AmbiguousTimeIndexError: A table has several timestamp columns, and the plan chooses none.
             UnsupportedTypeError: No carrier holds the values of a column's type.
+            PlanError: The column of `split_by` does not exist, or its type has no ranges.
             DatabaseDeniedError: This user may not read a selected table.
         """
 
@@ -152,6 +158,15 @@ class Database(SchemaSource, Protocol):
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Divide a scan into at most `parts` disjoint scans of similar size that together yield its rows."""
+
+    def quantiles(self, scan: Scan, column: str, parts: int) -> Quantiles:
+        """Return the values of a column that divide a sample of a scan's rows into `parts` parts of equal size.
+
+        It reads all rows of the scan, of this column only.
+        """
+
+    def interrupt(self) -> None:
+        """End a query that another thread runs: it raises an error there. Without a query, do nothing."""
 
     def scan(self, scan: Scan) -> AbstractContextManager[Iterator[pa.RecordBatch]]:
         """Stream a scan's rows as batches whose schema is exactly `scan.table.arrow_schema()`.

@@ -60,6 +60,10 @@ class SqlTarget(RestoreTarget, ABC):
         return
 
     @abstractmethod
+    def interrupt(self) -> None:
+        """Cancel the statement that another thread runs: it raises an error there, and its transaction is undone."""
+
+    @abstractmethod
     def _references(self, tables: Sequence[TableName]) -> list[Reference]:
         """Return all foreign keys in the target that refer to the tables."""
 

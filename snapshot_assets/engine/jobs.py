@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 from snapshot_assets.errors import SnapshotError, TaskLostError, TransientError
@@ -18,6 +19,19 @@ JOB_CHUNKS = 32
 
 class MapRunner(Protocol):
     """Calls functions with items somewhere; see `engine.runner`."""
+
+    def interrupt(self) -> None:
+        """Let running calls and jobs end soon, with an error; further ones end at once."""
+
+    def jobs(self, spark: Any) -> AbstractContextManager[None]:
+        """Let `interrupt` end the Spark jobs that this thread starts until the context ends.
+
+        Args:
+            spark: The session.
+
+        Raises:
+            InterruptedTaskError: The run was interrupted.
+        """
 
     def map(self, function: Any, items: Sequence[Any]) -> Iterable[Any]:
         """Call a function with every item and return all that the calls yielded."""
@@ -82,11 +96,12 @@ def side_by_side(
     parallelism: int,
     name: str,
     failed: dict[int, str],
+    interrupt: Callable[[], None],
 ) -> Iterator[Outcome]:
     """Run jobs and yield the outcomes of their chunks as they finish.
 
-    An error that a job raises, rather than returns, ends all jobs: jobs that have not started are cancelled, and the
-    event is set, so that running jobs can stop.
+    An error that a job raises, rather than returns, and an interruption end all jobs: jobs that have not started are
+    cancelled, running tasks are interrupted, and the event is set, so that no further ones start.
 
     Args:
         run: Called with a job and the event.
@@ -94,6 +109,7 @@ def side_by_side(
         parallelism: Most jobs at a time.
         name: Prefix of the threads' names.
         failed: Gets the error of each failed chunk, by its id.
+        interrupt: Interrupts running tasks.
     """
     stop = threading.Event()
     with ThreadPoolExecutor(parallelism, thread_name_prefix=name) as pool:
@@ -106,6 +122,7 @@ def side_by_side(
                     yield outcome
         except BaseException:
             stop.set()
+            interrupt()
             for future in futures:
                 future.cancel()
             raise

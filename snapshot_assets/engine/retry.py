@@ -59,7 +59,7 @@ def attempt_chunks(
         again: list[Chunk] = []
         wait = next(waits, None)
         for chunk, outcome in zip(todo, attempt(todo), strict=True):
-            if isinstance(outcome.error, TransientError) and wait is not None:
+            if isinstance(outcome.error, TransientError) and wait is not None and not stop.is_set():
                 _LOG.warning("Chunk %s failed and is tried again: %s", outcome.chunk, scrub(str(outcome.error)))
                 again.append(chunk)
             else:

@@ -2,29 +2,52 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from snapshot_assets.engine.export.tasks import ChunkResult, Task, write_table
-from snapshot_assets.engine.session import Session, prepare_session, spark_errors, task_frame
-from snapshot_assets.errors import SnapshotError
+from snapshot_assets.engine.reports import Driver, Report, Reports, reporter, reporting
+from snapshot_assets.engine.session import (
+    Session,
+    cancel_jobs,
+    driver_addresses,
+    prepare_session,
+    spark_errors,
+    tagged_jobs,
+    task_frame,
+)
+from snapshot_assets.errors import InterruptedTaskError, SnapshotError
 from snapshot_assets.format.relations import Table
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+_LOG = logging.getLogger(__name__)
 _RESULT = "result binary"
+GRACE = 3.0
+"""Seconds that interrupted tasks have to undo what they began, before Spark kills them."""
 
 
 class InlineRunner:
     """Runs tasks one after the other in this process, without Spark; no DataFrames."""
+
+    def interrupt(self) -> None:
+        """Do nothing: tasks run in the thread that is interrupted."""
+
+    def jobs(self, _: Any) -> AbstractContextManager[None]:
+        """Do nothing; see `interrupt`."""
+        return nullcontext()
 
     def map(self, function: Callable[[Item], Iterable[Result]], items: Sequence[Item]) -> Iterable[Result]:
         """Call a function with every item; see `SparkRunner.map`."""
@@ -37,10 +60,16 @@ class SparkRunner:
 
     Args:
         session: Called when there is something to run.
+        on_report: Called with every report of a running task.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, on_report: Callable[[Report], None] = lambda _: None) -> None:
         self._session = session
+        self._on_report = on_report
+        self._tag = f"snapshots-{secrets.token_hex(8)}"
+        self._spark: SparkSession | None = None
+        self._reports: Reports | None = None
+        self._interrupted = False
         self._starting = threading.Lock()  # chunks are read in parallel, and only one thread may start Spark
 
     def map(self, function: Callable[[Item], Iterable[Result]], items: Sequence[Item]) -> Iterable[Result]:
@@ -59,27 +88,101 @@ class SparkRunner:
         """
         if not items:
             return []
-        with self._starting:
-            spark = prepare_session(self._session())
-        return _collect(task_frame(spark, items, _RESULT, lambda item: iter([_as_batch(function(item))])))
+        spark, driver = self._started()
+
+        def run(item: Item) -> Iterator[pa.RecordBatch]:
+            with reporting(driver):
+                yield _as_batch(function(item))
+
+        return self._collect(spark, task_frame(spark, items, _RESULT, run))
 
     def run_frames(
         self, task: Task, chunk: int, window: str, frames: Sequence[tuple[Table, DataFrame]]
     ) -> Iterable[ChunkResult]:
         """Write DataFrames as one chunk; each partition writes its own files. See `Runner.run_frames`."""
-        with self._starting:
-            prepare_session(self._session())
+        spark, driver = self._started()
         for table, frame in frames:
-            yield from _collect(frame.mapInArrow(partial(_write_frame, task, chunk, window, table), _RESULT))
+            write = partial(_write_frame, task, chunk, window, table, driver)
+            yield from self._collect(spark, frame.mapInArrow(write, _RESULT))
+
+    def _started(self) -> tuple[SparkSession, Driver | None]:
+        """Return the session, and where its tasks report."""
+        with self._starting:
+            if self._spark is None:
+                self._spark = self._start()
+                self._reports = _listening(self._spark, self._on_report)
+            return self._spark, self._reports.driver if self._reports is not None else None
+
+    def _start(self) -> SparkSession:
+        """Start the session in a thread of its own: it takes long, and an interrupted run must not wait for it."""
+        started: Future[SparkSession] = Future()
+
+        def start() -> None:
+            try:
+                started.set_result(prepare_session(self._session()))
+            except BaseException as error:
+                started.set_exception(error)
+
+        threading.Thread(target=start, name="spark-start", daemon=True).start()
+        while not self._interrupted:
+            if wait([started], timeout=0.1).done:
+                return started.result()
+        raise _interrupted_error()
+
+    def _collect(self, spark: SparkSession, frame: DataFrame) -> list[Any]:
+        with self.jobs(spark), spark_errors():
+            return [pickle.loads(bytes(row["result"])) for row in frame.collect()]
+
+    @contextmanager
+    def jobs(self, spark: SparkSession) -> Iterator[None]:
+        """Let `interrupt` end the Spark jobs of this thread until the context ends; see `MapRunner`."""
+        if self._interrupted:
+            raise _interrupted_error()
+        with tagged_jobs(spark, self._tag):
+            yield
+
+    def interrupt(self) -> None:
+        """Let running tasks end: at their next report, or killed by Spark after `GRACE` seconds."""
+        self._interrupted = True
+        if self._reports is not None:
+            self._reports.stop()
+        if self._spark is not None:
+            killer = threading.Timer(GRACE, cancel_jobs, (self._spark, self._tag))
+            killer.daemon = True
+            killer.start()
+
+    def close(self) -> None:
+        """Stop listening to tasks."""
+        if self._reports is not None:
+            self._reports.close()
+            self._reports = None
+
+
+def _interrupted_error() -> InterruptedTaskError:
+    """Return the error of work that an interruption ends."""
+    return InterruptedTaskError("The run was interrupted.")
+
+
+def _listening(spark: SparkSession, on_report: Callable[[Report], None]) -> Reports | None:
+    """Return the listener of a session's tasks; None where they cannot reach this process."""
+    addresses = driver_addresses(spark)
+    if addresses is None:
+        return None
+    try:
+        return Reports(on_report, *addresses)
+    except OSError as error:
+        _LOG.warning("Tasks report no progress, and an interrupted run kills them, because of %s: %s", addresses, error)
+        return None
 
 
 def _write_frame(
-    task: Task, chunk: int, window: str, table: Table, batches: Iterable[pa.RecordBatch]
+    task: Task, chunk: int, window: str, table: Table, driver: Driver | None, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     opened_at, started = datetime.now(UTC), time.monotonic()
     cast = (_cast(batch, table.arrow_schema()) for batch in batches if batch.num_rows)
     try:
-        files = write_table(task.store, task.provenance, chunk, window, table, cast, task.max_file_size)
+        with reporting(driver), reporter().work(chunk):
+            files = write_table(task.store, task.provenance, chunk, window, table, cast, task.max_file_size)
         result = ChunkResult(chunk, opened_at, tuple(files), seconds=time.monotonic() - started)
     except SnapshotError as error:
         result = ChunkResult(chunk, opened_at, error=error)
@@ -94,8 +197,3 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _as_batch(results: Iterable[Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"result": pa.array([pickle.dumps(result) for result in results], pa.binary())})
-
-
-def _collect(frame: DataFrame) -> list[Any]:
-    with spark_errors():
-        return [pickle.loads(bytes(row["result"])) for row in frame.collect()]

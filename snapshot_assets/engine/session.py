@@ -135,10 +135,9 @@ def send_package(spark: SparkSession) -> SparkSession:
 
 def _correct_worker_python(spark: SparkSession) -> None:
     """Run further tasks of a session that was started without an interpreter with `worker_python`."""
-    context = getattr(spark, "_sc", None)  # Spark Connect has none: its server has the workers
-    if context is not None and context.pythonExec == _UNCHOSEN:
+    if _is_classic(spark) and spark.sparkContext.pythonExec == _UNCHOSEN:  # else the server has the workers
         settings = {name: spark.conf.get(name, None) or "" for name in ("spark.master", _PYTHON)}
-        context.pythonExec = worker_python(settings) or _UNCHOSEN
+        spark.sparkContext.pythonExec = worker_python(settings) or _UNCHOSEN
 
 
 def is_local(master: str) -> bool:
@@ -147,6 +146,54 @@ def is_local(master: str) -> bool:
     Tasks of `local-cluster[…]` do, in separate executor processes.
     """
     return master.startswith("local")
+
+
+def driver_addresses(spark: SparkSession) -> tuple[str, str] | None:
+    """Return the address that this process listens on for a session's executors, and the one that they reach it by.
+
+    Returns:
+        The two hosts; None for Spark Connect, whose executors know only their server.
+    """
+    if not _is_classic(spark):
+        return None
+    if is_local(spark.conf.get("spark.master", "") or ""):
+        return "127.0.0.1", "127.0.0.1"
+    reached = spark.conf.get("spark.driver.host", "") or "127.0.0.1"
+    return spark.conf.get("spark.driver.bindAddress", "") or reached, reached
+
+
+@contextmanager
+def tagged_jobs(spark: SparkSession, tag: str) -> Iterator[None]:
+    """Tag the Spark jobs that this thread starts until the context ends, so that `cancel_jobs` finds them.
+
+    Args:
+        spark: The session.
+        tag: Unique name.
+    """
+    if _is_classic(spark):
+        spark.sparkContext.addJobTag(tag)
+        spark.sparkContext.setInterruptOnCancel(True)
+        remove = spark.sparkContext.removeJobTag
+    else:
+        spark.addTag(tag)
+        remove = spark.removeTag
+    try:
+        yield
+    finally:
+        remove(tag)
+
+
+def cancel_jobs(spark: SparkSession, tag: str) -> None:
+    """End the Spark jobs with a tag; their tasks are killed."""
+    if _is_classic(spark):
+        spark.sparkContext.cancelJobsWithTag(tag)
+    else:
+        spark.interruptTag(tag)
+
+
+def _is_classic(spark: SparkSession) -> bool:
+    """Return whether a session runs in this process's JVM, rather than behind Spark Connect."""
+    return getattr(spark, "_sc", None) is not None
 
 
 @contextmanager

@@ -33,6 +33,9 @@ class Header:
         requested_schemas: The plan's own list, as is `requested_tables`; empty for all.
         requested_start: The plan's own start in RFC 3339, as is `requested_end`; "" if the plan has none.
         query: The query that is copied; "" in a snapshot of tables.
+        partition_by: Columns whose values name the folders of a copy's data files, outermost first.
+        single_file: Whether the rows of a copy are one file.
+        manifest: The databases whose load manifests a copy has: `redshift`, `snowflake`.
     """
 
     name: str
@@ -54,6 +57,9 @@ class Header:
     requested_start: str = ""
     requested_end: str = ""
     query: str = ""
+    partition_by: tuple[str, ...] = ()
+    single_file: bool = False
+    manifest: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,8 @@ class FileFormat:
 
     @property
     def extension(self) -> str:
-        """The extension of the files, with its points."""
-        return f".{self.name}{COMPRESSIONS[self.compression]}"
+        """The extension of the files, with its points; receipts, of which some lie beside them, end in `.json`."""
+        return f".{'jsonl' if self.name == 'json' else self.name}{COMPRESSIONS[self.compression]}"
 
     def check(self) -> FileFormat:
         """Check that the options are consistent, and that no value looks like a separator or NULL; returns the format.
@@ -63,7 +63,7 @@ class FileFormat:
         csv_options = ("header", "delimiter", "quote", "escape", "null")
         changed = [name for name in csv_options if getattr(self, name) != getattr(FileFormat, name)]
         if self.name != "csv" and changed:
-            raise PlanError(f"{', '.join(changed)}: options of csv, which {self.name} has not. Omit them")
+            raise PlanError(f"format is {self.name}, and only csv has {', '.join(changed)}. Omit what csv alone has")
         self._check_separators()
         return self
 

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from snapshot_assets.errors import UnsafePathError
+from snapshot_assets.format.partition_folders import FOLDERS
 
 if TYPE_CHECKING:  # importing it loads Arrow and pydantic, and the local store needs neither
     from snapshot_assets.format.relations import TableName
 
 MANIFEST = "manifest.json"
 CHECKSUMS = "SHA256SUMS"
+LOAD_MANIFESTS = {"redshift": "redshift.manifest", "snowflake": "snowflake.sql"}
+"""Paths of load manifests, by the database that reads them."""
 SCHEMA_FILES = ("schemas.json", "tables.json", "views.json")
 TRANSACTIONS = "transactions/"
 UNTIMED_CHUNK = 0
@@ -33,7 +36,7 @@ _MAX_STEM = 160
 _ENCODED = r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})*"
 _STEM = rf"(?:{_ENCODED}\.{_ENCODED}|[A-Za-z0-9_.%-]{{160}}~[0-9a-f]{{16}})"
 _DATA_FILE = re.compile(
-    rf"data/(0|[1-9]\d*)/({_STEM})-([0-9a-f]{{8}})-(\d{{4,}})\.(?:parquet|(?:csv|json)(?:\.gz|\.zst)?)"
+    rf"data/(0|[1-9]\d*)/({FOLDERS}){_STEM}-([0-9a-f]{{8}})-\d{{4,}}\.(?:parquet|(?:csv|jsonl?)(?:\.gz|\.zst)?)"
 )
 _RECEIPT = re.compile(r"data/(0|[1-9]\d*)/chunk-([0-9a-f]{8})\.json")
 _SCHEMA_FILE = re.compile(r"schema/([0-9a-f]{12})/(?:schemas|tables|views)\.json")
@@ -42,7 +45,7 @@ _CHECKPOINT = re.compile(r"transactions/(\d{20})\.ckpt")
 _PROBE = re.compile(r"transactions/probe-[0-9a-f-]{32,36}")
 _TAG = re.compile(rf"tag/tag-({TAG_NAME})-[0-9a-f]{{8}}", re.ASCII)
 _TEMPORARY = re.compile(
-    rf"(?:transactions/|tag/|savepoint/|data/(?:0|[1-9]\d*)/|schema/[0-9a-f]{{12}}/)?{TEMPORARY_NAME}"
+    rf"(?:transactions/|tag/|savepoint/|data/(?:0|[1-9]\d*)/{FOLDERS}|schema/[0-9a-f]{{12}}/)?{TEMPORARY_NAME}"
 )
 _SAVEPOINT = re.compile(r"savepoint/savepoint-([1-9]\d*)-[0-9a-f]{8}", re.ASCII)
 
@@ -65,9 +68,16 @@ def table_stem(name: TableName) -> str:
     return f"{stem[:_MAX_STEM]}~{hashlib.sha256(stem.encode()).hexdigest()[:16]}"
 
 
-def data_file_stem(chunk: int, name: TableName, attempt: str) -> str:
-    """Return the path of an attempt's data files, without part number and extension."""
-    return f"data/{chunk}/{table_stem(name)}-{attempt}"
+def data_file_stem(chunk: int, name: TableName, attempt: str, folders: str = "") -> str:
+    """Return the path of an attempt's data files, without part number and extension.
+
+    Args:
+        chunk: The chunk's id.
+        name: The table.
+        attempt: The attempt.
+        folders: The folders of the partition, each with its slash; "" without partitions.
+    """
+    return f"data/{chunk}/{folders}{table_stem(name)}-{attempt}"
 
 
 def receipt_path(chunk: int, attempt: str) -> str:
@@ -122,6 +132,11 @@ def is_receipt(path: str) -> bool:
     return _RECEIPT.fullmatch(path) is not None
 
 
+def is_schema_document(path: str) -> bool:
+    """Return whether `path` is that of a schema document."""
+    return _SCHEMA_FILE.fullmatch(path) is not None
+
+
 def is_probe(path: str) -> bool:
     """Return whether `path` is that of a probe, with which writers test their right to write."""
     return _PROBE.fullmatch(path) is not None
@@ -144,10 +159,18 @@ def attempt_of(path: str) -> str:
     return match[3] if match else ""
 
 
+def folders_of(path: str) -> str:
+    """Return the folders of the partition in the path of a data file, each with its slash; "" without partitions."""
+    match = _DATA_FILE.fullmatch(path)
+    return match[2] if match else ""
+
+
 def in_layout(path: str) -> bool:
     """Return whether this format writes objects at `path`; no other object may be deleted."""
     patterns = (_DATA_FILE, _RECEIPT, _SCHEMA_FILE, _TRANSACTION, _CHECKPOINT, _PROBE, _TAG, _SAVEPOINT)
-    return path in (MANIFEST, CHECKSUMS) or any(pattern.fullmatch(path) for pattern in patterns)
+    return path in (MANIFEST, CHECKSUMS, *LOAD_MANIFESTS.values()) or any(
+        pattern.fullmatch(path) for pattern in patterns
+    )
 
 
 def check_data_path(path: str, chunk: int) -> str:
@@ -156,7 +179,8 @@ def check_data_path(path: str, chunk: int) -> str:
     Raises:
         UnsafePathError: It is any other path, such as one with `..`, a scheme or a backslash.
     """
-    return _checked(path, _DATA_FILE, str(chunk), f"data/{chunk}/<schema>.<table>-<attempt>-<part>.<format>")
+    expected = f"data/{chunk}/<schema>.<table>-<attempt>-<part>.<format>, or that in folders <column>=<value>"
+    return _checked(path, _DATA_FILE, str(chunk), expected)
 
 
 def check_receipt_path(path: str, chunk: int) -> str:

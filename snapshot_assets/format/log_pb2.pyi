@@ -86,7 +86,7 @@ class TimeRange(_message.Message):
     def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
 class Header(_message.Message):
-    __slots__ = ("name", "source", "catalog", "schemas", "time_range", "chunk_time_window", "kind", "format", "schema_only", "time_zone", "null_time", "untimed_tables", "grace", "requested_schemas", "requested_tables", "requested_start", "requested_end", "query")
+    __slots__ = ("name", "source", "catalog", "schemas", "time_range", "chunk_time_window", "kind", "format", "schema_only", "time_zone", "null_time", "untimed_tables", "grace", "requested_schemas", "requested_tables", "requested_start", "requested_end", "query", "partition_by", "single_file", "manifest")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     CATALOG_FIELD_NUMBER: _ClassVar[int]
@@ -105,6 +105,9 @@ class Header(_message.Message):
     REQUESTED_START_FIELD_NUMBER: _ClassVar[int]
     REQUESTED_END_FIELD_NUMBER: _ClassVar[int]
     QUERY_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_BY_FIELD_NUMBER: _ClassVar[int]
+    SINGLE_FILE_FIELD_NUMBER: _ClassVar[int]
+    MANIFEST_FIELD_NUMBER: _ClassVar[int]
     name: str
     source: str
     catalog: str
@@ -123,7 +126,10 @@ class Header(_message.Message):
     requested_start: str
     requested_end: str
     query: str
-    def __init__(self, name: _Optional[str] = ..., source: _Optional[str] = ..., catalog: _Optional[str] = ..., schemas: _Optional[_Iterable[str]] = ..., time_range: _Optional[_Union[TimeRange, _Mapping]] = ..., chunk_time_window: _Optional[int] = ..., kind: _Optional[str] = ..., format: _Optional[str] = ..., schema_only: _Optional[bool] = ..., time_zone: _Optional[str] = ..., null_time: _Optional[str] = ..., untimed_tables: _Optional[str] = ..., grace: _Optional[int] = ..., requested_schemas: _Optional[_Iterable[str]] = ..., requested_tables: _Optional[_Iterable[str]] = ..., requested_start: _Optional[str] = ..., requested_end: _Optional[str] = ..., query: _Optional[str] = ...) -> None: ...
+    partition_by: _containers.RepeatedScalarFieldContainer[str]
+    single_file: bool
+    manifest: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., source: _Optional[str] = ..., catalog: _Optional[str] = ..., schemas: _Optional[_Iterable[str]] = ..., time_range: _Optional[_Union[TimeRange, _Mapping]] = ..., chunk_time_window: _Optional[int] = ..., kind: _Optional[str] = ..., format: _Optional[str] = ..., schema_only: _Optional[bool] = ..., time_zone: _Optional[str] = ..., null_time: _Optional[str] = ..., untimed_tables: _Optional[str] = ..., grace: _Optional[int] = ..., requested_schemas: _Optional[_Iterable[str]] = ..., requested_tables: _Optional[_Iterable[str]] = ..., requested_start: _Optional[str] = ..., requested_end: _Optional[str] = ..., query: _Optional[str] = ..., partition_by: _Optional[_Iterable[str]] = ..., single_file: _Optional[bool] = ..., manifest: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Begin(_message.Message):
     __slots__ = ("snapshot_id", "header", "force")

@@ -136,6 +136,15 @@ def parse_time(text: object) -> datetime:
         raise PlanError(f"time {text!r} does not exist ({error}); {_TIME_EXAMPLE}") from None
 
 
+def human_bytes(size: float) -> str:
+    """Return a size in bytes as text, with multiplier 1024."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TB"
+
+
 def time_text(instant: datetime) -> str:
     """Return the canonical text of an instant (see `to_utc`): `Z`, and a fraction without trailing zeros, if any."""
     utc = to_utc(instant).replace(tzinfo=None)

@@ -9,7 +9,7 @@ from snapshot_assets.engine.export.copy import Copied, copy
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
 from snapshot_assets.pipeline.io_manager import as_failure
-from snapshot_assets.pipeline.metadata import first_rows, seal_metadata
+from snapshot_assets.pipeline.metadata import chunk_metadata, first_rows, seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import POOL, SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.plan.plan import Plan
@@ -38,7 +38,7 @@ def copy_asset(plan: Plan) -> dg.AssetsDefinition:
         required_resource_keys={SNAPSHOTS, SPARK},
         partitions_def=partitions_of(plan) if plan.windowed else None,
         backfill_policy=dg.BackfillPolicy(max_partitions_per_run=plan.chunks_per_run) if plan.windowed else None,
-        metadata={"location": plan.to, "query": dg.MetadataValue.md(f"```sql\n{plan.query}\n```")},
+        metadata={"location": plan.to, "query": _query_text(plan)},
         description=f"Copies a query of `{plan.source}` to `{plan.to}`. The copy is complete once `manifest.json` says"
         " `sealed: true`.",
     )
@@ -48,26 +48,40 @@ def copy_asset(plan: Plan) -> dg.AssetsDefinition:
         try:
             run = snapshots.export_run(plan.name)
             windows = [window_of(plan, key).id for key in keys]
-            copied = copy(run, windows, overwrite=snapshots.overwrite, on_outcome=snapshots.on_outcome)
+            with snapshots.counting("copying", len(windows) or 1, context.log.info) as progress:
+                copied = copy(run, windows, overwrite=snapshots.overwrite, on_outcome=progress.outcome)
         except SnapshotError as error:
             raise as_failure(error) from error
         context.log.info(f"COPY {copied.rows}")
-        return dg.MaterializeResult(metadata=_metadata(copied, run.store.uri))
+        by_chunk = {outcome.chunk: chunk_metadata(outcome, copied.state) for outcome in copied.outcomes}
+        for key, window in zip(keys, windows, strict=True):
+            context.add_asset_metadata(by_chunk[window], partition_key=key)
+        return dg.MaterializeResult(metadata=_metadata(plan, copied, run.store.uri))
 
     return copy_
 
 
-def _metadata(copied: Copied, uri: str) -> dict[str, Any]:
-    """Return the metadata of a copy's materialization."""
+def _metadata(plan: Plan, copied: Copied, uri: str) -> dict[str, Any]:
+    """Return the metadata of a copy's materialization; that of each window is beside it."""
     files = [file for outcome in copied.outcomes for file in outcome.files]
-    metadata = {
+    metadata: dict[str, Any] = {
         "dagster/row_count": copied.rows,
         "bytes": sum(file.bytes for file in files),
         "file_count": len(files),
-        "files": first_rows(
-            {"path": file.path, "rows": file.rows, "bytes": file.bytes, "sha256": file.sha256} for file in files
-        ),
         "location": dg.MetadataValue.text(uri),
+        "format": plan.file_format.text(),
+        "query": _query_text(plan),
         "sealed": copied.sealed is not None,
     }
-    return (seal_metadata(copied.sealed, copied.state, uri) if copied.sealed else {}) | metadata
+    if not plan.windowed:
+        metadata["files"] = first_rows(
+            {"path": file.path, "rows": file.rows, "bytes": file.bytes, "sha256": file.sha256} for file in files
+        )
+    if copied.state.header is not None and copied.state.header.single_file:
+        metadata["file"] = dg.MetadataValue.text(f"{uri}/{files[0].path}")
+    seal = seal_metadata(copied.sealed, copied.state, uri) if copied.sealed else {}
+    return metadata | seal | metadata  # what the run did first, and not what the seal has of the same name
+
+
+def _query_text(plan: Plan) -> dg.MarkdownMetadataValue:
+    return dg.MetadataValue.md(f"```sql\n{plan.query}\n```")

@@ -11,11 +11,9 @@ import dagster as dg
 
 from snapshot_assets import errors
 from snapshot_assets.engine.compact.plan import CompactionPlan
-from snapshot_assets.engine.compact.run import Compacted
-from snapshot_assets.engine.export.chunks import Outcome
-from snapshot_assets.engine.restore.loader import ChunkOutcome
+from snapshot_assets.engine.progress import Progress
 from snapshot_assets.engine.restore.plan import RestorePlan
-from snapshot_assets.errors import SnapshotError
+from snapshot_assets.errors import InterruptedRunError, SnapshotError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.assets import build_definitions
 from snapshot_assets.pipeline.jobs import compact_config
@@ -56,7 +54,7 @@ def run_plan(
     written: Plan,
     force: bool = False,
     replace: bool = False,
-    on_outcome: Callable[[Outcome], None],
+    progress: Progress,
     on_skipped: Callable[[Sequence[TableName]], None],
 ) -> str:
     """Materialise a plan's assets, with their checks, in one run; returns the run's id.
@@ -69,7 +67,7 @@ def run_plan(
         written: The plan as the user wrote it, which may omit its ends.
         force: Start a new snapshot.
         replace: Export completed windows again.
-        on_outcome: Called with every chunk once it is committed.
+        progress: Counts what the run does.
         on_skipped: Called with the tables that are not exported because they have no time index, if any.
 
     Raises:
@@ -80,11 +78,11 @@ def run_plan(
         plan,
         written={plan.name: written},
         force=frozenset({plan.name} if force else ()),
-        on_outcome=on_outcome,
+        progress=progress,
         on_skipped=on_skipped,
     )
     config = {f"{plan.name}__chunks": {"config": {"replace": replace}}} if replace else {}
-    return _materialize(definitions, plan, _assets(plan, keys, replace), keys, instance, config)
+    return _materialize(definitions, plan, _assets(plan, keys, replace), keys, instance, config).run_id
 
 
 def run_copy(
@@ -94,7 +92,7 @@ def run_copy(
     *,
     instance: dg.DagsterInstance,
     overwrite: bool,
-    on_outcome: Callable[[Outcome], None],
+    progress: Progress,
 ) -> dg.AssetMaterialization:
     """Materialise the asset `copy` of a plan of kind `query`; returns what it reports. See also `run_plan`.
 
@@ -104,15 +102,12 @@ def run_copy(
         keys: Partition keys of the windows to copy; empty for a query without windows.
         instance: The Dagster instance that records the run.
         overwrite: Whether a copy that is there is deleted first.
-        on_outcome: Called with every chunk once it is committed.
+        progress: Counts what the run does.
     """
-    definitions = _definitions(configuration, plan, overwrite=overwrite, on_outcome=on_outcome)
-    run_id = _materialize(definitions, plan, ["copy"], keys, instance, {})
-    event = instance.get_latest_materialization_event(dg.AssetKey([plan.name, "copy"]))
-    assert event is not None
-    assert event.run_id == run_id
-    assert event.asset_materialization is not None
-    return event.asset_materialization
+    definitions = _definitions(configuration, plan, overwrite=overwrite, progress=progress)
+    result = _materialize(definitions, plan, ["copy"], keys, instance, {})
+    events = [event for event in result.all_events if event.is_step_materialization]
+    return events[-1].step_materialization_data.materialization
 
 
 def run_restore(
@@ -122,7 +117,7 @@ def run_restore(
     *,
     instance: dg.DagsterInstance,
     restore_plan: RestorePlan,
-    on_loaded: Callable[[ChunkOutcome], None],
+    progress: Progress,
 ) -> str:
     """Materialise a plan's asset `restored`, with its check, in one run; returns the run's id. See also `run_plan`.
 
@@ -132,10 +127,10 @@ def run_restore(
         keys: Partition keys of the windows to restore.
         instance: The Dagster instance that records the run.
         restore_plan: The plan to execute.
-        on_loaded: Called with every chunk once it is loaded.
+        progress: Counts what the run does.
     """
-    definitions = _definitions(configuration, plan, restores={plan.name: restore_plan}, on_loaded=on_loaded)
-    return _materialize(definitions, plan, ["restored"], keys, instance, {})
+    definitions = _definitions(configuration, plan, restores={plan.name: restore_plan}, progress=progress)
+    return _materialize(definitions, plan, ["restored"], keys, instance, {}).run_id
 
 
 def run_compaction(
@@ -144,7 +139,7 @@ def run_compaction(
     compaction: CompactionPlan,
     *,
     instance: dg.DagsterInstance,
-    on_compacted: Callable[[Compacted], None],
+    progress: Progress,
 ) -> str:
     """Run a plan's job `<plan>_compact`; returns the run's id. See also `run_plan`.
 
@@ -153,11 +148,11 @@ def run_compaction(
         plan: A plan of the location.
         compaction: The plan that the job executes.
         instance: The Dagster instance that records the run.
-        on_compacted: Called with every chunk once it is committed.
+        progress: Counts what the run does.
     """
-    definitions = _definitions(configuration, plan, compactions={plan.name: compaction}, on_compacted=on_compacted)
+    definitions = _definitions(configuration, plan, compactions={plan.name: compaction}, progress=progress)
     config = {f"{plan.name}_compact_files": {"config": compact_config(compaction.wanted)}}
-    return _execute(definitions.resolve_job_def(f"{plan.name}_compact"), instance, config)
+    return _execute(definitions.resolve_job_def(f"{plan.name}_compact"), instance, config).run_id
 
 
 def _definitions(configuration: Configuration, plan: Plan, **settings: Any) -> dg.Definitions:
@@ -172,19 +167,21 @@ def _materialize(
     keys: Sequence[str],
     instance: dg.DagsterInstance,
     config: dict[str, Any],
-) -> str:
+) -> dg.ExecuteInProcessResult:
     selection = [dg.AssetKey([plan.name, name]) for name in assets]
     tags = {_RANGE_START: keys[0], _RANGE_END: keys[-1]} if keys else {}
     job = definitions.resolve_implicit_global_asset_job_def()
     return _execute(job, instance, config, asset_selection=selection, tags=tags)
 
 
-def _execute(job: dg.JobDefinition, instance: dg.DagsterInstance, ops: dict[str, Any], **run: Any) -> str:
-    """Execute a job with the run config of its ops; returns the run's id, or raises its error."""
+def _execute(
+    job: dg.JobDefinition, instance: dg.DagsterInstance, ops: dict[str, Any], **run: Any
+) -> dg.ExecuteInProcessResult:
+    """Execute a job with the run config of its ops; raises its error."""
     result = job.execute_in_process(instance=instance, run_config=_QUIET | {"ops": ops}, raise_on_error=False, **run)
     if not result.success:
         raise _failure(result)
-    return result.run_id
+    return result
 
 
 def _assets(plan: Plan, keys: Sequence[str], replace: bool) -> list[str]:
@@ -215,7 +212,7 @@ def _unforeseen(step: str | None, error: Any, run: str) -> SnapshotError:
         error = error.cause
     name = error.cls_name or "" if error is not None else ""
     if name == dg.DagsterExecutionInterruptedError.__name__:
-        return SnapshotError(
+        return InterruptedRunError(
             "The run was interrupted. Committed chunks stay; run the same command again to resume.",
             run=run,
         )

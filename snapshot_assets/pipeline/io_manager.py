@@ -78,15 +78,16 @@ class SnapshotIOManager(dg.IOManager):
         snapshots = snapshots_of(context)
         keys = _partition_keys(context, snapshots.configuration.plan(self.plan))
         try:
-            catalog, outcomes = _export(context, self.plan, obj)
+            catalog, chunks, outcomes = _export(context, self.plan, obj)
         except SnapshotError as error:
             raise as_failure(error) from error
         done: list[Outcome] = []
         try:
-            for outcome in outcomes:
-                snapshots.on_outcome(outcome)
-                if outcome.error is None:
-                    done.append(outcome)
+            with snapshots.counting("exporting", chunks, context.log.info) as progress:
+                for outcome in outcomes:
+                    progress.outcome(outcome)
+                    if outcome.error is None:
+                        done.append(outcome)
         except SnapshotError as error:
             for outcome in done:  # Dagster records none of a run that fails
                 metadata = chunk_metadata(outcome, catalog.state)
@@ -116,20 +117,21 @@ class SnapshotIOManager(dg.IOManager):
         return next(iter(named.values())) if len(named) == 1 else named
 
 
-def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Iterator[Outcome]]:
-    """Return the location, and the outcomes of the chunks: iterating over them exports."""
+def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, int, Iterator[Outcome]]:
+    """Return the location, the number of chunks, and their outcomes: iterating over them exports."""
     snapshots = snapshots_of(context)
     run = snapshots.export_run(plan)
     if not isinstance(obj, ChunkScans):
         chunks = _frame_chunks(context, run.plan, obj)
         started = run.open_frames(chunks)
         outcomes = started.export(list(chunks), replace_completed=asks_to_replace(context))
-        return started.catalog, _warning_of_skipped(context, run.store.uri, outcomes)
+        return started.catalog, len(chunks), _warning_of_skipped(context, run.store.uri, outcomes)
     catalog = run.read_catalog()
     if not (obj.replace or run.force) and all(catalog.state.completed(chunk) for chunk in obj.chunks):
-        return catalog, iter([skipped_chunk(catalog.state, chunk) for chunk in obj.chunks])  # the source is not needed
+        skipped = [skipped_chunk(catalog.state, chunk) for chunk in obj.chunks]
+        return catalog, len(skipped), iter(skipped)  # the source is not needed
     export = snapshots.open_export(plan, catalog)
-    return export.catalog, export.export(obj.chunks, replace_completed=obj.replace)
+    return export.catalog, len(obj.chunks), export.export(obj.chunks, replace_completed=obj.replace)
 
 
 def _warning_of_skipped(context: dg.OutputContext, uri: str, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:

@@ -163,9 +163,10 @@ def _compact_op(plan: Plan) -> dg.OpDefinition:
             if config.dry_run:
                 context.add_output_metadata(plan_metadata(compaction))
                 return
-            for outcome in run.execute(compaction):
-                outcomes.append(outcome)
-                snapshots.on_compacted(outcome)
+            with snapshots.counting("compacting", len(compaction.chunks), context.log.info) as progress:
+                for outcome in run.execute(compaction):
+                    outcomes.append(outcome)
+                    progress.outcome(outcome)
         context.add_output_metadata(compaction_metadata(outcomes))
 
     return compact
@@ -247,7 +248,10 @@ def _saved(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog) -> dict
 
     def compact(compaction: CompactionPlan) -> None:
         nonlocal chunks
-        chunks += len(list(snapshots.compact_run(plan.name, catalog).execute(compaction)))
+        with snapshots.counting("compacting", len(compaction.chunks), context.log.info) as progress:
+            for outcome in snapshots.compact_run(plan.name, catalog).execute(compaction):
+                progress.outcome(outcome)
+                chunks += 1
 
     savepoint = compact_and_pin(catalog, compact, automatic=True).pin
     return {"chunks_compacted": chunks, "savepoint": savepoint.id, "revision": savepoint.revision}

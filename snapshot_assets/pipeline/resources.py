@@ -22,10 +22,10 @@ from snapshot_assets.catalog.operations.seal import Sealed
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.compact.plan import CompactionPlan
-from snapshot_assets.engine.compact.run import Compacted, CompactRun
-from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.engine.compact.run import CompactRun
 from snapshot_assets.engine.export.run import ExportRun, OpenExport
-from snapshot_assets.engine.restore.loader import ChunkOutcome
+from snapshot_assets.engine.progress import LoggedProgress, Progress
+from snapshot_assets.engine.reports import Report
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import RestoreSettings
@@ -60,10 +60,8 @@ class Snapshots:
         s3: Endpoint and credentials of `s3://` locations without storage options in the configuration.
         written: By plan name, the plan as the user wrote it, if its range was not resolved there.
         force: Names of plans that start a new snapshot.
-        on_outcome: Called with every chunk once it is committed.
+        progress: Counts what the run does; None for a count of each asset's own.
         on_skipped: Called with the tables that are not exported because they have no time index, if any.
-        on_loaded: Called with every chunk once it is restored.
-        on_compacted: Called with every chunk once it is compacted.
         restores: By plan name, the restore to execute; without one, the run plans it.
         compactions: By plan name, the compaction that its job executes; without one, the job plans from its run config.
         master: Spark's master, if it is known without starting a session.
@@ -77,18 +75,41 @@ class Snapshots:
     s3: S3Resource | None = None
     written: dict[str, Plan] = field(default_factory=dict)
     force: frozenset[str] = frozenset()
-    on_outcome: Callable[[Outcome], None] = lambda _: None
+    progress: Progress | None = None
     on_skipped: Callable[[Sequence[TableName]], None] = lambda _: None
-    on_loaded: Callable[[ChunkOutcome], None] = lambda _: None
-    on_compacted: Callable[[Compacted], None] = lambda _: None
     restores: dict[str, RestorePlan] = field(default_factory=dict)
     compactions: dict[str, CompactionPlan] = field(default_factory=dict)
     master: str = ""
     overwrite: bool = False
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    _counting: LoggedProgress | None = None
     _exports: dict[str, OpenExport] = field(default_factory=dict)
     _resources: ExitStack = field(default_factory=ExitStack)
     _restore_runs: dict[str, RestoreRun] = field(default_factory=dict)
+
+    @contextmanager
+    def counting(self, doing: str, chunks: int, log: Callable[[str], None]) -> Iterator[Progress]:
+        """Count what tasks do until the context ends, and log it every 30 s.
+
+        Args:
+            doing: The activity, such as `exporting`.
+            chunks: The number of chunks.
+            log: Logs a line in the run's events.
+        """
+        self._counting = LoggedProgress(self.progress or Progress(doing, chunks), log)
+        try:
+            yield self._counting.progress
+        finally:
+            self._counting = None
+
+    def _runner(self) -> SparkRunner:
+        def report(report: Report) -> None:
+            if (counting := self._counting) is not None:
+                counting.report(report)
+
+        runner = SparkRunner(self.session, report)
+        self._resources.callback(runner.close)
+        return runner
 
     def plan(self, name: str) -> Plan:
         """Return a plan whose location is that of this run."""
@@ -113,7 +134,7 @@ class Snapshots:
             plan=plan,
             address=address,
             store=self.store(name),
-            runner=SparkRunner(self.session),
+            runner=self._runner(),
             run_id=self.run_id,
             session=self.session,
             most_parts=max(2, os.cpu_count() or 1),
@@ -143,7 +164,7 @@ class Snapshots:
             self._restore_runs[name] = RestoreRun(
                 store=self.store(name),
                 address=address,
-                runner=SparkRunner(self.session),
+                runner=self._runner(),
                 parallelism=plan.parallelism,
                 slots=max(2, os.cpu_count() or 1),
                 settings=planned.settings if planned else RestoreSettings(),
@@ -156,13 +177,13 @@ class Snapshots:
         """Return a compaction of a plan's location, opened for writing; Spark starts only to merge files."""
         plan = self.configuration.plan(name)
         _refuse_local_files(plan, None, self._master)
-        return CompactRun(catalog, SparkRunner(self.session), self.run_id, plan.parallelism)
+        return CompactRun(catalog, self._runner(), self.run_id, plan.parallelism)
 
     def _master(self) -> str:
         return self.master or self.session().conf.get("spark.master", "") or ""
 
     def close(self) -> None:
-        """Close all open exports, with their connections and database snapshots."""
+        """Close all open exports, with their connections and database snapshots, and stop listening to tasks."""
         self._exports.clear()
         self._resources.close()
 

@@ -86,12 +86,13 @@ def _restore(
     restore_plan = run.begin([UNTIMED_CHUNK, *keys], list(keys) if config.replace else ())
     if not config.replace:
         run.check_rows(restore_plan)
-    for outcome in run.restore():
-        snapshots_of(context).on_loaded(outcome)
-        if outcome.chunk in keys and outcome.error is None:
-            done[keys[outcome.chunk]] = _metadata(outcome, restore_plan)
-    progress = "finished" if run.finish() else "other windows are still to be loaded"
-    context.log.info(f"Revision {restore_plan.state.revision}: {progress}.")
+    with snapshots_of(context).counting("restoring", len(restore_plan.chunks), context.log.info) as progress:
+        for outcome in run.restore():
+            progress.outcome(outcome)
+            if outcome.chunk in keys and outcome.error is None:
+                done[keys[outcome.chunk]] = _metadata(outcome, restore_plan)
+    left = "finished" if run.finish() else "other windows are still to be loaded"
+    context.log.info(f"Revision {restore_plan.state.revision}: {left}.")
 
 
 def _metadata(outcome: ChunkOutcome, plan: RestorePlan) -> dict[str, Any]:

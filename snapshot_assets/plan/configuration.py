@@ -32,11 +32,9 @@ plain `${`. `${CONFIG_DIR}` is the folder of the file itself. Texts stay texts: 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
@@ -48,7 +46,6 @@ from snapshot_assets.plan.fields import ALIAS, DatabaseReference, Storage
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.problems import plan_error, problems_of, raising_value_errors
 from snapshot_assets.plan.references import References
-from snapshot_assets.plan.source_fields import NAME
 from snapshot_assets.plan.yaml_text import parse_yaml
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import Location, parse_location
@@ -58,11 +55,6 @@ from snapshot_assets.storage.options import StoreOptions
 CONFIG_VARIABLE = "SNAPSHOTS_CONFIG"
 DEFAULT_FILE = "snapshots.yaml"
 FOLDER_VARIABLE = "CONFIG_DIR"
-NO_SOURCE = "duckdb:///dev/null"
-"""Source of a plan that is made for a call that reads no source; it is nobody's target."""
-_FILLED_IN = "~"
-"""Stands for a name in braces in a location."""
-_LONGEST_NAME = 100
 _SECTIONS = ("sources", "storage", "plans")
 
 
@@ -177,29 +169,6 @@ def load_configuration(
         raise PlanError(f"cannot read the configuration {file}{how}: {error}; name a readable YAML file") from None
     known = {FOLDER_VARIABLE: str(file.resolve().parent), **environment}
     return parse_configuration(text, file, known, sections=("storage",) if storage_only else _SECTIONS)
-
-
-def ad_hoc_configuration(path: str | os.PathLike[str] | None, fields: Mapping[str, Any]) -> Configuration:
-    """Return the configuration with a plan made from a call's arguments added last.
-
-    Args:
-        path: The configuration file; None as in `load_configuration`.
-        fields: Fields of the plan. The default `name` is the last segment of its location.
-
-    Raises:
-        PlanError: The file or a field is wrong.
-        LocationUriError: `to` is not a valid location.
-    """
-    named = {"name": _plan_name(fields["to"])} | dict(fields) if "to" in fields else fields
-    return load_configuration(path).with_plan(Plan(**named))
-
-
-def _plan_name(to: str) -> str:
-    """Return the last segment of a location as a plan's name, which starts with a letter."""
-    written = parse_location(re.sub(r"\{[^{}]*\}", _FILLED_IN, to)).segments
-    segments = [segment for segment in written if _FILLED_IN not in segment]
-    name = re.sub(r"[^A-Za-z0-9_]", "_", segments[-1] if segments else "copy")[:_LONGEST_NAME]
-    return name if NAME.fullmatch(name) else f"plan_{name}"[:_LONGEST_NAME]
 
 
 def parse_configuration(

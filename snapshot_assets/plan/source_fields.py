@@ -47,6 +47,11 @@ class SourceFields(BaseModel):
         examples=["SELECT origin, count(*) AS flights FROM flights GROUP BY origin"],
         validate_default=True,
     )
+    split_by: str | None = Field(
+        None,
+        min_length=1,
+        description="Column of the query by whose ranges several tasks read it: an integer, date, timestamp or uuid.",
+    )
 
     @field_validator("name")
     @classmethod
@@ -82,6 +87,13 @@ class SourceFields(BaseModel):
         if query is None:
             raise ValueError("is missing; write schema.table or SQL that reads")
         return raising_value_errors(checked_query)(query)
+
+    @field_validator("split_by")
+    @classmethod
+    def _divides_a_query(cls, column: str | None, info: ValidationInfo) -> str | None:
+        if column is not None and info.data.get("kind") != "query":
+            raise ValueError("only a plan of kind: query has one; tables are divided without it. Remove it")
+        return column
 
     @field_validator("target")
     @classmethod

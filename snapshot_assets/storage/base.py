@@ -46,7 +46,7 @@ class ObjectWriter:
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes; returns how many."""
         with self._errors():
-            return self._write(data)
+            return self._write(memoryview(data).cast("B"))  # clients refuse views of other items, such as Arrow's
 
 
 class ObjectStore(Protocol):

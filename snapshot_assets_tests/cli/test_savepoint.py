@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,6 +13,7 @@ from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.engine.compact.plan import CompactionPlan, Wanted
 from snapshot_assets.engine.compact.run import CompactRun
+from snapshot_assets.engine.progress import Progress
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline import execute
@@ -41,11 +40,11 @@ def compacted(monkeypatch: pytest.MonkeyPatch, exported: Path) -> list[Wanted]:
     """The requests to the job, which runs in this process instead, without Spark and Dagster."""
     asked: list[Wanted] = []
 
-    def run(_: object, plan: Plan, given: CompactionPlan, *, on_compacted: Callable[[Any], None], **__: object) -> str:
+    def run(_: object, plan: Plan, given: CompactionPlan, *, progress: Progress, **__: object) -> str:
         asked.append(given.wanted)
         catalog = Catalog.open_for_writing(store_of(exported))
         for outcome in CompactRun(catalog, InlineRunner(), "r").execute(given):
-            on_compacted(outcome)
+            progress.outcome(outcome)
         return f"run-{len(asked)}"
 
     monkeypatch.setattr(execute, "run_compaction", run)

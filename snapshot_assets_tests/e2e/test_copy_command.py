@@ -9,6 +9,7 @@ from pathlib import Path
 import dagster as dg
 import duckdb
 import pytest
+import yaml
 
 from snapshot_assets_tests.cli.helpers import Snapshots
 
@@ -22,7 +23,7 @@ def test_copy_prints_the_number_of_rows_and_reads_back(snapshots: Snapshots, sou
     for name, options, reader in (
         ("parquet", (), "read_parquet('{}/data/0/*.parquet')"),
         ("csv", ("--header", "--compression", "gzip"), "read_csv('{}/data/0/*.csv.gz')"),
-        ("json", (), "read_json('{}/data/0/main*.json')"),
+        ("json", (), "read_json('{}/data/0/*.jsonl')"),
     ):
         location = tmp_path / name
         done = snapshots(*call, "--to", location.as_uri(), "--format", name, *options)
@@ -37,14 +38,60 @@ def test_copy_prints_the_number_of_rows_and_reads_back(snapshots: Snapshots, sou
     assert snapshots(*call, "--to", location.as_uri(), "--format", "json", "--overwrite", "--json").json["rows"] == 10
 
 
+@pytest.mark.slow
+def test_copy_divides_files_among_folders(snapshots: Snapshots, source: str, tmp_path: Path) -> None:
+    query = "SELECT CAST(value AS int) % 2 AS odd, 'x' AS \"a,b\", value FROM readings"
+    to = ("--source", source, "--to", (tmp_path / "to").as_uri())
+    done = snapshots("copy", query, *to, "--partition-by", 'odd,"a,b"')
+    assert done.status == 0, done.err
+    assert {str(path.parent.relative_to(tmp_path)) for path in tmp_path.glob("to/data/0/*/*/*.parquet")} == {
+        "to/data/0/odd=0/a,b=x",
+        "to/data/0/odd=1/a,b=x",
+    }
+
+
+def test_copy_prints_the_path_of_a_single_file(snapshots: Snapshots, source: str, tmp_path: Path) -> None:
+    to = ("--source", source, "--to", (tmp_path / "to").as_uri())
+    done = snapshots(
+        "copy", "SELECT value FROM readings", *to, "--single-file", "--format", "csv", "--manifest", "snowflake"
+    )
+    assert done.status == 0, done.err
+    [file] = tmp_path.glob("to/data/0/*.csv")
+    assert done.out.splitlines()[1:] == [file.as_uri()]
+    assert f"'data/0/{file.name}'" in (tmp_path / "to/snowflake.sql").read_text()
+
+
 def test_a_copy_is_imported_like_any_snapshot(snapshots: Snapshots, source: str, tmp_path: Path) -> None:
     to = (tmp_path / "sensors").as_uri()
-    assert snapshots("copy", "main.sensors", "--source", source, "--to", to, "--format", "json").out == "COPY 2\n"
+    options = ("--format", "json", "--split-by", "id")
+    assert snapshots("copy", "main.sensors", "--source", source, "--to", to, *options).out == "COPY 2\n"
     target = tmp_path / "target.duckdb"
     done = snapshots("import", "--from", to, "--target", f"duckdb://{target}")
     assert done.status == 0, done.err
     with duckdb.connect(str(target)) as connection:
         assert connection.sql("FROM sensors ORDER BY id").fetchall() == [(1, "roof"), (2, "cellar")]
+
+
+@pytest.mark.slow
+def test_a_copy_by_windows_reports_the_rows_and_files_of_all_windows(
+    snapshots: Snapshots, source: str, tmp_path: Path
+) -> None:
+    plan = {
+        "kind": "query",
+        "source": source,
+        "to": (tmp_path / "days").as_uri(),
+        "query": "SELECT value FROM readings WHERE moment >= :start AND moment < :end",
+        "start_time": "2025-01-01T12:00:00Z",
+        "end_time": "2025-01-04T12:00:00Z",
+        "format": "json",
+    }
+    (tmp_path / "snapshots.yaml").write_text(yaml.safe_dump({"plans": {"days": plan}}))
+    done = snapshots("--config", str(tmp_path / "snapshots.yaml"), "copy", "--plan", "days", "--json")
+    assert done.status == 0, done.err
+    files = list(tmp_path.glob("days/data/*/*.jsonl"))
+    assert (done.json["rows"], done.json["files"], done.json["sealed"]) == (60, len(files), True)
+    assert len(files) == 3
+    assert done.json["bytes"] == sum(file.stat().st_size for file in files)
 
 
 def test_a_wrong_call_is_refused_before_anything_is_written(snapshots: Snapshots, source: str, tmp_path: Path) -> None:
@@ -53,7 +100,9 @@ def test_a_wrong_call_is_refused_before_anything_is_written(snapshots: Snapshots
         (("copy", "SELECT 1 ORDER BY 1", *to), "ORDER BY at its top"),
         (("copy", *to), "QUERY missing"),
         (("copy", "SELECT 1 AS n", "--source", source, "--to", f"file://{tmp_path}/{{hour}}"), "{hour} is unknown"),
-        (("copy", "SELECT 1 AS n", *to, "--header"), "options of csv"),
+        (("copy", "SELECT 1 AS n", *to, "--header"), "only csv has header"),
+        (("copy", "SELECT 1 AS n", *to, "--split-by", "m"), "has no column 'm'"),
+        (("copy", "SELECT 1 AS n", *to, "--partition-by", "m"), "Its columns are: n"),
     ):
         done = snapshots(*call)
         assert (done.status, done.out) == (2, ""), done.err

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +16,10 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from snapshot_assets_tests.e2e.graphql import Graphql, ask, backfill, listening, materialise, until
 from snapshot_assets_tests.pipeline.project import ROOT, ROWS, write_project
+
+pytestmark = pytest.mark.slow
 
 BIN = Path(sys.executable).parent
 KEYS = [f"2013-01-0{day}T00:00" for day in range(1, 7)]
@@ -51,7 +50,6 @@ def test_the_definitions_load_without_a_warning_and_connect_to_nothing(folder):
     assert not (folder / "snapshots").exists()
 
 
-@pytest.mark.slow
 def test_a_range_is_materialised_from_the_command_line(folder):
     command = [
         *(str(BIN / "dagster"), "asset", "materialize", "-m", "snapshot_assets.definitions"),
@@ -71,7 +69,6 @@ def test_a_range_is_materialised_from_the_command_line(folder):
     assert sums.returncode == 0, sums
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_readmes_recipe_for_the_ui_seals_a_snapshot_and_shows_its_numbers_and_checks(folder):
     [recipe] = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("make ui  ")]
@@ -80,7 +77,10 @@ def test_the_readmes_recipe_for_the_ui_seals_a_snapshot_and_shows_its_numbers_an
         assert until(lambda: listening(graphql) and "the following daemons" in printed(folder), bool, 240)
         assert [line for line in printed(folder).splitlines() if is_warning(line)] == [], printed(folder)
         for how, asset in steps:
-            (backfill if how == "backfill of" else materialise)(graphql, asset)
+            if how == "backfill of":
+                backfill(graphql, ["demo", asset], KEYS)
+            else:
+                materialise(graphql, ["demo", asset])
         node = graphql(STATUS, key={"path": ["demo", "chunks"]})["assetNodeOrError"]
     with dg.DagsterInstance.from_config(str(folder / "dagster")) as instance:
         sealed = instance.get_latest_materialization_event(dg.AssetKey(["demo", "manifest"]))
@@ -104,66 +104,6 @@ def is_warning(line: str) -> bool:
     """Return whether a line is a warning other than Dagster's about a daemon's first contact with an instance."""
     return bool(re.search("warn", line, re.IGNORECASE)) and "No cursor for event type" not in line
 
-
-def backfill(graphql: Callable[..., dict[str, Any]], asset: str) -> None:
-    given = {"assetSelection": [{"path": ["demo", asset]}], "partitionNames": KEYS}
-    launched = graphql(LAUNCH, given=given)["launchPartitionBackfill"]
-    assert launched["__typename"] == "LaunchBackfillSuccess", launched
-    finished = until(
-        lambda: graphql(BACKFILL, id=launched["backfillId"])["partitionBackfillOrError"],
-        lambda backfill: backfill["status"] not in ("REQUESTED", "COMPLETING"),
-        500,
-    )
-    assert finished["status"] == "COMPLETED_SUCCESS", finished
-
-
-def materialise(graphql: Callable[..., dict[str, Any]], asset: str) -> None:
-    given = {
-        "selector": {
-            "repositoryName": "__repository__",
-            "repositoryLocationName": "snapshot_assets.definitions",
-            "jobName": "__ASSET_JOB",
-            "assetSelection": [{"path": ["demo", asset]}],
-        },
-        "runConfigData": {},
-    }
-    launched = graphql(RUN, given=given)["launchRun"]
-    assert launched["__typename"] == "LaunchRunSuccess", launched
-    finished = until(
-        lambda: graphql(RUN_STATUS, id=launched["run"]["runId"])["runOrError"]["status"],
-        lambda status: status in ("SUCCESS", "FAILURE", "CANCELED"),
-        300,
-    )
-    assert finished == "SUCCESS", asset
-
-
-RUN = """
-mutation Launch($given: ExecutionParams!) {
-  launchRun(executionParams: $given) {
-    __typename
-    ... on LaunchRunSuccess { run { runId } }
-    ... on PythonError { message }
-  }
-}
-"""
-
-RUN_STATUS = "query Status($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"
-
-LAUNCH = """
-mutation Launch($given: LaunchBackfillParams!) {
-  launchPartitionBackfill(backfillParams: $given) {
-    __typename
-    ... on LaunchBackfillSuccess { backfillId }
-    ... on PythonError { message }
-  }
-}
-"""
-
-BACKFILL = """
-query Backfill($id: String!) {
-  partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill { status error { message } } }
-}
-"""
 
 STATUS = """
 query Status($key: AssetKeyInput!) {
@@ -195,7 +135,7 @@ def metadata(event: dict[str, Any]) -> dict[str, int]:
 
 
 @contextmanager
-def make_ui(folder: Path) -> Iterator[Callable[..., dict[str, Any]]]:
+def make_ui(folder: Path) -> Iterator[Graphql]:
     """Run `make ui` on the project and end it by an interrupt, as a terminal sends it; yields what asks GraphQL."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
@@ -210,29 +150,3 @@ def make_ui(folder: Path) -> Iterator[Callable[..., dict[str, Any]]]:
         os.killpg(process.pid, signal.SIGINT)
         process.wait(120)
     assert not listening(lambda query: ask(port, query, {}))
-
-
-def ask(port: str, query: str, variables: dict[str, Any]) -> dict[str, Any]:
-    body = json.dumps({"query": query, "variables": variables}).encode()
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/graphql", body, headers={"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=60) as response:
-        answer = json.load(response)
-    assert "errors" not in answer, answer["errors"]
-    return answer["data"]
-
-
-def until(answer: Callable[[], Any], accept: Callable[[Any], bool], seconds: float) -> Any:
-    """Repeat a question until its answer is acceptable or time is over, and return the last answer."""
-    deadline = time.monotonic() + seconds
-    while not accept(found := answer()) and time.monotonic() < deadline:
-        threading.Event().wait(0.5)
-    return found
-
-
-def listening(graphql: Callable[..., dict[str, Any]]) -> bool:
-    try:
-        return bool(graphql("{ version }"))
-    except OSError:
-        return False

@@ -29,7 +29,7 @@ from snapshot_assets_tests.faults.source import CHUNKS, PLAN, differences, locat
 
 
 @dataclass
-class FailingRunner:
+class FailingRunner(InlineRunner):
     """Runs tasks in this process, but raises or returns errors for some chunks first.
 
     Attributes:
@@ -46,7 +46,7 @@ class FailingRunner:
         self.attempts.append([work.chunk for task in tasks for work in task.works])
         if self.lost:
             raise self.lost.pop(0)
-        for result in InlineRunner().map(function, tasks):
+        for result in super().map(function, tasks):
             errors = self.errors.get(result.chunk)
             yield ChunkResult(result.chunk, datetime.now(UTC), error=errors.pop(0)) if errors else result
 

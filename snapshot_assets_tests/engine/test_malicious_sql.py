@@ -19,6 +19,8 @@ from snapshot_assets_tests.databases.postgresql.helpers import client
 from snapshot_assets_tests.engine.forged import Forged, column, table
 from snapshot_assets_tests.engine.restore.imports import Into
 
+pytestmark = pytest.mark.slow
+
 Place = Callable[[str, str], dict[str, Any]]
 SEQUENCE = {"start": 1, "increment": 1, "minimum": 1, "maximum": 9}
 
@@ -181,7 +183,6 @@ def test_sql_that_leaves_its_place_is_refused_and_changes_nothing(place: str, ca
 
 
 @pytest.mark.parametrize("place", sorted(EXPRESSIONS))
-@pytest.mark.slow
 def test_without_expressions_such_text_is_refused_too_or_left_out(place: str, canary: Canary, tmp_path: Path) -> None:
     for number, evil in enumerate(canary.evil[1:2]):
         with naming(place, evil):

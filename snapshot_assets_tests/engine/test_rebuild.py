@@ -28,7 +28,7 @@ from snapshot_assets_tests.catalog.tags import Changed
 from snapshot_assets_tests.engine.compact.compactions import compact, scatter
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.faults.source import CHUNKS, add_rows
-from snapshot_assets_tests.golden.make import rows
+from snapshot_assets_tests.golden.contents import rows
 
 FIRST_SEAL = 10
 """The seal of the first export, before chunk 2 was replaced and chunks were compacted."""

@@ -16,6 +16,8 @@ from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.engine.session import session_config, spark_errors, worker_python, worker_python_chosen
 from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError, TaskLostError
 
+pytestmark = pytest.mark.slow
+
 DAEMON = "spark.python.daemon.module"
 CLUSTERS = ("spark://host:7077", "yarn", "k8s://https://host:443")
 

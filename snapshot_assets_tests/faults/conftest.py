@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from snapshot_assets_tests.faults.source import add_rows, location, make_source
+from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets_tests.faults.source import CHUNKS, add_rows, location, make_source
 
 
 class Driver:
@@ -35,13 +36,13 @@ class Driver:
         [answer] = self.run({"job": "export", "source": source, "location": location, **settings})
         return answer
 
-    def check(self, source: str, location: str) -> dict[str, Any]:
-        [found] = self.run({"job": "check", "source": source, "location": location})
+    def check(self, source: str, location: str, **settings: Any) -> dict[str, Any]:
+        [found] = self.run({"job": "check", "source": source, "location": location, **settings})
         return found
 
-    def assert_whole(self, source: str, location: str) -> None:
+    def assert_whole(self, source: str, location: str, **settings: Any) -> None:
         """Verify in full, and compare all rows."""
-        found = self.check(source, location)
+        found = self.check(source, location, **settings)
         assert not found["damage"]
         assert not found["differences"]
 
@@ -78,6 +79,16 @@ class Scenario:
     settings: dict[str, Any] = field(default_factory=dict)
     trace: list[str] = field(default_factory=list)
 
+    @property
+    def checks(self) -> dict[str, Any]:
+        """Settings of a check of the location."""
+        return {name: value for name, value in self.settings.items() if name == "query"}
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """All chunks of the export; a copy is one."""
+        return (UNTIMED_CHUNK,) if self.checks else CHUNKS
+
     def place(self, folder: Path) -> str:
         """Put the location as it was before the run into a folder, and return its URI."""
         shutil.rmtree(folder, ignore_errors=True)
@@ -88,6 +99,14 @@ class Scenario:
     def sample(self, starts: str | tuple[str, ...] = CHANGES) -> list[int]:
         """Return the number of the middle call of each kind that starts so."""
         return [numbers[len(numbers) // 2] for numbers in by_kind(self.trace, starts).values()]
+
+
+def finish(driver: Driver, scenario: Scenario, uri: str, what: str) -> dict[str, Any]:
+    """Run a scenario again, after a run that was struck, and assert that the location is whole then."""
+    after = driver.export(scenario.source, uri, **scenario.settings)
+    assert "sealed" in after or "objects of a finished copy" in after.get("message", ""), f"{what}: {after}"
+    driver.assert_whole(scenario.source, uri, **scenario.checks)
+    return after
 
 
 def by_kind(trace: list[str], starts: str | tuple[str, ...] = "") -> dict[str, list[int]]:
@@ -130,3 +149,19 @@ def replaced(driver, scratch) -> Scenario:
     assert "sealed" in driver.export(source, location(before))
     add_rows(source)
     return _recorded(driver, Scenario(source, before, {"chunks": [0, 2], "replace": True}), scratch / "replaced")
+
+
+_QUERY = "SELECT t, sensor, value FROM readings"
+_TEXT = {
+    "csv": {"plan": {"format": "csv"}},
+    "json": {"plan": {"format": "json", "format_options": {"compression": "zstd"}}},
+    "copied": {"job": "copy", "query": _QUERY, "plan": {}},
+    "copied csv": {"job": "copy", "query": _QUERY, "plan": {"format": "csv", "format_options": {"header": True}}},
+    "copied json": {"job": "copy", "query": _QUERY, "plan": {"format": "json"}},
+}
+
+
+@pytest.fixture(scope="session", params=_TEXT)
+def other(request: pytest.FixtureRequest, driver, source, scratch) -> Scenario:
+    """The first export of text, or copy of a query, into an empty location."""
+    return _recorded(driver, Scenario(source, None, _TEXT[request.param]), scratch / f"other {request.param}")

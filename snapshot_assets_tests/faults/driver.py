@@ -28,6 +28,7 @@ from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.postgresql import target as postgresql_target  # noqa: F401
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql_target import SqlTarget
+from snapshot_assets.engine.export.copy import copy
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.export.tasks import ChunkResult, Task
 from snapshot_assets.engine.restore.run import RestoreRun
@@ -47,15 +48,14 @@ _TARGET_USERS = ("snapshot_assets.engine.restore.spark_loader", "snapshot_assets
 
 
 @dataclass
-class Recorder:
+class Recorder(InlineRunner):
     """A runner that remembers which chunks were read from the source."""
 
-    inner: InlineRunner = field(default_factory=InlineRunner)
     read: list[int] = field(default_factory=list)
 
     def map(self, function: Any, tasks: Sequence[Task]) -> Iterable[ChunkResult]:
         self.read += [work.chunk for task in tasks for work in task.works]
-        return self.inner.map(function, tasks)
+        return super().map(function, tasks)
 
 
 def export(
@@ -72,17 +72,8 @@ def export(
     signal_to: str = "",
 ) -> dict[str, Any]:
     """Run begin, export and seal, and return what was done."""
-    store = FaultyStore(open_store(parse_location(location)), Fault(**(fault or {})))
-    runner = Recorder()
-    run = ExportRun(
-        Plan(**(PLAN | {"source": source, "to": location} | (plan or {}))),
-        DatabaseAddress("source", source),
-        store,
-        runner,
-        f"run-{os.getpid()}",
-        force=force,
-        retry=RetryPolicy(base=0),
-    )
+    store, runner = _store(location, fault), Recorder()
+    run = _run(source, store, runner, PLAN | (plan or {}), force=force)
     result: dict[str, Any] = {"run": run.run_id, "outcomes": {}}
     with _reported(result, start_after, signal_to), run.open() as export:
         for outcome in export.export(chunks, replace_completed=replace):
@@ -90,6 +81,36 @@ def export(
         if seal:
             result["sealed"] = export.seal().seal.revision
     return result | {"read": runner.read, "trace": store.trace}
+
+
+def copy_query(
+    source: str, location: str, *, query: str, plan: dict[str, Any], fault: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Copy a query, and return what was done."""
+    store, runner = _store(location, fault), Recorder()
+    run = _run(source, store, runner, {"name": PLAN["name"], "kind": "query", "query": query, **plan})
+    result: dict[str, Any] = {"run": run.run_id}
+    with _reported(result, "", ""):
+        done = copy(run)
+        assert done.sealed is not None
+        result["sealed"] = done.sealed.seal.revision
+    return result | {"read": runner.read, "trace": store.trace}
+
+
+def _store(location: str, fault: dict[str, Any] | None) -> FaultyStore:
+    return FaultyStore(open_store(parse_location(location)), Fault(**(fault or {})))
+
+
+def _run(source: str, store: FaultyStore, runner: Recorder, plan: dict[str, Any], *, force: bool = False) -> ExportRun:
+    return ExportRun(
+        Plan(**(plan | {"source": source, "to": store.uri})),
+        DatabaseAddress("source", source),
+        store,
+        runner,
+        f"run-{os.getpid()}",
+        force=force,
+        retry=RetryPolicy(base=0),
+    )
 
 
 @contextmanager
@@ -140,7 +161,7 @@ def restore(
     signal_to: str = "",
 ) -> dict[str, Any]:
     """Run one import and return what was done; faults also strike calls to the target."""
-    store = FaultyStore(open_store(parse_location(location)), Fault(**(fault or {})))
+    store = _store(location, fault)
     result: dict[str, Any] = {"outcomes": {}}
     with counted_targets(store):
         run = RestoreRun(store, DatabaseAddress("target", target), InlineRunner(), retry=RetryPolicy(base=0))
@@ -162,19 +183,21 @@ def compare(source: str, location: str, target: str) -> dict[str, Any]:
     }
 
 
-def check(source: str, location: str) -> dict[str, Any]:
-    """Verify a location in full and compare its rows with the source's."""
+def check(source: str, location: str, query: str = "") -> dict[str, Any]:
+    """Verify a location in full and compare its rows with the source's, or with those of the query."""
     parsed = parse_location(location)
     store = open_store(parsed)
     report = verify(store, depth="full")
     return {
         "damage": [f"{fault.kind}: {fault.message}" for fault in report.faults if fault.is_damage],
         "warnings": [f"{fault.kind}: {fault.object}" for fault in report.faults if not fault.is_damage],
-        "differences": {table: len(rows) for table, rows in differences(source, store, parsed.local_path).items()},
+        "differences": {
+            table: len(rows) for table, rows in differences(source, store, parsed.local_path, query).items()
+        },
     }
 
 
-JOBS = {"export": export, "check": check, "restore": restore, "compare": compare}
+JOBS = {"export": export, "copy": copy_query, "check": check, "restore": restore, "compare": compare}
 
 
 def _child(job: dict[str, Any], pipe: int) -> None:

@@ -8,6 +8,8 @@ from urllib.parse import quote
 import duckdb
 
 from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.format.file_formats import format_of
 from snapshot_assets.storage.base import ObjectStore
 
 WINDOWS = 6
@@ -57,23 +59,36 @@ def add_rows(source: str) -> None:
         )
 
 
-def differences(source: str, store: ObjectStore, folder: Path) -> dict[str, list[tuple]]:
-    """Return, by table, the rows whose number differs between source and snapshot."""
-    files: dict[str, list[str]] = {table: [] for table in TIMES}
-    for known in read_state(store).live_files():
+def differences(source: str, store: ObjectStore, folder: Path, query: str = "") -> dict[str, list[tuple]]:
+    """Return, by table, the rows whose number differs between source and snapshot, or copy of a query."""
+    tables = {table: f"SELECT * FROM {table} {_inside(time)}" for table, time in TIMES.items()}
+    tables = {str(PLAN["name"]): query} if query else tables
+    state, found = read_state(store), {}
+    files: dict[str, list[str]] = {table: [] for table in tables}
+    for known in state.live_files():
         files[known.file.table].append(str(folder / known.file.path))
-    found = {}
     with duckdb.connect(source.removeprefix("duckdb://"), read_only=True) as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        for table, time in TIMES.items():
-            wanted = f"SELECT * FROM {table} {_inside(time)}"
-            exported = f"SELECT * FROM read_parquet({files[table]})" if files[table] else f"{wanted} LIMIT 0"
+        for table, wanted in tables.items():
+            columns = {name: kind for name, kind, *_ in connection.sql(f"DESCRIBE {wanted}").fetchall()}
+            exported = _reading(state, files[table], columns) if files[table] else f"{wanted} LIMIT 0"
             rows = connection.sql(
                 f"(({wanted}) EXCEPT ALL ({exported})) UNION ALL (({exported}) EXCEPT ALL ({wanted}))"
             ).fetchall()
             if rows:
                 found[table] = rows
     return found
+
+
+def _reading(state: State, files: list[str], columns: dict[str, str]) -> str:
+    """Return the query by which DuckDB reads data files in the snapshot's format."""
+    written = format_of(state.header)
+    if written.name == "json":
+        return f"SELECT * FROM read_json({files}, format='newline_delimited', columns={columns})"
+    if written.name == "csv":
+        options = "quote='\"', escape='\"', nullstr='', allow_quoted_nulls=false, auto_detect=false"
+        return f"SELECT * FROM read_csv({files}, columns={columns}, header={written.header}, {options})"
+    return f"SELECT * FROM read_parquet({files})"
 
 
 def _inside(time: str | None) -> str:

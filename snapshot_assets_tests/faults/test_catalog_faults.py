@@ -19,6 +19,8 @@ from snapshot_assets_tests.faults.conftest import CHANGES, by_kind
 from snapshot_assets_tests.faults.operations import DAMAGED, OPERATIONS, Operation, facts, place, prepare
 from snapshot_assets_tests.faults.store import Dropped, Fault, FaultyStore
 
+pytestmark = pytest.mark.slow
+
 KINDS = ("drop-before", "drop-after", "fail-before", "fail-after", "exists-after", "throttle")
 
 
@@ -78,12 +80,6 @@ class Struck:
             damage = [fault for fault in verify(store).faults if fault.is_damage]
             assert not damage, f"{what}: {damage}"
 
-    def sample(self) -> list[tuple[str, int]]:
-        """The first and the last change of each kind, with the kinds of fault in turn."""
-        struck = [at for at in self._ends() if self.trace[at - 1].startswith(CHANGES)]
-        kinds = [KINDS[place % len(KINDS)] for place in range(len(struck))]
-        return [(kind, at) for kind, at in zip(kinds, struck, strict=True) if _answers(self.trace[at - 1], kind)]
-
     def cases(self) -> list[tuple[str, int]]:
         """The first and the last call of each kind, with every kind of fault that differs there."""
         return [(kind, at) for at in self._ends() for kind in KINDS if _answers(self.trace[at - 1], kind)]
@@ -106,13 +102,6 @@ def operation(request) -> Iterator[Operation]:
         yield operation
 
 
-def test_an_operation_struck_at_changes_of_every_kind_is_done_or_not_and_can_be_repeated(prepared, scratch, operation):
-    struck = Struck(operation, prepared, scratch / "struck operation")
-    for case in struck.sample():
-        struck.strike(*case)
-
-
-@pytest.mark.slow
 def test_an_operation_struck_at_every_kind_of_call_by_every_fault_is_done_or_not_and_can_be_repeated(
     prepared, scratch, operation
 ):

@@ -35,6 +35,8 @@ from snapshot_assets_tests.engine.compact.compactions import compact
 from snapshot_assets_tests.faults.operations import CONTINUOUS, OTHER_SCHEMA, opened, parquet, store_at
 from snapshot_assets_tests.schema_documents import write_schema
 
+pytestmark = pytest.mark.slow
+
 M = TableName("main", "m")
 Rows = dict[str, list]
 """The visible rows of a state's files, by path."""
@@ -188,16 +190,6 @@ def _check_rebuilt(rich: Rich, what: str) -> None:
     assert not verify(rich.store).damaged, what
 
 
-def test_of_some_objects_each_is_named_and_the_rest_is_read(rich: Rich) -> None:
-    struck = {path: DAMAGES[number % len(DAMAGES)] for number, path in enumerate(list(rich.objects)[::8])}
-    head = max(path for path in rich.objects if revision_of(path))
-    struck |= {transaction_path(1): _delete, transaction_path(rich.checkpoints[0]): _flip, head: _truncate}
-    for path, damage in struck.items():
-        with rich.restored():
-            _check(rich, path, damage)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_each_object_is_named_and_the_rest_is_read(rich: Rich, damage: Damage) -> None:
     for path in rich.objects:

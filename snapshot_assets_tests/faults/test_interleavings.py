@@ -30,6 +30,8 @@ from snapshot_assets_tests.faults.conftest import CHANGES, by_kind
 from snapshot_assets_tests.faults.interleaving import Actor, Turn, World, play
 from snapshot_assets_tests.faults.model import check
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def world(scratch) -> World:
@@ -80,10 +82,8 @@ RACES = [
 ]
 
 
-@pytest.mark.parametrize(("step", "waits"), [(4, 0 * HOUR), pytest.param(1, 11 * HOUR, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    ("one", "other"), [*RACES, *(pytest.param(*race[::-1], marks=pytest.mark.slow) for race in RACES)]
-)
+@pytest.mark.parametrize(("step", "waits"), [(4, 0 * HOUR), (1, 11 * HOUR)])
+@pytest.mark.parametrize(("one", "other"), [*RACES, *(race[::-1] for race in RACES)])
 def test_whatever_another_does_between_two_calls_no_pin_misses_a_file(world, scratch, one, other, step, waits):
     """Nor does it miss one after garbage collection has deleted everything unreferenced."""
     for calls in _stops(world.copy(scratch / "raced"), one)[::step]:
@@ -108,13 +108,6 @@ _SETTINGS = {"suppress_health_check": list(HealthCheck), "print_blob": True}
 
 
 @given(**PLAYS)
-@settings(max_examples=15, **_SETTINGS)
-def test_however_actors_interleave_no_commit_and_no_file_is_lost(world, scratch, names, schedule):
-    _play(world, scratch / "played", names, schedule)
-
-
-@pytest.mark.slow
-@given(**PLAYS)
 @settings(max_examples=250, **_SETTINGS)
-def test_however_actors_interleave_no_commit_and_no_file_is_lost_many_times(world, scratch, names, schedule):
+def test_however_actors_interleave_no_commit_and_no_file_is_lost(world, scratch, names, schedule):
     _play(world, scratch / "played", names, schedule)

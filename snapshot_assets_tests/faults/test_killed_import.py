@@ -16,6 +16,8 @@ from snapshot_assets_tests.databases.postgresql.helpers import client
 from snapshot_assets_tests.faults.conftest import by_kind
 from snapshot_assets_tests.faults.source import location
 
+pytestmark = pytest.mark.slow
+
 CHANGES = ("create", "delete", "execute", "insert", "rows recording")
 """Calls that change what lies at the location or in the target."""
 STORAGE = ("get", "list", "head", "put", "create", "delete t", "open_reader")
@@ -91,14 +93,6 @@ def kind_of(call: str) -> str:
     return " ".join(call.split()[:2])
 
 
-def test_killed_at_every_third_kind_of_change_the_next_run_finishes(restoring):
-    changes = by_kind([kind_of(call) for call in restoring.trace], CHANGES)
-    assert len(changes) > 5
-    for number, numbers in enumerate([*changes.values()][::3]):
-        restoring.strike("kill-after" if number % 2 else "kill-before", numbers[-1])
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_killed_before_the_first_and_after_the_last_change_of_every_kind_the_next_run_finishes(restoring):
     for numbers in by_kind([kind_of(call) for call in restoring.trace], CHANGES).values():
@@ -106,7 +100,6 @@ def test_killed_before_the_first_and_after_the_last_change_of_every_kind_the_nex
         restoring.strike("kill-after", numbers[-1])
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_storage_call_of_every_kind_that_fails_leaves_an_import_that_the_next_run_finishes(restoring):
     """The last one of each kind; calls to the target are struck by a kill only."""
@@ -123,7 +116,6 @@ def test_a_storage_call_of_every_kind_that_fails_leaves_an_import_that_the_next_
             restoring.assert_whole(what)
 
 
-@pytest.mark.slow
 def test_killed_while_a_window_is_replaced_the_window_is_the_old_or_the_new_one(restoring):
     restoring.clear()
     assert restoring.restore()["finished"]

@@ -8,6 +8,8 @@ from snapshot_assets_tests.faults.conftest import by_kind
 from snapshot_assets_tests.faults.operations import store_at
 from snapshot_assets_tests.faults.source import CHUNKS, location
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(scratch, tmp_path):
@@ -78,7 +80,6 @@ def test_a_superseded_exporter_reports_it_and_leaves_no_trace_in_the_new_snapsho
         check_superseded(driver, fresh, folder / call.replace("/", " "), scratch, call, by_kind(fresh.trace)[call][-1])
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_superseded_at_a_call_of_every_kind_nothing_is_mixed(driver, fresh, folder, scratch):
     for call, numbers in by_kind(fresh.trace).items():

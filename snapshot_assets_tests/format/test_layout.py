@@ -1,7 +1,9 @@
 import pytest
 
+from snapshot_assets.engine.files.target import FileTarget
 from snapshot_assets.errors import UnsafePathError
 from snapshot_assets.format.layout import (
+    attempt_of,
     check_data_path,
     check_receipt_path,
     check_schema_path,
@@ -9,17 +11,29 @@ from snapshot_assets.format.layout import (
     chunk_of,
     data_file_stem,
     encode_segment,
+    folders_of,
     in_layout,
+    is_temporary,
     revision_of,
     table_stem,
     tag_path,
     transaction_path,
 )
+from snapshot_assets.format.partition_folders import partition_folder
 from snapshot_assets.format.relations import TableName
 
 
 def test_segments_encode_everything_but_letters_digits_dash_and_underscore():
     assert encode_segment("../évil table~1") == "%2E%2E%2F%C3%A9vil%20table%7E1"
+
+
+def test_names_of_a_million_parts_sort_and_parse():
+    target = FileTarget(7, "main", "t", 1, "0a1b2c3d", 0, data_file_stem(7, TableName("main", "t"), "0a1b2c3d"))
+    paths = [target.path(part, ".csv.gz") for part in (0, 9, 10, 9_999, 10_000, 99_999, 100_000, 999_999)]
+    assert paths == sorted(paths)
+    for path in (*paths, target.path(1_000_000, ".csv.gz"), paths[0].replace("-000000", "-0000")):
+        assert (check_data_path(path, 7), chunk_of(path), attempt_of(path)) == (path, 7, "0a1b2c3d")
+        assert in_layout(path)
 
 
 def test_a_dot_inside_a_name_differs_from_the_one_between_schema_and_table():
@@ -48,6 +62,13 @@ def test_long_names_are_cut_and_distinguished_by_their_hash():
         "data/7/public.t-0000000G-0000.parquet",
         "data/7/public.t-00000000-0000.exe",
         "data/7/pub/lic.t-00000000-0000.parquet",
+        "data/7/a=b/chunk-00000000.json",
+        "data/7/=b/public.t-00000000-0000.parquet",
+        "data/7/a=/public.t-00000000-0000.parquet",
+        "data/7/a=b=c/public.t-00000000-0000.parquet",
+        "data/7/a=../../public.t-00000000-0000.parquet",
+        "data/7/a=%2f/public.t-00000000-0000.parquet",
+        "data/7/a=b\n/public.t-00000000-0000.parquet",
         "data/7/public.t-00000000-0000.parquet\n",
     ],
 )
@@ -59,6 +80,13 @@ def test_a_data_path_that_leaves_the_layout_is_refused(path):
 def test_paths_of_the_layout_are_accepted():
     path = data_file_stem(7, TableName("public", "t"), "0a1b2c3d") + "-12345.parquet"
     assert check_data_path(path, 7) == path == "data/7/public.t-0a1b2c3d-12345.parquet"
+    folders = f"{partition_folder('a=%', '..')}/{partition_folder('é ü', None)}/"
+    assert folders == "a%3D%25=../é ü=__HIVE_DEFAULT_PARTITION__/"
+    partitioned = data_file_stem(7, TableName("public", "t"), "0a1b2c3d", folders) + "-0000.csv.gz"
+    assert check_data_path(partitioned, 7) == f"data/7/{folders}public.t-0a1b2c3d-0000.csv.gz"
+    assert (chunk_of(partitioned), attempt_of(partitioned), folders_of(partitioned)) == (7, "0a1b2c3d", folders)
+    assert folders_of(path) == ""
+    assert is_temporary(f"data/7/{folders}.tmp-0123456789abcdef")
     assert check_receipt_path("data/0/chunk-0a1b2c3d.json", 0)
     assert check_schema_path("schema/0123456789ab/tables.json")
     assert check_tag_path(tag_path("a-01234567", "0a1b2c3d"), "a-01234567") == "tag/tag-a-01234567-0a1b2c3d"

@@ -8,21 +8,19 @@ They are kept for ever, as the code of their day wrote them; one that is there i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from unittest import mock
 
+import duckdb
 import pyarrow as pa
 
 from snapshot_assets.catalog import catalog, rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
-from snapshot_assets.catalog.log.replay import list_log, read_state
-from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
@@ -30,23 +28,25 @@ from snapshot_assets.catalog.rebuild import new_log as beginning
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipts.receipts import write_receipt
 from snapshot_assets.catalog.schemas import read_schemas
-from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.compact.plan import Wanted, plan_compaction
 from snapshot_assets.engine.compact.run import CompactRun
+from snapshot_assets.engine.export.copy import copy
+from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.export.tasks import ChunkResult, Provenance, write_table
-from snapshot_assets.engine.files.read import read_batches
 from snapshot_assets.engine.runner import InlineRunner
-from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.documents import FORMAT_VERSION
+from snapshot_assets.format.file_formats import FileFormat
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.format.relations import Column, DatabaseSchema, PrimaryKey, Schema, Table, TableName
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.execute import collect_garbage, delete_rows, expire, prune, rollback
 from snapshot_assets_tests.catalog.tags import delete_savepoint
-from snapshot_assets_tests.deleted_rows import deleting
+from snapshot_assets_tests.golden.contents import expected
 from snapshot_assets_tests.schema_documents import write_schema
 
 HERE = Path(__file__).parent
@@ -96,16 +96,21 @@ def schema_of(columns: tuple[Column, ...] = _COLUMNS) -> DatabaseSchema:
 
 @dataclass
 class Exporter:
-    """A writer of a location, with generated rows in real files."""
+    """A writer of a location, with generated rows in real files.
+
+    Attributes:
+        header: The header of a snapshot that it begins.
+    """
 
     store: ObjectStore
+    header: Header = HEADER
 
     def __post_init__(self) -> None:
         self.catalog = Catalog.open_for_writing(self.store)
 
     def begin(self, *, force: bool = False) -> None:
         """Begin a snapshot."""
-        self.catalog.commit(rules.begin(HEADER, write_schema(self.store, schema_of()), force=force))
+        self.catalog.commit(rules.begin(self.header, write_schema(self.store, schema_of()), force=force))
 
     def provenance(self) -> Provenance:
         """Return the provenance of files and receipts."""
@@ -132,7 +137,7 @@ class Exporter:
         schema = read_schemas(self.store, catalog.state)[origin.schema_id]
         opened_at, live = datetime.now(UTC), tuple(catalog.state.files.chunk(chunk))
         window = str(catalog.state.window(chunk)) if chunk else ""
-        rows = [(READINGS, readings(schema, chunk, first + part)) for part in range(parts)]
+        rows = [(READINGS, readings(schema, chunk, first + part)) for part in range(parts if chunk else 0)]
         rows = rows if chunk else [(SENSORS, sensors(schema))]
         files = [
             file
@@ -248,58 +253,51 @@ def travelled(store: ObjectStore) -> None:
     write_checkpoint(store, log.state)
 
 
+def csv(store: ObjectStore) -> None:
+    """Compressed CSV with every option; a chunk in two files, one replaced, and a tombstone."""
+    _text(store, FileFormat("csv", "gzip", header=True, delimiter=";", quote="'", escape="\\", null="NULL"))
+
+
+def json_lines(store: ObjectStore) -> None:
+    """Compressed JSON lines; a chunk in two files, one replaced, and a tombstone."""
+    _text(store, FileFormat("json", "zstd"))
+
+
+def _text(store: ObjectStore, written: FileFormat) -> None:
+    writer = Exporter(store, replace(HEADER, format=written.check().text()))
+    writer.begin()
+    for chunk in (0, 1, 2):
+        writer.complete(chunk, parts=2)
+    seal(writer.catalog)
+    create_tag(writer.catalog, "first", writer.catalog.state.revision)
+    writer.complete(2, first=3)
+    delete_rows(writer.catalog, READINGS, "count = 0")
+    seal(writer.catalog)
+
+
+def copied(store: ObjectStore) -> None:
+    """A copy of a query, in CSV."""
+    query = "SELECT 1::INTEGER AS id, 'roof' AS name, DATE '2020-02-29' AS since UNION ALL SELECT 2, NULL, NULL"
+    with TemporaryDirectory() as folder:
+        uri = f"duckdb://{folder}/empty.duckdb"
+        duckdb.connect(uri.removeprefix("duckdb://")).close()
+        plan = Plan(name="sensors", kind="query", source=uri, to=store.uri, query=query, format="csv")
+        copy(ExportRun(plan, DatabaseAddress("db", uri), store, InlineRunner(), "run"))
+
+
 def _writer() -> str:
     return "snapshot_assets/golden"
 
 
-LOCATIONS = {"history": history, "rebuilt": rebuilt, "deleted": deleted, "travelled": travelled}
-
-
-def expected(store: ObjectStore) -> dict[str, object]:
-    """Return what reading a location gives: each revision's files, the manifests of sealed ones, and visible rows."""
-    found: dict[str, object] = {"revisions": {}, "files": {}}
-    log = list_log(store).transactions
-    whole = len(log) == log[-1]
-    for revision in range(1, log[-1] + 1):
-        with suppress(SnapshotError):
-            state = read_state(store, through=revision)
-            if not whole and revision not in read_state(store).retained():
-                continue
-            found["revisions"][str(revision)] = [known.file.path for known in state.live_files()]
-            found["files"] |= {known.file.path: facts(known.file) for known in state.live_files()}
-    with suppress(SnapshotError):
-        state = read_state(store)
-        retained = [state.at(known.revision) for known in state.readable()]
-        found["manifests"] = {str(each.revision): manifest_of(each) for each in retained}
-        found["rows"] = {str(each.revision): rows(store, each) for each in retained}
-        found["tags"] = {name: tag.pin.revision for name, tag in sorted(state.tags.items())}
-        if state.pins.savepoints:
-            found["savepoints"] = {str(number): each.pin.revision for number, each in state.pins.savepoints.items()}
-    return found
-
-
-def facts(file: object) -> dict[str, object]:
-    """Return a file's entry of a listing."""
-    return {name: getattr(file, name) for name in ("schema", "table", "chunk", "rows", "bytes", "sha256")}
-
-
-def rows(store: ObjectStore, state: State) -> dict[str, list[str]]:
-    """Return the visible rows of each table as text, sorted."""
-    schemas = read_schemas(store, state)
-    found: dict[str, list[str]] = {}
-    for known in state.live_files():
-        table = schemas[known.file.schema_id].table(TableName(known.file.schema, known.file.table))
-        deleted_by = tuple(deleting(state, known.file).values())
-        batches = read_batches(store, known.file, table.arrow_schema(), deleted=deleted_by)
-        found.setdefault(known.file.table, []).extend(texts(batches))
-    return {name: sorted(some) for name, some in sorted(found.items())}
-
-
-def texts(batches: Iterable[pa.RecordBatch]) -> list[str]:
-    """Return rows as texts that JSON keeps."""
-    return [
-        ", ".join(f"{name} {value}" for name, value in row.items()) for batch in batches for row in batch.to_pylist()
-    ]
+LOCATIONS = {
+    "history": history,
+    "rebuilt": rebuilt,
+    "deleted": deleted,
+    "travelled": travelled,
+    "csv": csv,
+    "json": json_lines,
+    "copied": copied,
+}
 
 
 def main() -> None:

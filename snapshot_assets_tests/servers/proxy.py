@@ -37,6 +37,7 @@ class Fault:
         times: Number of matching requests that fail.
         forwarded: Whether the server still receives the request, so that it takes effect.
         each: Whether to count `times` separately for each text that the pattern's groups match.
+        every: Strike only one of this many matching requests.
     """
 
     request: str
@@ -45,6 +46,7 @@ class Fault:
     times: int = 1
     forwarded: bool = False
     each: bool = False
+    every: int = 1
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class _Record:
                 if (match := re.search(fault.request, request)) is not None:
                     kind = number, match.groups() if fault.each else ()
                     self.struck[kind] = self.struck.get(kind, 0) + 1
-                    if self.struck[kind] <= fault.times:
+                    if self.struck[kind] % fault.every == 0 and self.struck[kind] <= fault.times * fault.every:
                         return fault
         return None
 

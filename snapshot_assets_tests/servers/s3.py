@@ -1,4 +1,4 @@
-"""A real S3 server: SeaweedFS's `weed mini` on the loopback interface, with three users."""
+"""A real S3 server: SeaweedFS's `weed mini` on the loopback interface, with four users."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ _USERS = {
     "admin": ["Admin", "Read", "Write", "List", "Tagging"],
     "reader": ["Read", "List"],
     "stranger": ["Read:elsewhere"],
+    "blind": ["Read", "Write"],
 }
 
 
@@ -47,9 +49,14 @@ class S3Server:
     bucket: str
 
     def as_user(self, name: str) -> StoreOptions:
-        """Return the options of `admin`, `reader` (no writes) or `stranger` (no rights in the bucket)."""
+        """Return the options of `admin`, `reader` (no writes), `blind` (no lists) or `stranger` (none)."""
         assert name in _USERS
         return replace(self.options, access_key_id=f"{name}-key", secret_access_key=_secret(name))
+
+    def uploads(self, uri: str) -> list[str]:
+        """Return the keys of unfinished multipart uploads below a location."""
+        found = self.client().list_multipart_uploads(Bucket=self.bucket).get("Uploads", [])
+        return [each["Key"] for each in found if each["Key"].startswith(parse_location(uri).prefix)]
 
     def client(self) -> Any:
         """Return a boto3 client: obstore can neither list uploads nor write certain names."""
@@ -65,7 +72,17 @@ class S3Server:
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """A running S3 server with a bucket."""
-    home = tmp_path_factory.mktemp("s3")
+    with start_s3(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@contextmanager
+def start_s3(home: Path) -> Iterator[S3Server]:
+    """Run an S3 server with a bucket until the context ends.
+
+    Args:
+        home: An existing folder for its data and its log.
+    """
     config = home / "identities.json"
     config.write_text(json.dumps({"identities": [_identity(name) for name in _USERS]}))
     ports = _free_ports(2 * len(_COMPONENTS))

@@ -32,22 +32,15 @@ def test_an_aborted_upload_leaves_no_parts_on_the_server(s3_server: S3Server, s3
     with pytest.raises(RuntimeError):
         _abort_after(store, s3_server, pending_inside)
     assert pending_inside  # so that the next line can fail
-    assert _pending(s3_server, s3_location) == []
+    assert s3_server.uploads(s3_location) == []
     assert list(store.list()) == []
 
 
 def _abort_after(store: ObjectStore, server: S3Server, pending: list[str]) -> None:
     with store.open_writer("data/1/a") as writer:
         writer.write(os.urandom(40 * MIB))
-        pending += _pending(server, store.uri)
+        pending += server.uploads(store.uri)
         raise RuntimeError
-
-
-def _pending(server: S3Server, uri: str) -> list[str]:
-    client = server.client()
-    prefix = parse_location(uri).prefix
-    uploads = client.list_multipart_uploads(Bucket=server.bucket).get("Uploads", [])
-    return [upload["Key"] for upload in uploads if upload["Key"].startswith(prefix)]
 
 
 def test_missing_rights_name_the_operation_and_the_object(s3_server: S3Server, s3_location: str) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -26,6 +24,7 @@ from snapshot_assets.errors import (
 from snapshot_assets.storage.local import LocalStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.os_errors import storage_error
+from snapshot_assets_tests.servers.disks import Disk, files_limited_to
 from snapshot_assets_tests.storage.conftest import MIB, SPAWN, kill_while_streaming
 
 OTHER_USER = 65534
@@ -39,20 +38,6 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def local(root: Path) -> LocalStore:
     return LocalStore(parse_location(root.as_uri()))
-
-
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MiB."""
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"needs the right to mount a small file system: {mounted.stderr.decode()}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
 
 
 def files(root: Path) -> list[str]:
@@ -172,24 +157,19 @@ def test_foreign_names_that_are_not_text_can_be_shown(local: LocalStore, root: P
     assert all(path.isascii() for path in shown)
 
 
-def test_a_full_disk_is_reported_as_such_and_leaves_nothing(tiny_disk: Path) -> None:
-    local = LocalStore(parse_location((tiny_disk / "location").as_uri()))
+def test_a_full_disk_is_reported_as_such_and_leaves_nothing(tiny_disk: Disk) -> None:
+    local = LocalStore(parse_location((tiny_disk.folder / "location").as_uri()))
     local.create("small", b"x")
     for write in (local.put, local.create, _stream_to(local)):
         with pytest.raises(StoreFullError, match=r"location/large: No space left on device\. Free space"):
             write("large", bytes(2 * 1024 * 1024))
-    assert files(tiny_disk) == ["location/small"]
+    assert files(tiny_disk.folder) == ["location/small"]
     local.put("small", bytes(1000))
 
 
 def test_a_quota_on_file_size_is_reported_as_full(local: LocalStore) -> None:
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2 * 1024 * 1024, limits[1]))
-    try:
-        with pytest.raises(StoreFullError):
-            _stream_to(local)("large", bytes(8 * 1024 * 1024))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with files_limited_to(2 * 1024 * 1024), pytest.raises(StoreFullError):
+        _stream_to(local)("large", bytes(8 * 1024 * 1024))
     assert list(local.temporaries()) == []
 
 

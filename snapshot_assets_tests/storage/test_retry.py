@@ -17,6 +17,8 @@ from snapshot_assets_tests.servers.proxy import Fault, Proxy, proxy_of
 from snapshot_assets_tests.servers.s3 import S3Server
 from snapshot_assets_tests.storage.opendal_s3 import open_opendal
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def proxy(s3_server: S3Server) -> Iterator[Proxy]:

@@ -7,6 +7,7 @@ import pickle
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
 import pytest
 
 from snapshot_assets.errors import LimitExceededError, ObjectExistsError, ObjectNotFoundError, UnsafePathError
@@ -114,6 +115,13 @@ def test_a_reader_seeks_and_reads_as_a_file_does(store: ObjectStore) -> None:
             reader.seek(-1)
         reader.seek(0)
         assert b"".join(iter(lambda: reader.read(MIB), b"")) == data
+
+
+def test_a_stream_takes_the_bytes_of_any_buffer(store: ObjectStore) -> None:
+    with store.open_writer("data/1/stream") as writer:
+        for data in (b"one", memoryview(b"two"), memoryview(pa.py_buffer(b"three"))):
+            assert writer.write(data) == len(data)
+    assert store.get("data/1/stream") == b"onetwothree"
 
 
 def test_listing_is_sorted_as_plain_text(store: ObjectStore) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.load_manifests import load_manifests_of
 from snapshot_assets.catalog.log.replay import list_log
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.verify import named_by
@@ -39,7 +40,7 @@ class Deletion:
     temporary: int = 0
 
 
-def delete_snapshot(store: ObjectStore, *, with_tags: bool = False) -> Deletion:
+def delete_snapshot(store: ObjectStore, *, with_tags: bool = False, single_writer: bool = False) -> Deletion:
     """Delete the snapshot at a location, or finish a deletion that was interrupted.
 
     Objects are deleted only after the deletion is committed, so that no reader sees a snapshot with missing files. Only
@@ -48,6 +49,7 @@ def delete_snapshot(store: ObjectStore, *, with_tags: bool = False) -> Deletion:
     Args:
         store: The location.
         with_tags: Delete tags and savepoints with it.
+        single_writer: Accept a store without conditional creates; the caller promises to be the only writer.
 
     Raises:
         PinnedError: Tags or savepoints pin it, and `with_tags` is not given; names them.
@@ -56,7 +58,7 @@ def delete_snapshot(store: ObjectStore, *, with_tags: bool = False) -> Deletion:
     """
     state = State()
     try:
-        catalog = Catalog.open_for_writing(store)
+        catalog = Catalog.open_for_writing(store, single_writer=single_writer)
         state = catalog.state
         if not state.deleted:
             catalog.commit(rules.delete(catalog.token(), with_tags=with_tags))
@@ -85,7 +87,7 @@ def _named(store: ObjectStore, state: State) -> set[str]:
     log = list_log(store)
     revisions = (1, *range(log.start + 1, state.revision + 1))
     in_log = {*map(transaction_path, revisions), *map(checkpoint_path, log.checkpoints)}
-    return {MANIFEST, CHECKSUMS, *state.files.paths(), *named, *in_log}
+    return {MANIFEST, CHECKSUMS, *load_manifests_of(state, store.uri), *state.files.paths(), *named, *in_log}
 
 
 def _order(path: str) -> tuple[bool, int, str]:

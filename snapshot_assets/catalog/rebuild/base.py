@@ -128,6 +128,9 @@ def _header(state: State, manifest: StoredManifest, inventory: Inventory) -> tup
         "format": str(document["format"]),
         "schema_only": bool(document["schema_only"]),
         "query": str(document.get("query", "")),
+        "partition_by": tuple(map(str, document.get("partition_by", ()))),
+        "single_file": bool(document.get("single_file", False)),
+        "manifest": tuple(map(str, document.get("manifest", ()))),
     }
     known = state.header if state.snapshot_id == manifest.snapshot_id else None
     known = known or newest_header(inventory.receipts, manifest.snapshot_id)

@@ -27,6 +27,9 @@ _COMPARED = (
     "null_time",
     "untimed_tables",
     "query",
+    "partition_by",
+    "single_file",
+    "manifest",
 )
 _USER_NAMES = {
     "requested_schemas": "schemas",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
+from snapshot_assets.catalog.load_manifests import load_manifests_of
 from snapshot_assets.catalog.log.scan import LogScan
 from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.manifest import hints_of, manifest_of, sums_of
@@ -17,6 +18,7 @@ from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pre
 from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 
+_LATER = "Load nothing by it: the next deletion of rows or compaction writes it again, and so does a new copy."
 _AGAIN = "`snapshots export create`, or materialising the manifest, writes it again."
 
 
@@ -40,6 +42,7 @@ def hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
             yield from _manifest_faults(scan, state, manifest)
             shown = state
     yield from _sums_faults(store, scan, shown)
+    yield from _load_manifest_faults(store, shown)
 
 
 def _manifest_faults(scan: LogScan, state: State, manifest: bytes) -> Iterator[Fault]:
@@ -80,6 +83,18 @@ def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fa
         yield Fault(FaultKind.STALE, CHECKSUMS, message)
     elif not is_there(store, transaction_path(scan.state.revision + 1)):  # else others committed since
         yield Fault(FaultKind.DOCUMENT, CHECKSUMS, f"{CHECKSUMS} is not what the log gives. {_AGAIN}")
+
+
+def _load_manifest_faults(store: ObjectStore, state: State) -> Iterator[Fault]:
+    """Yield the faults of load manifests; a location that was copied elsewhere has URLs of its origin."""
+    for path, expected in load_manifests_of(state, store.uri).items():
+        try:
+            found = store.get(path, limit=MAX_DOCUMENT_BYTES)
+        except ObjectNotFoundError:
+            found = None
+        if found != expected:
+            message = f"{path} does not list the files of revision {state.revision}, which {MANIFEST} shows. {_LATER}"
+            yield Fault(FaultKind.STALE, path, message)
 
 
 def _state_at(scan: LogScan, revision: object) -> State | None:

@@ -11,22 +11,13 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.listing import list_savepoints
 from snapshot_assets.catalog.pins.savepoints import sealed_head
 from snapshot_assets.cli.location import open_catalog
-from snapshot_assets.cli.output import (
-    counted,
-    human_bytes,
-    only_results_on_stdout,
-    plain,
-    show,
-    show_json,
-    show_message,
-    show_table,
-)
+from snapshot_assets.cli.output import counted, only_results_on_stdout, plain, show, show_json, show_message, show_table
 from snapshot_assets.engine.compact.plan import TARGET_BYTES, CompactionPlan, Group, Wanted, plan_compaction
 from snapshot_assets.engine.compact.savepoint import compact_and_pin, compactions
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.units import parse_file_size
-from snapshot_assets.plan.configuration import NO_SOURCE, ad_hoc_configuration
+from snapshot_assets.format.units import human_bytes, parse_file_size
+from snapshot_assets.plan.ad_hoc import NO_SOURCE, ad_hoc_configuration
 
 
 def run(options: argparse.Namespace) -> int:
@@ -55,10 +46,10 @@ def _run_job(options: argparse.Namespace, compaction: CompactionPlan) -> tuple[S
 
     outcomes: list[Any] = []
     plan, chunks = configuration.plans[-1], len(compaction.chunks)
-    with only_results_on_stdout(), progress("compacting", chunks, outcomes) as note:
+    with only_results_on_stdout(), progress("compacting", chunks, outcomes, options.progress) as watch:
         instance = open_instance()
         show_message(f"Runs are recorded in {instance.root_directory}")
-        run_id = run_compaction(configuration, plan, compaction, instance=instance, on_compacted=note)
+        run_id = run_compaction(configuration, plan, compaction, instance=instance, progress=watch)
     return outcomes, run_id
 
 

@@ -17,12 +17,12 @@ from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.catalog.verify.hints import damaged_documents
 from snapshot_assets.catalog.verify.objects import check_head, files_to_seal, verified_revision
 from snapshot_assets.cli.export import create_request as request
-from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, show, show_json, show_message
+from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.start_snapshot import skipped_text
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.units import time_text
+from snapshot_assets.format.units import human_bytes, time_text
 from snapshot_assets.format.windows import TimeRange
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
             return _report(options, store, state, _Work(skipped=None if skip else ()), hashed)
         show_message(f"{' '.join(fault.message for fault in damaged)} They are written again from the source.")
     with only_results_on_stdout():
-        work = _export(configuration, plan, state, replace, force=options.force)
+        work = _export(options, configuration, plan, state, replace)
     return _report(options, store, Catalog.open(store).state, work)
 
 
@@ -73,7 +73,10 @@ def _checked(plan: Plan, store: ObjectStore, state: State) -> tuple[int, list[Fa
     return report.bytes, repaired
 
 
-def _export(configuration: Configuration, plan: Plan, state: State, replace: TimeRange | None, *, force: bool) -> _Work:
+def _export(
+    options: argparse.Namespace, configuration: Configuration, plan: Plan, state: State, replace: TimeRange | None
+) -> _Work:
+    force = options.force
     resolved = request.prepared(configuration, plan, state, force=force)
     # Dagster and Spark are imported only here, before data moves.
     from snapshot_assets.cli.progress import progress
@@ -95,7 +98,7 @@ def _export(configuration: Configuration, plan: Plan, state: State, replace: Tim
     show_message(f"Runs are recorded in {instance.root_directory}")
     for chosen, again in runs:
         chunks = len(chosen) + (not again and not plan.schema_only)
-        with progress("exporting", chunks, work.outcomes) as note:
+        with progress("exporting", chunks, work.outcomes, options.progress) as watch:
             work.run_id = run_plan(
                 configuration.with_plan(resolved),
                 resolved,
@@ -104,7 +107,7 @@ def _export(configuration: Configuration, plan: Plan, state: State, replace: Tim
                 written=plan,
                 force=force,
                 replace=again,
-                on_outcome=note,
+                progress=watch,
                 on_skipped=skip,
             )
     return work

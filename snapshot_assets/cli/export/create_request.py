@@ -15,7 +15,8 @@ from snapshot_assets.engine.export.start_snapshot import closed_end, exported_sc
 from snapshot_assets.errors import LocationDeletedError, PlanError
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets.format.windows import TimeRange, Window
-from snapshot_assets.plan.configuration import Configuration, ad_hoc_configuration, load_configuration
+from snapshot_assets.plan.ad_hoc import ad_hoc_configuration
+from snapshot_assets.plan.configuration import Configuration, load_configuration
 from snapshot_assets.plan.plan import Plan
 
 _BESIDE_PLAN = ("parallelism", "max_file_size")

@@ -16,11 +16,11 @@ from snapshot_assets.catalog.verify.retained import some_of
 from snapshot_assets.catalog.verify.verify import verify as verify_location
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.location import open_catalog, open_location, open_log
-from snapshot_assets.cli.output import counted, human_bytes, plain, show, show_json, show_message, show_table
+from snapshot_assets.cli.output import counted, plain, show, show_json, show_message, show_table
 from snapshot_assets.errors import NoSnapshotError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.units import time_text
+from snapshot_assets.format.units import human_bytes, time_text
 
 
 def list_(options: argparse.Namespace) -> int:
@@ -79,7 +79,7 @@ def _show_report(report: Report) -> None:
     if not report.sealed and not report.damaged:
         all_exported = f"all chunks are exported, but no seal verified revision {report.revision}"
         why = f"{counted(report.missing, 'chunk')} not exported" if report.missing else all_exported
-        show(f"not sealed: {why}; run `snapshots export create`")
+        show(f"not sealed: {why}; run `snapshots export create`, or for a copy `snapshots copy`, again")
     show(f"{verdict}: {report.uri} at revision {report.revision}, {report.files} data files, {read}")
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
 from snapshot_assets.databases.duckdb import memory_limit_of, path_of
+from snapshot_assets.databases.interruptible import interruptible
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import qualified
 from snapshot_assets.errors import (
@@ -76,15 +77,16 @@ class DuckDBConnection:
     def rows(self, query: str, parameters: Sequence[object] = (), doing: str = "reading the catalog") -> list[Any]:
         """Return all rows of a query."""
         with self.cursor() as cursor, self.translated(doing):
-            return cursor.execute(query, list(parameters)).fetchall()
+            return interruptible(lambda: cursor.execute(query, list(parameters)).fetchall(), cursor.interrupt)
 
     def records(
         self, query: str, parameters: Sequence[object] = (), doing: str = "reading the catalog"
     ) -> list[dict[str, Any]]:
         """Return all rows of a query by column name."""
         with self.cursor() as cursor, self.translated(doing):
-            names = [column[0] for column in cursor.execute(query, list(parameters)).description or ()]
-            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+            rows = interruptible(lambda: cursor.execute(query, list(parameters)).fetchall(), cursor.interrupt)
+            names = [column[0] for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in rows]
 
     def types(self, query: str, doing: str) -> dict[str, DuckDBPyType]:
         """Return the columns of a query and their types, without running it."""
@@ -134,6 +136,7 @@ class DuckDBSession(DuckDBConnection):
 
     def __init__(self, address: DatabaseAddress) -> None:
         self.alias = address.alias
+        self._cursors: list[duckdb.DuckDBPyConnection] = []
         self._path = path_of(address.uri)
         self.token = _file_state(self._path, self.alias)
         if address.consistency is not None and address.consistency != self.token:
@@ -149,16 +152,23 @@ class DuckDBSession(DuckDBConnection):
             self._connection.close()
             raise
 
+    def interrupt(self) -> None:
+        """Cancel the queries that other threads run."""
+        for cursor in tuple(self._cursors):
+            cursor.interrupt()
+
     @contextmanager
     def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """Yield a separate connection with pinned settings, for one statement at a time."""
         cursor = self._connection.cursor()
+        self._cursors.append(cursor)
         try:
             with self.translated("pinning the session"):
                 # DuckDB prints and casts times in the session's zone. It needs ICU, which its wheels contain.
                 cursor.execute("SET TimeZone = 'UTC'")
             yield cursor
         finally:
+            self._cursors.remove(cursor)
             cursor.close()
 
     def check(self) -> None:

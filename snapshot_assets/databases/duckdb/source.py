@@ -19,9 +19,13 @@ from snapshot_assets.databases.duckdb.introspect.documents import extract_schema
 from snapshot_assets.databases.duckdb.query import extract_query, query_types, set_bounds
 from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
-from snapshot_assets.databases.duckdb.types import carry
+from snapshot_assets.databases.duckdb.types import RANGED, carry
 from snapshot_assets.databases.query import is_query
+from snapshot_assets.databases.ranges import SAMPLE_ROWS, ColumnRange, Quantiles, fractions
+from snapshot_assets.databases.scan_order import order_clause
+from snapshot_assets.databases.selection import check_split
 from snapshot_assets.databases.source import DatabaseAddress, HeldState, Scan, Selection
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.databases.time_column import TimedSource
 from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table
@@ -43,6 +47,7 @@ class _Query:
     columns: str
     where: str
     row_ids: bool  # rows of a view have none, and a column named `rowid` hides them
+    order: str = ""  # the clause that sorts the rows
 
     def sql(self, *more: str) -> str:
         return f"SELECT {self.columns} FROM {self.table} WHERE {' AND '.join((self.where, *more))}"
@@ -61,8 +66,15 @@ class DuckDBDatabase(TimedSource):
     def extract(self, selection: Selection) -> DatabaseSchema:
         """Describe the selected schemas, tables and views; see `Database.extract`."""
         if selection.query is not None:
-            return extract_query(self._session, selection, selection.query)
-        return extract_schema(self._session, selection)
+            schema = extract_query(self._session, selection, selection.query)
+        else:
+            schema = extract_schema(self._session, selection)
+        check_split(selection, schema, RANGED)
+        return schema
+
+    def interrupt(self) -> None:
+        """Cancel the query that another thread runs; see `Database`."""
+        self._session.interrupt()
 
     @contextmanager
     def scan(self, scan: Scan) -> Iterator[Iterator[pa.RecordBatch]]:
@@ -78,9 +90,9 @@ class DuckDBDatabase(TimedSource):
 
     def estimate(self, scan: Scan) -> int:
         """Count the rows, and estimate their size from a few of them; see `Database.estimate`."""
-        query = self._query(scan)
         if is_query(scan.table):  # its rows cannot be counted without running it
             return 0
+        query = self._query(scan)
         rows = int(self._first_row("count(*)", scan.table, query.where)[0])
         with self._session.cursor() as cursor, self._session.translated(f"reading {scan.table.table_name}"):
             return round(rows * self._row_bytes(cursor, query))
@@ -100,6 +112,17 @@ class DuckDBDatabase(TimedSource):
             replace(scan, part=f"rowid:{start * _ROW_GROUP}-{stop * _ROW_GROUP}") for start, stop in pairwise(edges)
         ]
 
+    def quantiles(self, scan: Scan, column: str, parts: int) -> Quantiles:
+        """Return the values that divide a sample of a column; see `Database.quantiles`."""
+        query, name = self._query(scan), identifier(column)
+        present = f"SELECT {name} AS value FROM {query.table} WHERE {query.where} AND {name} IS NOT NULL"
+        sample = f"SELECT value FROM ({present}) USING SAMPLE reservoir({SAMPLE_ROWS} ROWS)"
+        sql = f"SELECT count(*), quantile_disc(value, {fractions(parts)})::VARCHAR[] FROM ({sample})"
+        with self._session.cursor() as cursor, self._session.translated(f"sampling {column} of {scan.table.name}"):
+            set_bounds(cursor, scan.rows)
+            [(rows, values)] = cursor.execute(sql).fetchall()
+        return Quantiles(column, scan.table.column(column).type, rows, tuple(values or ()))
+
     def _first_row(self, values: str, table: Table, where: str) -> tuple[Any, ...]:
         query = f"SELECT {values} FROM {self._session.relation(table.table_name)} WHERE {where}"
         row: tuple[Any, ...] = self._session.rows(query, doing=f"reading {table.table_name}")[0]
@@ -111,29 +134,28 @@ class DuckDBDatabase(TimedSource):
         relation = self._session.relation(scan.table.table_name)
         kinds = self._session.column_types(scan.table.table_name)
         columns = [_selected(scan.table, column, kinds) for column in scan.table.columns]
-        where = DuckDBTimeColumn.predicate(scan.table, scan.rows)
-        if scan.part is not None:
-            match = _PART.fullmatch(scan.part)
-            if match is None:
-                raise DatabaseError(f"{scan.part!r} is not a part of a DuckDB scan, such as rowid:0-122880.")
-            where = f"{where} AND {_row_range(int(match.group(1)), int(match.group(2)))}"
+        where = f"{DuckDBTimeColumn.predicate(scan.table, scan.rows)} AND {_part(scan.part)}"
         row_ids = "view" not in scan.table.options and "rowid" not in map(str.lower, kinds)
-        return _Query(relation, ", ".join(columns), where, row_ids)
+        return _Query(relation, ", ".join(columns), where, row_ids, _order(scan))
 
     def _copied(self, scan: Scan) -> _Query:
         sql = scan.table.options["sql"]
         kinds = query_types(self._session, sql, scan.rows)
         columns = [_selected(scan.table, column, kinds) for column in scan.table.columns]
-        return _Query(f"(\n{sql}\n) AS copied", ", ".join(columns), "true", row_ids=False)
+        source = f"(\n{sql}\n) AS copied"
+        return _Query(source, ", ".join(columns), _part(scan.part), row_ids=False, order=_order(scan))
 
     def _batches(
         self, cursor: duckdb.DuckDBPyConnection, query: _Query, doing: str
     ) -> Generator[pa.RecordBatch, None, None]:
         with self._session.translated(doing):
+            if query.order or not query.row_ids:  # may be costly to run, so it runs once, without a look at its rows
+                yield from _merged(_stream(cursor, query.sql() + query.order, _VECTOR))
+                return
             width = self._row_bytes(cursor, query)
             vectors = int(_BATCH_BYTES / (width * _VECTOR)) if width else _MOST_VECTORS
-            if vectors or not query.row_ids:
-                yield from _stream(cursor, query.sql(), min(max(vectors, 1), _MOST_VECTORS) * _VECTOR)
+            if vectors:
+                yield from _stream(cursor, query.sql(), min(vectors, _MOST_VECTORS) * _VECTOR)
                 return
             # A single vector of rows as large as these is too large, so each query reads a few row ids. Not too few,
             # because some compressions unpack a whole vector for any of its rows.
@@ -183,6 +205,35 @@ def _stream(cursor: duckdb.DuckDBPyConnection, query: str, rows: int) -> Iterato
         yield from reader
     finally:
         reader.close()
+
+
+def _merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join small batches to ones of about `_BATCH_BYTES`, which cost less to write."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if len(held) == _MOST_VECTORS or sum(each.nbytes for each in held) >= _BATCH_BYTES:
+            yield pa.concat_batches(held)
+            held.clear()
+    if held:
+        yield pa.concat_batches(held)
+
+
+def _order(scan: Scan) -> str:
+    numbers = range(1, len(scan.table.columns) + 1)
+    return order_clause(scan, list(map(str, numbers)), '"binary"')
+
+
+def _part(part: ColumnRange | str | None) -> str:
+    """Return the predicate of a scan's part."""
+    if part is None:
+        return "true"
+    if isinstance(part, ColumnRange):
+        return part.predicate
+    match = _PART.fullmatch(part)
+    if match is None:
+        raise DatabaseError(f"{part!r} is not a part of a DuckDB scan, such as rowid:0-122880.")
+    return _row_range(int(match.group(1)), int(match.group(2)))
 
 
 def _row_range(start: int, stop: int) -> str:

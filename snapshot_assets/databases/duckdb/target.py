@@ -19,6 +19,7 @@ from snapshot_assets.databases.duckdb.ddl.tables import TARGET
 from snapshot_assets.databases.duckdb.session import DuckDBConnection, session_config, translated
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.duckdb.types import ingest
+from snapshot_assets.databases.interruptible import interruptible
 from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal
@@ -113,6 +114,10 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
             self._opened = self._open()
         return self._opened
 
+    def interrupt(self) -> None:
+        """Cancel the statement that another thread runs; see `SqlTarget`."""
+        self._connection.interrupt()
+
     def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
         """Describe the tables that exist; see `RestoreTarget`."""
         if self._opened is None or not tables:
@@ -160,7 +165,7 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
     def _execute(self, sql: str, doing: str) -> None:
         check_statement(self._connection, sql, f"The SQL for {doing}")
         with self.translated(doing):
-            self._connection.execute(sql).fetchall()
+            interruptible(lambda: self._connection.execute(sql).fetchall(), self.interrupt)
 
     def _rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
         return self.records(sql, doing=doing)

@@ -72,6 +72,12 @@ REFUSED: dict[str, str] = {
 
 _TEXT_LEAVES = frozenset(identity for identity, leaf in LEAVES.items() if leaf is _TEXT)
 _DEEPEST = 16
+RANGED = (
+    *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"),
+    *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"),
+    *("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "UUID"),
+)
+"""Types by whose ranges a query is divided."""
 _WIDEST_DECIMAL = 38
 _NESTED = frozenset(("list", "array", "struct", "tuple", "map", "union"))
 

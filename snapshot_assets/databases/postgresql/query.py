@@ -6,10 +6,11 @@ Bounds are transaction-local settings, because bound parameters leave COPY, whic
 from __future__ import annotations
 
 from contextlib import closing
+from datetime import UTC, datetime
 
-from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
+from snapshot_assets.databases.postgresql.introspect.columns import read_columns, read_types
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
-from snapshot_assets.databases.postgresql.types import carried, expression
+from snapshot_assets.databases.postgresql.types import SourceType, carried, expression
 from snapshot_assets.databases.query import Query, query_schema
 from snapshot_assets.databases.source import DatabaseAddress, Rows, Selection, WindowRows
 from snapshot_assets.databases.sql import identifier, literal
@@ -21,35 +22,72 @@ from snapshot_assets.format.units import time_text
 OWN_PATH = "SET LOCAL search_path TO DEFAULT"
 """Lets names of a query without a schema mean what they mean for this user elsewhere."""
 
-_READ_ONLY = "25006"
+NO_PATH = "SET LOCAL search_path TO ''"
+_REMEDIES = {
+    "42P16": "Cast it to text.",  # a pseudo-type
+    "42701": "Give each column a name of its own, with AS.",  # two columns of one name, or without any
+}
+_CANNOT_CREATE = ("0A000", "42501")
+"""On a standby nothing is created, and some users may not create temporary views."""
+_ANY_WINDOW = WindowRows(datetime(1970, 1, 1, tzinfo=UTC), datetime(1970, 1, 2, tzinfo=UTC))
+_DOING = "reading the query"
 
 
 def extract_query(address: DatabaseAddress, selection: Selection, query: Query) -> DatabaseSchema:
-    """Describe a query's relation, by a temporary view that is rolled back: only a view has its columns' modifiers.
+    """Describe a query's relation.
 
     Raises:
-        DatabaseError: The server refuses the query, or is read-only.
+        DatabaseError: The server refuses the query.
     """
     name = TableName("public", query.name)
     with closing(PostgresqlConnection(address)) as connection:
-        connection.execute("BEGIN", "reading the query's columns")
-        connection.execute(OWN_PATH, "reading the query's columns")
-        try:
-            connection.execute(f"CREATE TEMP VIEW {identifier(query.name)} AS\n{_text(query)}", "reading the query")
-        except DatabaseError as error:
-            if error.attributes.get("sqlstate") != _READ_ONLY:
-                raise
-            raise DatabaseError(
-                f"{error} A standby cannot describe a query. Create it as a view on the primary, and copy the view."
-            ) from None
-        connection.execute("SET LOCAL search_path TO ''", "reading the query's columns")
-        oid = f"SELECT 'pg_temp.{identifier(query.name)}'::pg_catalog.regclass::pg_catalog.oid::int8 AS oid"
-        [row] = connection.rows(oid, "reading the query's columns")
-        columns = read_columns(connection, [row["oid"]])[row["oid"]]
-    found = [(column, _column(name, column, selection)) for column in columns]
-    select = [expression(column.name, column.type, document.carrier) for column, document in found]
-    documents = [document for _, document in found]
+        types = _types_of(connection, query)
+    found = [(column, kind, _column(name, column, kind, selection)) for column, kind in types.items()]
+    select = [expression(column, kind, document.carrier) for column, kind, document in found]
+    documents = [document for _, _, document in found]
     return query_schema("postgresql", name, documents, query, {"sql": _text(query), "select": select})
+
+
+def _types_of(connection: PostgresqlConnection, query: Query) -> dict[str, SourceType]:
+    """Return a query's columns, with modifiers only if this user may create a temporary view here."""
+    try:
+        return _types_of_view(connection, query)
+    except DatabaseError as error:
+        state = error.attributes.get("sqlstate")
+        if state in _REMEDIES:
+            raise DatabaseError(f"{error} {_REMEDIES[state]}", sqlstate=state) from None
+        if state not in _CANNOT_CREATE:
+            raise
+    connection.execute("ROLLBACK", _DOING)
+    return _types_of_row(connection, query)
+
+
+def _types_of_view(connection: PostgresqlConnection, query: Query) -> dict[str, SourceType]:
+    """Read the columns of a temporary view that is rolled back: only a view has its columns' modifiers."""
+    connection.execute("BEGIN READ WRITE", _DOING)
+    connection.execute(OWN_PATH, _DOING)
+    connection.execute(f"CREATE TEMP VIEW {identifier(query.name)} AS\n{_text(query)}", _DOING)
+    connection.execute(NO_PATH, _DOING)
+    oid = f"SELECT 'pg_temp.{identifier(query.name)}'::pg_catalog.regclass::pg_catalog.oid::int8 AS oid"
+    [row] = connection.rows(oid, _DOING)
+    return {column.name: column.type for column in read_columns(connection, [row["oid"]]).get(row["oid"], ())}
+
+
+def _types_of_row(connection: PostgresqlConnection, query: Query) -> dict[str, SourceType]:
+    """Read the columns of a row of NULLs that the query is joined to; nothing is created, and the query is not run."""
+    connection.execute("BEGIN READ ONLY", _DOING)
+    for statement in (OWN_PATH, *bounds_statements(_ANY_WINDOW)):
+        connection.execute(statement, _DOING)
+    joined = f"(SELECT 1) AS one (one) LEFT JOIN (\n{_text(query)}\n) AS copied ON false"
+    # As JSON, because some types have no binary form, in which the driver reads values.
+    keys = "pg_catalog.json_object_keys(pg_catalog.row_to_json(named))"
+    named = connection.rows(f"SELECT {keys} AS name FROM (SELECT copied.* FROM {joined}) AS named", _DOING)
+    names = [row["name"] for row in named]
+    kinds = ", ".join(f"pg_catalog.pg_typeof(copied.{identifier(name)})::pg_catalog.oid::int8" for name in names)
+    [row] = connection.rows(f"SELECT ARRAY[{kinds}] AS oids FROM {joined}", _DOING)
+    connection.execute(NO_PATH, _DOING)
+    types = read_types(connection, row["oids"])
+    return {name: types[oid] for name, oid in zip(names, row["oids"], strict=True)}
 
 
 def _text(query: Query) -> str:
@@ -57,10 +95,10 @@ def _text(query: Query) -> str:
     return query.with_bounds(start, end)
 
 
-def _column(name: TableName, column: SourceColumn, selection: Selection) -> Column:
-    override = selection.carriers.get((name, column.name))
-    arrow_type, carrier = carried(column.type, override, f"{name}.{column.name}")
-    return Column(name=column.name, type=column.type.text, arrow_type=arrow_type_text(arrow_type), carrier=carrier)
+def _column(name: TableName, column: str, kind: SourceType, selection: Selection) -> Column:
+    override = selection.carriers.get((name, column))
+    arrow_type, carrier = carried(kind, override, f"{name}.{column}")
+    return Column(name=column, type=kind.text, arrow_type=arrow_type_text(arrow_type), carrier=carrier)
 
 
 def bounds_statements(rows: Rows) -> list[str]:

@@ -1,13 +1,9 @@
-"""Reads the rows of tables: the query of a scan, the planner's estimate, and its division into parts.
-
-The driver shifts dates and timestamps from the epoch 2000 to 1970 without a check. `infinity` and every time beyond 64
-bits then overflow to values below PostgreSQL's smallest one, so the minimum of a batch reveals them.
-"""
+"""Reads the rows of tables: the query of a scan, the planner's estimate, and its division into parts."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,19 +11,20 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from snapshot_assets.databases.columns import unfit_value
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
 from snapshot_assets.databases.postgresql.query import OWN_PATH, bounds_statements
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
+from snapshot_assets.databases.postgresql.shape import shaped
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.postgresql.types import expression
 from snapshot_assets.databases.query import is_query
+from snapshot_assets.databases.ranges import SAMPLE_ROWS, ColumnRange, Quantiles, fractions
+from snapshot_assets.databases.scan_order import order_clause
 from snapshot_assets.databases.source import AllRows, Rows, Scan, WindowRows
-from snapshot_assets.databases.sql import literal, qualified
+from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, UnknownRelationError
-from snapshot_assets.format.relations import Column, Table, TableName
+from snapshot_assets.format.relations import Table, TableName
 
 _RELATION = """
 SELECT c.oid::int8 AS oid, c.relkind::text AS kind, (
@@ -54,9 +51,13 @@ SELECT c.oid::regclass::text AS name FROM pg_class c JOIN read ON read.oid = c.o
 WHERE c.relfilenode <> 0 AND c.relfilenode IS DISTINCT FROM pg_relation_filenode(c.oid)
 """
 
-_FIRST_DAY = -2440588  # 4714-11-24 BC, Julian day 0: PostgreSQL's first date
-_FIRST_MICROSECOND = _FIRST_DAY * 86_400_000_000
-_DAY_MICROSECONDS = 86_400_000_000
+# The planner locks what a query reads, with the relations behind its views.
+_LOCKED_AND_REWRITTEN = """
+SELECT c.oid::regclass::text AS name FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation'
+    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+    AND c.relfilenode <> 0 AND c.relfilenode IS DISTINCT FROM pg_relation_filenode(c.oid)
+"""
 
 
 @dataclass(frozen=True)
@@ -75,32 +76,40 @@ class Scanner:
     def __init__(self, session: PostgresqlSession) -> None:
         self._session = session
         self._relations: dict[TableName, _LockedRelation] = {}
+        self._queries: set[str] = set()
         self._recoveries = session.recoveries
+
+    def interrupt(self) -> None:
+        """Cancel the query that another thread runs; see `Database`."""
+        self._session.interrupt()
 
     @contextmanager
     def scan(self, scan: Scan) -> Iterator[Iterator[pa.RecordBatch]]:
         """Stream a scan's rows; see `Database`."""
         with self._session.stream(self.query(scan), f"reading {scan.table.table_name}") as batches:
-            yield _shaped((batch for batch in batches if batch.num_rows), scan.table)
+            yield shaped((batch for batch in batches if batch.num_rows), scan.table)
 
     def query(self, scan: Scan) -> str:
         """Return the SQL of a scan."""
         table = scan.table
         if is_query(table):
-            return self._copied(scan)
-        columns = self._relation(table).columns
-        selected = ", ".join(
-            expression(column.name, columns[column.name].type, column.carrier) for column in table.columns
-        )
-        conditions = [self._predicate(table, scan.rows), _blocks(scan.part)]
-        where = " AND ".join(filter(None, conditions))
-        return f"SELECT {selected} FROM {self.from_item(table)}{f' WHERE {where}' if where else ''}"
+            selected = table.options["select"]
+        else:
+            columns = self._relation(table).columns
+            selected = [expression(column.name, columns[column.name].type, column.carrier) for column in table.columns]
+        order = order_clause(scan, selected, 'pg_catalog."C"')
+        return f"SELECT {', '.join(selected)} FROM {self._rows(scan)}{order}"
 
-    def _copied(self, scan: Scan) -> str:
-        """Return the SQL of a query's rows, after setting its bounds."""
-        options = scan.table.options
-        self._session.prepare((OWN_PATH, *bounds_statements(scan.rows)), "setting the bounds of the window")
-        return f"SELECT {', '.join(options['select'])} FROM (\n{options['sql']}\n) AS copied"
+    def _rows(self, scan: Scan) -> str:
+        """Return the FROM item and the condition of a scan; sets the bounds of a query's window."""
+        if is_query(scan.table):
+            self._session.prepare((OWN_PATH, *bounds_statements(scan.rows)), "setting the bounds of the window")
+            source, time = f"(\n{scan.table.options['sql']}\n) AS copied", None
+            self._lock_query(scan.table.table_name, source)
+        else:
+            source, time = self.from_item(scan.table), self._predicate(scan.table, scan.rows)
+        where = " AND ".join(filter(None, (time, _part(scan.part))))
+        return f"{source} WHERE {where}" if where else source
 
     def from_item(self, table: Table) -> str:
         """Return the FROM item of a table, without the rows of tables that inherit from it.
@@ -136,6 +145,18 @@ class Scanner:
             return [scan]
         return _by_blocks(scan, relation.blocks, parts)
 
+    def quantiles(self, scan: Scan, column: str, parts: int) -> Quantiles:
+        """Return the values that divide a sample of a column; see `Database.quantiles`."""
+        present = f"SELECT * FROM (SELECT {identifier(column)} AS value FROM {self._rows(scan)}) p"
+        sample = f"{present} WHERE value IS NOT NULL ORDER BY pg_catalog.random() LIMIT {SAMPLE_ROWS}"
+        values = f"pg_catalog.percentile_disc({literal(f'{{{str(fractions(parts))[1:-1]}}}')}::pg_catalog.float8[])"
+        [row] = self._session.rows(
+            f"SELECT pg_catalog.count(*) AS rows, {values} WITHIN GROUP (ORDER BY value)::pg_catalog.text[] AS values"
+            f" FROM ({sample}) AS sample",
+            f"sampling {column} of {scan.table.name}",
+        )
+        return Quantiles(column, scan.table.column(column).type, row["rows"], tuple(row["values"] or ()))
+
     def _predicate(self, table: Table, rows: Rows) -> str | None:
         if isinstance(rows, AllRows):
             return None
@@ -154,9 +175,7 @@ class Scanner:
 
     def _relation(self, table: Table) -> _LockedRelation:
         """Return a table after locking it and checking that its columns are those of its document."""
-        if self._recoveries != self._session.recoveries:
-            self._recoveries = self._session.recoveries
-            self._relations.clear()
+        self._forget_lost_locks()
         name = table.table_name
         if name not in self._relations:
             self._relations[name] = self._read(name)
@@ -179,15 +198,33 @@ class Scanner:
         if kind not in "rp":
             sql = f"SELECT FROM {qualified(name)} WHERE false"
         self._session.execute(sql, f"locking {name}")
-        if rewritten := self._session.rows(_REWRITTEN.format(oid=oid), f"checking {name}"):
+        self._refuse_rewritten(_REWRITTEN.format(oid=oid), name)
+        columns = {column.name: column for column in read_columns(self._session, [oid]).get(oid, [])}
+        return _LockedRelation(oid, kind, rows[0]["blocks"], columns)
+
+    def _lock_query(self, name: TableName, source: str) -> None:
+        """Lock the relations that a query reads, and check them like those of tables."""
+        self._forget_lost_locks()
+        if source not in self._queries:
+            self._session.rows(f"EXPLAIN SELECT FROM {source}", f"locking what {name} reads")
+            self._refuse_rewritten(_LOCKED_AND_REWRITTEN, name)
+            self._queries.add(source)
+
+    def _forget_lost_locks(self) -> None:
+        """Forget what was locked before an error, whose rollback released the locks."""
+        if self._recoveries != self._session.recoveries:
+            self._recoveries = self._session.recoveries
+            self._relations.clear()
+            self._queries.clear()
+
+    def _refuse_rewritten(self, query: str, name: TableName) -> None:
+        if rewritten := self._session.rows(query, f"checking {name}"):
             raise ConsistencyLostError(
                 f"{rewritten[0]['name']} was truncated or rewritten (TRUNCATE, VACUUM FULL, CLUSTER, ALTER TABLE,"
                 f" REFRESH) after the state that this run reads, so the rows of {name} in that state are gone."
                 " Start a new run, and run no such commands during it.",
                 table=str(name),
             )
-        columns = {column.name: column for column in read_columns(self._session, [oid]).get(oid, [])}
-        return _LockedRelation(oid, kind, rows[0]["blocks"], columns)
 
 
 def _check_unchanged(table: Table, relation: _LockedRelation) -> None:
@@ -223,58 +260,10 @@ def _by_blocks(scan: Scan, blocks: int, parts: int) -> list[Scan]:
     ]
 
 
-def _blocks(part: str | None) -> str | None:
-    """Return the predicate of a part that `_by_blocks` created."""
-    if part is None:
-        return None
+def _part(part: ColumnRange | str | None) -> str | None:
+    """Return the predicate of a range, or of a part that `_by_blocks` created."""
+    if not isinstance(part, str):
+        return part.predicate if part else None
     low, _, high = part.removeprefix("blocks ").partition("-")
     predicate = f"ctid >= '({int(low)},0)'::pg_catalog.tid"
     return f"{predicate} AND ctid < '({int(high)},0)'::pg_catalog.tid" if high else predicate
-
-
-def _shaped(batches: Iterable[pa.RecordBatch], table: Table) -> Iterator[pa.RecordBatch]:
-    """Yield batches of exactly the table's schema, whose columns share the driver's buffers if they have their type."""
-    schema = table.arrow_schema()
-    for batch in batches:
-        if not table.columns:  # a table without columns can have rows
-            yield batch.replace_schema_metadata(None)
-            continue
-        arrays = [
-            _shaped_column(array, field.type, table, column)
-            for array, field, column in zip(batch.columns, schema, table.columns, strict=True)
-        ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _shaped_column(array: pa.Array, arrow_type: pa.DataType, table: Table, column: Column) -> pa.Array:
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    try:
-        array = array if array.type == arrow_type else array.cast(arrow_type)
-        unfit = _out_of_range(array)
-    except pa.ArrowInvalid:
-        if not pa.types.is_decimal(arrow_type):
-            raise
-        odd = array.filter(pc.is_in(array, pa.array(["NaN", "Infinity", "-Infinity"])))
-        unfit = str(odd[0]) if len(odd) else "a number of another precision"
-    if unfit:
-        raise unfit_value(table, column, unfit)
-    return array
-
-
-def _out_of_range(array: pa.Array) -> str | None:
-    """Return the kind of values in an array that Arrow cannot represent, or None."""
-    if pa.types.is_timestamp(array.type):
-        if _extreme(array, pa.int64(), pc.min, _FIRST_MICROSECOND) < _FIRST_MICROSECOND:
-            return "infinity, -infinity or a time after the year 294246"
-    elif pa.types.is_date32(array.type):
-        if _extreme(array, pa.int32(), pc.min, _FIRST_DAY) < _FIRST_DAY:
-            return "infinity or -infinity"
-    elif pa.types.is_time64(array.type) and _extreme(array, pa.int64(), pc.max, 0) >= _DAY_MICROSECONDS:
-        return "24:00:00"
-    return None
-
-
-def _extreme(array: pa.Array, numbers: pa.DataType, extreme: Callable[[pa.Array], pa.Scalar], default: int) -> int:
-    value = extreme(array.view(numbers)).as_py()
-    return default if value is None else int(value)

@@ -19,6 +19,7 @@ import adbc_driver_manager
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
+from snapshot_assets.databases.interruptible import interruptible
 from snapshot_assets.databases.postgresql.failures import connect_failure, is_headless, translated
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import literal
@@ -87,6 +88,8 @@ class PostgresqlConnection:
         self._name = f"PostgreSQL {address.alias!r}"
         self._secrets = secrets_of(address.uri)
         self._prepared: tuple[str, ...] = ()
+        self._cursor: adbc.Cursor | None = None
+        self._interrupted = False
         try:
             # Statements begin and end transactions: after an error, the driver would not begin its own again.
             self._connection = adbc.connect(address.uri, autocommit=True)
@@ -103,6 +106,22 @@ class PostgresqlConnection:
             self.close()
             raise
 
+    @contextmanager
+    def cursor(self) -> Iterator[adbc.Cursor]:
+        """Yield a cursor that `interrupt` reaches."""
+        with self._connection.cursor() as cursor:
+            self._cursor = cursor
+            try:
+                yield cursor
+            finally:
+                self._cursor = None
+
+    def interrupt(self) -> None:
+        """Cancel the query that another thread runs, if there is one."""
+        self._interrupted = True
+        if (cursor := self._cursor) is not None:
+            cursor.adbc_cancel()
+
     def execute(self, sql: str, doing: str) -> None:
         """Run a statement without a result; `doing` is its purpose, for messages."""
         with self._executed(sql, doing):
@@ -111,15 +130,16 @@ class PostgresqlConnection:
     def rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
         """Return a query's rows by column name; `doing` is its purpose, for messages."""
         with self._executed(sql, doing) as cursor:
-            rows: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
+            table = interruptible(cursor.fetch_arrow_table, self.interrupt)
+            rows: list[dict[str, Any]] = table.to_pylist()
             return rows
 
     @contextmanager
     def _executed(self, sql: str, doing: str) -> Iterator[adbc.Cursor]:
         """Return the cursor of an executed statement; errors until its end are translated."""
-        with self._translating(doing), self._connection.cursor() as cursor:
+        with self._translating(doing), self.cursor() as cursor:
             cursor.adbc_statement.set_options(**_WITHOUT_COPY)
-            cursor.execute(sql)
+            interruptible(lambda: cursor.execute(sql), self.interrupt)
             yield cursor
 
     @contextmanager
@@ -129,7 +149,7 @@ class PostgresqlConnection:
             yield
         except _DRIVER_ERRORS as error:
             failure = translated(error, f"{self._name}: {doing}", self._secrets, alive=self._recover())
-            if streamed and is_headless(error):
+            if streamed and is_headless(error) and not self._interrupted:
                 self._fail_again(streamed, doing)
             raise failure from None
 
@@ -200,7 +220,7 @@ class PostgresqlSession(PostgresqlConnection):
     @contextmanager
     def stream(self, query: str, doing: str) -> Iterator[Iterator[pa.RecordBatch]]:
         """Stream a query's batches as the driver returns them; leaving early cancels the query."""
-        with self._connection.cursor() as cursor:
+        with self.cursor() as cursor:
             with self._translating(doing, query):
                 cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
                 cursor.execute(query)

@@ -11,6 +11,8 @@ from snapshot_assets.databases.postgresql.introspect.documents import extract
 from snapshot_assets.databases.postgresql.query import extract_query
 from snapshot_assets.databases.postgresql.scan import Scanner
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
+from snapshot_assets.databases.postgresql.types import RANGED
+from snapshot_assets.databases.selection import check_split
 from snapshot_assets.databases.source import DatabaseAddress, HeldState, Selection
 from snapshot_assets.databases.time_column import time_range
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError
@@ -33,8 +35,11 @@ class PostgresqlDatabase(Scanner):
     def extract(self, selection: Selection) -> DatabaseSchema:
         """Describe the selection; see `Database`."""
         if selection.query is not None:
-            return extract_query(self._address, selection, selection.query)
-        return extract(self._session, selection)
+            schema = extract_query(self._address, selection, selection.query)
+        else:
+            schema = extract(self._session, selection)
+        check_split(selection, schema, RANGED)
+        return schema
 
     def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
         """Count the rows with a finite time outside `[start, end)`."""

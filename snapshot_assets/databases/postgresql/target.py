@@ -176,7 +176,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
 
     def _ingest(self, name: str, schema: str | None, rows: pa.Table | pa.RecordBatchReader) -> None:
         """Copy rows into a table: without a schema, into a temporary one."""
-        with self._translating(f"loading {name}"), self._connection.cursor() as cursor:
+        with self._translating(f"loading {name}"), self.cursor() as cursor:
             cursor.adbc_ingest(name, rows, mode="append", db_schema_name=schema, temporary=schema is None)
 
     def _insert_staged(self, table: Table, columns: dict[str, PostgresqlIngest], feed: Feed) -> None:

@@ -60,6 +60,8 @@ _ARROW_TYPES: dict[str, tuple[pa.DataType, ...]] = {
 
 _FOR_ARROW = {arrow_type: name for name, arrow_types in _ARROW_TYPES.items() for arrow_type in arrow_types}
 TIMESTAMPS = ("timestamp", "timestamptz")
+RANGED = ("smallint", "integer", "bigint", "date", "timestamp without time zone", "timestamp with time zone", "uuid")
+"""Types by whose ranges a query is divided."""
 _MAX_PRECISION = 38
 
 

@@ -15,8 +15,9 @@ from snapshot_assets.databases.spark import catalog_path
 from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.introspect import SparkRelations, exact_frame, schema_columns, schema_table
 from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.databases.time_column import TimedSource
-from snapshot_assets.errors import DatabaseError, UnknownRelationError, UnsupportedTypeError
+from snapshot_assets.errors import DatabaseError, PlanError, UnknownRelationError, UnsupportedTypeError
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 
 _ANY_WINDOW = WindowRows(datetime(1970, 1, 1, tzinfo=UTC), datetime(1970, 1, 2, tzinfo=UTC))
@@ -47,6 +48,12 @@ class SparkCatalogDatabase(TimedSource):
 
     def extract(self, selection: Selection) -> DatabaseSchema:
         """Describe the selected schemas, tables and views; see `SchemaSource.extract`."""
+        if selection.split_by is not None:
+            raise PlanError(
+                f"split_by names column {selection.split_by!r}, and Spark itself divides what it reads among tasks."
+                " Leave split_by out.",
+                column=selection.split_by,
+            )
         if selection.query is not None:
             return self._query_schema(selection, selection.query)
         relations = self._catalog.relations
@@ -73,11 +80,12 @@ class SparkCatalogDatabase(TimedSource):
         if scan.part is not None:
             raise DatabaseError(f"A scan of a Spark table has no parts; found {scan.part!r}.")
         if is_query(scan.table):
-            return exact_frame(self._copied(scan.table.options["query"], scan.rows), scan.table)
+            return _ordered(exact_frame(self._copied(scan.table.options["query"], scan.rows), scan.table), scan)
         name = scan.table.table_name
         with translated(f"Spark catalog {self._alias!r}: reading {name}"):
             frame = self._spark.table(self._catalog.sql_name(name))
-            return exact_frame(frame.where(SparkTimeColumn.predicate(scan.table, scan.rows)), scan.table)
+            frame = frame.where(SparkTimeColumn.predicate(scan.table, scan.rows))
+            return _ordered(exact_frame(frame, scan.table), scan)
 
     def _query_schema(self, selection: Selection, query: Query) -> DatabaseSchema:
         name = TableName("default", query.name)
@@ -124,3 +132,9 @@ class SparkCatalogDatabase(TimedSource):
             depends_on=self._catalog.reads(name) if columns else (),
             comment=details.get("Comment"),
         )
+
+
+def _ordered(frame: DataFrame, scan: Scan) -> DataFrame:
+    """Return a scan's rows in its order, within each partition of the DataFrame."""
+    columns = [frame[identifier(name, "`")] for name in scan.order_by]
+    return frame.sortWithinPartitions(*columns) if columns else frame

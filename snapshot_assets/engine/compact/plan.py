@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +17,7 @@ from snapshot_assets.engine.jobs import FileSums
 from snapshot_assets.errors import DocumentError, NoSnapshotError, PlanError, UnknownRelationError
 from snapshot_assets.format.actions import Chunk
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.layout import UNTIMED_CHUNK, folders_of
 from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -51,7 +51,8 @@ class Group(FileSums):
     """Files of one table and chunk that are merged.
 
     Attributes:
-        files: The files, oldest first: by revision that added them, then by path.
+        files: The files, folder by folder of their partitions, the oldest of each first: by revision that added them,
+            then by path.
         kept: Paths of the table's other files in the chunk.
         reasons: Why: `small files`, `tombstones`, `duplicates` or `asked for`.
         deleting: By path, the predicates of the tombstones that may delete rows of a file.
@@ -125,7 +126,8 @@ class CompactionPlan:
     @property
     def files_after(self) -> int:
         """Estimated number of files that replace them."""
-        return sum(-(-group.bytes // self.wanted.target_size) for group in self.groups)
+        folders = [some for group in self.groups for some in by_folder(group.files).values()]
+        return sum(-(-sum(file.bytes for file in some) // self.wanted.target_size) for some in folders)
 
     @property
     def bytes_before(self) -> int:
@@ -139,7 +141,8 @@ def plan_compaction(store: ObjectStore, state: State, wanted: Wanted) -> Compact
     A table's files in a chunk are merged where two or more are smaller than half the target size. Files that tombstones
     may delete rows of are rewritten. A file whose statistics exclude a tombstone stays as it is: the tombstone stays
     pending for it, which costs readers nothing. Named tables and chunks, and tables searched for duplicates, are
-    compacted whole. Duplicates are searched only across several attempts, since one scan returns each row once.
+    compacted whole. Files of a partitioned copy stay in their folders. Duplicates are searched only across several
+    attempts, since one scan returns each row once.
 
     Args:
         store: The location; only schema documents are read.
@@ -148,7 +151,8 @@ def plan_compaction(store: ObjectStore, state: State, wanted: Wanted) -> Compact
 
     Raises:
         NoSnapshotError: There is no snapshot.
-        PlanError: A named chunk is not completed, or a named table has no primary key to find duplicates by.
+        PlanError: A named chunk is not completed, a named table has no primary key to find duplicates by, or
+            duplicates are to be found in a partitioned copy.
         UnknownRelationError: A named table has no files and is not in the newest schema.
     """
     if state.header is None:
@@ -169,6 +173,11 @@ def plan_compaction(store: ObjectStore, state: State, wanted: Wanted) -> Compact
 
 
 def _check_named(state: State, documents: Mapping[int, DatabaseSchema], wanted: Wanted) -> None:
+    if wanted.dedupe and state.header is not None and state.header.partition_by:
+        raise PlanError(
+            f"The copy is partitioned by {', '.join(state.header.partition_by)}. Its files are merged folder by folder,"
+            " which does not find duplicates in two folders. Compact without --dedupe."
+        )
     for chunk in wanted.chunks:
         if chunk not in (known := state.expected_chunks()) and not state.completed(chunk):
             last = f"the last one is {known[-1]}" if known else "it has none"
@@ -222,11 +231,11 @@ def _group(
     deleting = {file.path: found for file in files if (found := deleted.of(file.path))}
     schema_id, table = _newest(documents, files)
     attempts = len({file.attempt for file in files})
-    small = [file for file in files if 2 * file.bytes < wanted.target_size]
+    small = [file for some in by_folder(files).values() for file in _small(some, wanted.target_size)]
     reasons = {
         "asked for": files if wanted.chunks or wanted.tables else [],
         "duplicates": files if wanted.dedupe and table.primary_key and attempts > 1 else [],
-        "small files": small if len(small) > 1 else [],
+        "small files": small,
         "tombstones": [file for file in files if file.path in deleting],
     }
     chosen = {file.path for some in reasons.values() for file in some}
@@ -235,7 +244,7 @@ def _group(
     kept = frozenset(file.path for file in files if file.path not in chosen)
     return Group(
         chunk=files[0].chunk,
-        files=tuple(file for file in files if file.path in chosen),
+        files=tuple(file for some in by_folder(files).values() for file in some if file.path in chosen),
         kept=kept,
         reasons=tuple(reason for reason, some in reasons.items() if some),
         deleting={path: found for path, found in deleting.items() if path in chosen},
@@ -244,6 +253,20 @@ def _group(
         schema_id=schema_id,
         dedupe=bool(wanted.dedupe and table.primary_key and not kept),
     )
+
+
+def by_folder(files: Iterable[DataFile]) -> dict[str, list[DataFile]]:
+    """Return files by the folders of their partitions, which a compaction keeps apart; of one table and chunk."""
+    folders: defaultdict[str, list[DataFile]] = defaultdict(list)
+    for file in files:
+        folders[folders_of(file.path)].append(file)
+    return folders
+
+
+def _small(files: Sequence[DataFile], target_size: int) -> list[DataFile]:
+    """Return the files of a folder that are worth merging."""
+    small = [file for file in files if 2 * file.bytes < target_size]
+    return small if len(small) > 1 else []
 
 
 def _newest(documents: Mapping[int, DatabaseSchema], files: Sequence[DataFile]) -> tuple[int, Table]:

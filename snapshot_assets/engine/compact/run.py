@@ -29,6 +29,7 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format.actions import Header, SchemaAdded
 from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.units import MAX_FILE_SIZE
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class CompactRun:
         failed: dict[int, str] = {}
         jobs = shared_jobs(plan.chunks, lambda chunk: chunk.bytes)
         run_job = partial(attempt_chunks, attempt=work.attempt, policy=self.retry)
-        yield from side_by_side(run_job, jobs, self.parallelism, "compact", failed)
+        yield from side_by_side(run_job, jobs, self.parallelism, "compact", failed, self.runner.interrupt)
         write_hints(self.catalog.store, self.catalog.state, self.catalog.refresh)
         if failed:
             raise CompactionFailedError(
@@ -149,7 +150,9 @@ class _Work:
 
     def _merged(self, jobs: Sequence[ChunkCompaction]) -> list[list[Merged] | SnapshotError]:
         """Run the jobs' tasks once and return each one's results."""
-        store, size = self.run.catalog.store, self.plan.wanted.target_size
+        store = self.run.catalog.store
+        single = self.origin.header is not None and self.origin.header.single_file
+        size = MAX_FILE_SIZE if single else self.plan.wanted.target_size
         tasks = [
             Merge(store, self._provenance(group.schema_id), group, job.window, job.zone, size)
             for job in jobs

@@ -17,6 +17,7 @@ from snapshot_assets.engine.compact.plan import Group
 from snapshot_assets.engine.export.tasks import Provenance, write_table
 from snapshot_assets.engine.files.read import check_hash, read_batches
 from snapshot_assets.engine.files.sorting import sorted_batches
+from snapshot_assets.engine.reports import reporter
 from snapshot_assets.engine.time_range import is_time
 from snapshot_assets.errors import SnapshotError, TaskFailedError
 from snapshot_assets.format.files import DataFile
@@ -91,7 +92,9 @@ def merge_files(work: Merge) -> Iterator[Merged]:
     """Merge files and check that no row was lost; yields the one result, which may be an error."""
     empty = Merged(work.group.chunk, work.group.table.table_name, datetime.now(UTC))
     try:
-        yield _merge(work, empty)
+        with reporter().work(work.group.chunk):
+            merged = _merge(work, empty)
+        yield merged
     except SnapshotError as error:
         yield replace(empty, error=error)
     except Exception as error:  # whatever Arrow or the disk raises fails this merge only

@@ -7,30 +7,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Protocol
 
 from snapshot_assets.catalog import rules
-from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.receipts.receipts import Receipt, write_young_receipt
 from snapshot_assets.catalog.receipts.selection import find_adoptable
-from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.engine.export.tasks import ChunkPlan, ChunkResult, Frame, Task, run_task, write_table
-from snapshot_assets.engine.jobs import (
-    JOB_BYTES,
-    JOB_CHUNKS,
-    FileSums,
-    MapRunner,
-    error_of,
-    first_failures,
-    shared_jobs,
-    side_by_side,
-)
-from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
+from snapshot_assets.engine.export.run_tasks import Export, run_tasks
+from snapshot_assets.engine.export.tasks import ChunkPlan, ChunkResult
+from snapshot_assets.engine.jobs import JOB_BYTES, JOB_CHUNKS, FileSums, first_failures, shared_jobs, side_by_side
+from snapshot_assets.engine.retry import attempt_chunks
 from snapshot_assets.errors import (
     ExportFailedError,
     LocationDeletedError,
@@ -43,13 +32,6 @@ from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.scrub import scrub
 
 _LOG = logging.getLogger(__name__)
-
-
-class Runner(MapRunner, Protocol):
-    """Runs the tasks of an export."""
-
-    def run_frames(self, task: Task, chunk: int, window: str, frames: Sequence[Frame]) -> Iterable[ChunkResult]:
-        """Write a chunk's DataFrames with the settings of a task and yield the parts' results."""
 
 
 @dataclass(frozen=True)
@@ -67,33 +49,6 @@ class Outcome(FileSums):
     files: tuple[DataFile, ...] = ()
     seconds: float = 0.0
     error: SnapshotError | None = None
-
-
-@dataclass(frozen=True)
-class Export:
-    """Settings of one run.
-
-    Attributes:
-        task: A task without works: where the run's tasks read and write, and the origin of their files.
-        parallelism: Most Spark jobs at a time.
-        replace: Whether completed chunks are exported again.
-        replaced: With `replace`, the files of each chunk when the run planned.
-        keep_empty: Whether a chunk without rows has a file for each table, with its schema or header.
-    """
-
-    catalog: Catalog
-    token: Token
-    task: Task
-    runner: Runner
-    parallelism: int = 1
-    replace: bool = False
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    replaced: Mapping[int, tuple[FileState, ...]] = field(default_factory=dict)
-    keep_empty: bool = False
-
-    def supersedes(self, chunk: int) -> tuple[str, ...]:
-        """Return the attempts whose files a replace of the chunk removes."""
-        return tuple(sorted({each.file.attempt for each in self.replaced.get(chunk, ())}))
 
 
 SMALL_CHUNK = 8 << 20
@@ -127,11 +82,14 @@ def export_chunks(export: Export, plan: Callable[[int], ChunkPlan], chunks: Sequ
             export = replace(export, replaced={chunk: tuple(state.live_files(chunk)) for chunk in pending})
         batches = _batches([plan(chunk) for chunk in pending], export.parallelism)
         export.catalog.commit(rules.in_progress(export.token, pending, export.task.provenance.run))
-        yield from side_by_side(partial(_run_batch, export), batches, export.parallelism, "export", failed)
+        yield from side_by_side(
+            partial(_run_batch, export), batches, export.parallelism, "export", failed, export.runner.interrupt
+        )
     if failed:
+        others = "The others are committed; run" if len(failed) < len(chunks) else "Run"
         raise ExportFailedError(
-            f"{len(failed)} of {len(chunks)} chunks failed: {first_failures(failed)}. The others are committed; run"
-            " again to retry the failed ones.",
+            f"{len(failed)} of {len(chunks)} chunks failed: {first_failures(failed)}. {others} again to retry the"
+            " failed ones.",
             chunks=failed,
         )
 
@@ -180,72 +138,14 @@ def _run_batch(export: Export, batch: Sequence[ChunkPlan], stop: threading.Event
     """Run one batch; chunks with a transient failure are retried by themselves."""
 
     def attempt(plans: Sequence[ChunkPlan]) -> Iterator[Outcome]:
-        for result in _attempt(export, plans):
+        for result in run_tasks(export, plans):
             yield _commit_or_fail(export, result)
 
     outcomes = attempt_chunks(batch, stop, attempt, export.retry)
     for outcome in outcomes:
-        if outcome.error is not None:
+        if outcome.error is not None and not stop.is_set():
             _record_failure(export, outcome.chunk, outcome.error)
     return outcomes
-
-
-def _attempt(export: Export, plans: Sequence[ChunkPlan]) -> list[ChunkResult]:
-    """Run the plans' tasks once and return one result per chunk."""
-    now = datetime.now(UTC)
-    try:
-        parts = list(_run(export, plans))
-    except SnapshotError as error:
-        return [ChunkResult(plan.chunk, now, error=error) for plan in plans]
-    joined = [_joined(plan, [part for part in parts if part.chunk == plan.chunk], now) for plan in plans]
-    if not export.keep_empty:
-        return joined
-    return [_with_empty_files(export, plan, result) for plan, result in zip(plans, joined, strict=True)]
-
-
-def _with_empty_files(export: Export, plan: ChunkPlan, result: ChunkResult) -> ChunkResult:
-    """Return a result with a file for each table, if it has no file at all."""
-    if result.files or result.error is not None:
-        return result
-    tables = [scan.table for work in plan.works for scan in work.scans] or [table for table, _ in plan.frames]
-    unique = {table.table_name: table for table in tables}
-    task = export.task
-    try:
-        files = tuple(
-            file
-            for table in unique.values()
-            for file in write_table(
-                task.store, task.provenance, plan.chunk, plan.window, table, (), task.max_file_size, keep_empty=True
-            )
-        )
-    except SnapshotError as error:
-        return ChunkResult(plan.chunk, result.opened_at, error=error)
-    return replace(result, files=files, receipt=None)  # the receipt lists no file
-
-
-def _run(export: Export, plans: Sequence[ChunkPlan]) -> Iterable[ChunkResult]:
-    works = [replace(work, supersedes=export.supersedes(work.chunk)) for plan in plans for work in plan.works]
-    if len(plans) == 1:
-        yield from export.runner.map(run_task, [replace(export.task, works=(work,)) for work in works])
-    elif works:
-        yield from export.runner.map(run_task, [replace(export.task, works=tuple(works))])
-    for plan in plans:
-        if plan.check is not None:
-            plan.check()
-        if plan.frames:
-            yield from export.runner.run_frames(export.task, plan.chunk, plan.window, plan.frames)
-
-
-def _joined(plan: ChunkPlan, parts: Sequence[ChunkResult], now: datetime) -> ChunkResult:
-    """Join a chunk's parts; a missing part is an error, never an empty one."""
-    error = error_of(plan.chunk, parts, len(plan.works) or len(parts))
-    if error is not None:
-        return ChunkResult(plan.chunk, now, error=error)
-    if len(parts) == 1:
-        return parts[0]
-    files = tuple(file for part in parts for file in part.files)
-    opened_at = min((part.opened_at for part in parts), default=now)
-    return ChunkResult(plan.chunk, opened_at, files, seconds=max((part.seconds for part in parts), default=0.0))
 
 
 def _commit_or_fail(export: Export, result: ChunkResult) -> Outcome:

@@ -6,14 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.checkpoints import manifest_facts
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.operations.seal import Sealed
 from snapshot_assets.catalog.rules import check_same_plan
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.run import ExportRun
-from snapshot_assets.errors import LocationNotEmptyError, SnapshotExistsError
-from snapshot_assets.format.layout import UNTIMED_CHUNK, in_layout, is_probe
+from snapshot_assets.errors import ExportFailedError, LocationNotEmptyError, SnapshotExistsError
+from snapshot_assets.format.actions import ChunkStatus
+from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK, in_layout, is_probe, is_schema_document
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,18 @@ def copy(
     prepare_location(run, overwrite=overwrite)
     outcomes: list[Outcome] = []
     with run.open() as export:
-        for outcome in export.export(list(windows) or [UNTIMED_CHUNK]):
-            outcomes.append(outcome)
-            on_outcome(outcome)
+        try:
+            for outcome in export.export(list(windows) or [UNTIMED_CHUNK]):
+                outcomes.append(outcome)
+                on_outcome(outcome)
+        except ExportFailedError as error:
+            if run.plan.windowed:
+                raise
+            [cause] = error.attributes["chunks"].values()
+            raise ExportFailedError(
+                f"Nothing was copied: {cause.rstrip('.')}. Run the copy again; a query that differs takes its place.",
+                chunks=error.attributes["chunks"],
+            ) from error
         sealed = None if export.catalog.refresh().missing() else export.seal()
         return Copied(tuple(outcomes), sealed, export.catalog.refresh())
 
@@ -68,7 +79,8 @@ def copy(
 def prepare_location(run: ExportRun, *, overwrite: bool = False) -> None:
     """Check that a copy may be written to a location.
 
-    An unfinished copy is continued: it is what a run left that was cut off.
+    An unfinished copy is continued: it is what a run left that was cut off. One that failed, and of which no rows were
+    committed, may also be replaced by another.
 
     Args:
         run: The run. One with windows adds them to a finished copy.
@@ -79,7 +91,10 @@ def prepare_location(run: ExportRun, *, overwrite: bool = False) -> None:
         LocationNotEmptyError: It has other objects; says how many, and what removes them.
     """
     store = run.store
-    paths = [info.path for info in store.list() if not is_probe(info.path)]
+    listed = [info.path for info in store.list()]
+    if all(is_probe(path) or is_schema_document(path) for path in listed):
+        return  # empty, or all that a run left that was cut off before its first commit
+    paths = [path for path in listed if not is_probe(path)]
     state = Catalog.open(store).state
     foreign = [path for path in paths if not in_layout(path)]
     if foreign or (paths and not state.has_snapshot and not state.deleted):
@@ -88,23 +103,28 @@ def prepare_location(run: ExportRun, *, overwrite: bool = False) -> None:
             " wrote. Choose another location, or remove them.",
             objects=len(paths),
         )
-    if not paths:
-        return
     if overwrite and state.header is not None and not state.header.query:
         raise LocationNotEmptyError(
             f"{store.uri} is not empty: it has {len(paths)} objects of an exported snapshot, which no copy wrote."
             " --overwrite deletes only copies. Choose another location.",
             objects=len(paths),
         )
-    if overwrite:
+    reason = _why_not(run, state)
+    if overwrite or (reason and _has_only_failed(state)):
         run.check_source()
-        delete_snapshot(store)
-    elif reason := _why_not(run, state):
+        delete_snapshot(store, single_writer=run.plan.single_writer)
+    elif reason:
         raise LocationNotEmptyError(
             f"{store.uri} is not empty: it has {len(paths)} objects of {reason}. Choose another location, such as one"
             " with {now} in it, or give --overwrite, which deletes that copy first.",
             objects=len(paths),
         )
+
+
+def _has_only_failed(state: State) -> bool:
+    """Return whether a copy was begun and failed, and no row of it was ever committed."""
+    known = [each.chunk.status for each in state.chunks.values()]
+    return state.header is not None and bool(state.header.query) and bool(known) and set(known) == {ChunkStatus.FAILED}
 
 
 def _why_not(run: ExportRun, state: State) -> str | None:
@@ -115,4 +135,7 @@ def _why_not(run: ExportRun, state: State) -> str | None:
         check_same_plan(state.header, run.header(state.header.schemas))
     except SnapshotExistsError as error:
         return f"another copy ({error.attributes['fields'][0]} differs)"
-    return "a finished copy" if state.sealed and not run.plan.windowed else None
+    if run.plan.windowed or state.newest_seal is None or not state.sealed:
+        return None
+    _, shown = manifest_facts(run.store, MANIFEST)  # of an older revision if the run was cut off before it was written
+    return "a finished copy" if shown == state.newest_seal.revision else None

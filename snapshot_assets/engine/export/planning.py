@@ -47,6 +47,9 @@ _OF_THE_SOURCE = (ConsistencyLostError, TransientError, DatabaseDeniedError, Unk
 SLICE_BYTES = 128 << 20
 """Approximate size of the slices of a table's scan, each a Spark task."""
 
+RANGE_ROWS = 1000
+"""Fewest rows of a query's ranges, each a Spark task, unless the rows are large."""
+
 
 @dataclass(frozen=True)
 class Planner:
@@ -67,7 +70,9 @@ class Planner:
 
     def scans(self, chunk: int) -> tuple[Scan, ...]:
         """Return a chunk's scans: every timed table's window; for chunk 0, untimed tables and rows without a time."""
-        return tuple(Scan(table, rows) for table in self.schema.tables if (rows := self._rows(table, chunk)))
+        order = self.header.partition_by
+        tables = self.schema.tables
+        return tuple(Scan(table, rows, order_by=order) for table in tables if (rows := self._rows(table, chunk)))
 
     def window_text(self, chunk: int) -> str:
         """Return a chunk's window as text for footers; "" for chunk 0."""
@@ -91,10 +96,12 @@ class ScanPlanner(Planner):
 
     Attributes:
         most_parts: Most slices of one table's scan.
+        split_by: Column by whose ranges the rows of a query are read.
     """
 
     database: Database
     most_parts: int = 1
+    split_by: str | None = None
 
     def plan(self, chunk: int) -> ChunkPlan:
         """Return how a chunk is read.
@@ -106,7 +113,7 @@ class ScanPlanner(Planner):
         work = ChunkWork(chunk, self.window_text(chunk), self.scans(chunk), timeless_allowed=allowed)
         try:
             sizes = [self.database.estimate(scan) for scan in work.scans]
-            if sum(sizes) < SMALL_CHUNK:
+            if not sizes or (sum(sizes) < SMALL_CHUNK and self.split_by is None):
                 return ChunkPlan(chunk, (work,), sum(sizes))
             parts = [part for scan, size in zip(work.scans, sizes, strict=True) for part in self._slices(scan, size)]
         except _OF_THE_SOURCE:
@@ -118,8 +125,18 @@ class ScanPlanner(Planner):
         return ChunkPlan(chunk, works, sum(sizes))
 
     def _slices(self, scan: Scan, size: int) -> list[Scan]:
+        if self.header.single_file:
+            return [scan]
+        if self.split_by is not None and self.most_parts > 1:
+            return self._ranges(scan, size, self.split_by)
         parts = min(self.most_parts, -(-size // SLICE_BYTES))
         return self.database.split(scan, parts) if parts > 1 else [scan]
+
+    def _ranges(self, scan: Scan, size: int, column: str) -> list[Scan]:
+        """Divide a query by rows that are counted: the sizes of queries are often estimated far too low."""
+        quantiles = self.database.quantiles(scan, column, self.most_parts)
+        parts = min(self.most_parts, max(quantiles.rows // RANGE_ROWS, -(-size // SMALL_CHUNK), 1))
+        return [replace(scan, part=each) for each in quantiles.ranges(parts)]
 
 
 @dataclass(frozen=True)
@@ -149,7 +166,8 @@ class FramePlanner(Planner):
         return ChunkPlan(chunk, window=self.window_text(chunk), frames=self._frames(chunk), check=check)
 
     def _frames(self, chunk: int) -> tuple[Frame, ...]:
-        return tuple((scan.table, self.catalog.dataframe(scan)) for scan in self.scans(chunk))
+        frames = [(scan.table, self.catalog.dataframe(scan)) for scan in self.scans(chunk)]
+        return tuple((table, frame.coalesce(1) if self.header.single_file else frame) for table, frame in frames)
 
     def _refuse_timeless(self) -> None:
         for table, frame in self._frames(UNTIMED_CHUNK):
@@ -179,13 +197,16 @@ class Source:
 
 
 @contextmanager
-def open_source(address: DatabaseAddress, session: Session, most_parts: int) -> Iterator[Source]:
+def open_source(
+    address: DatabaseAddress, session: Session, most_parts: int, split_by: str | None = None
+) -> Iterator[Source]:
     """Open a source, and hold its current state until the context ends, if it supports that.
 
     Args:
         address: Alias and URI.
         session: Returns the Spark session; called only for a Spark catalog.
         most_parts: Most slices of one table's scan.
+        split_by: Column by whose ranges the rows of a query are read.
 
     Raises:
         DatabaseError: It cannot be opened; see `open_database`.
@@ -197,5 +218,5 @@ def open_source(address: DatabaseAddress, session: Session, most_parts: int) -> 
     with closing(open_database(address)) as holder, holder.hold() as held:
         held_address = replace(address, consistency=held.token)
         with closing(open_database(held_address)) as database:
-            make_planner = partial(ScanPlanner, database=database, most_parts=most_parts)
+            make_planner = partial(ScanPlanner, database=database, most_parts=most_parts, split_by=split_by)
             yield Source(held_address, database, make_planner, held.check, held=True)

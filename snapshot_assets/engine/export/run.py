@@ -6,7 +6,7 @@ Dagster's assets, the command line and the tests use this class. It needs Spark 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -21,8 +21,9 @@ from snapshot_assets.catalog.schemas import describe_schema, read_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.source import DatabaseAddress, Selection
 from snapshot_assets.databases.spark.introspect import exact_frame, schema_table
-from snapshot_assets.engine.export.chunks import Export, Outcome, Runner, export_chunks
+from snapshot_assets.engine.export.chunks import Outcome, export_chunks
 from snapshot_assets.engine.export.planning import GivenFrames, Planner, Source, open_source
+from snapshot_assets.engine.export.run_tasks import Export, Runner
 from snapshot_assets.engine.export.start_snapshot import exported_schema, header_of, skipped_tables, start_snapshot
 from snapshot_assets.engine.export.tasks import Provenance, Task
 from snapshot_assets.engine.retry import RetryPolicy
@@ -84,8 +85,11 @@ class ExportRun:
         Raises:
             DatabaseError: It cannot be opened, or refuses the plan's tables or query.
         """
-        with open_source(self.address, self.session, self.most_parts) as source:
+        with self._open_source() as source:
             exported_schema(self.plan, source.database.extract(self.plan.selection))
+
+    def _open_source(self) -> AbstractContextManager[Source]:
+        return open_source(self.address, self.session, self.most_parts, self.plan.split_by)
 
     @contextmanager
     def open(self, catalog: Catalog | None = None, *, extend: bool = True) -> Iterator[OpenExport]:
@@ -103,7 +107,7 @@ class ExportRun:
             SnapshotExistsError: The existing snapshot does not fit the plan or the source; nothing was written.
         """
         base_revision = (catalog or self.read_catalog()).refresh().revision
-        with open_source(self.address, self.session, self.most_parts) as source:
+        with self._open_source() as source:
             extracted = source.database.extract(self.plan.selection)
             schema = exported_schema(self.plan, extracted)
             # Read once: PostgreSQL's LSN moves on, while the database snapshot that tasks read stays.
@@ -208,7 +212,7 @@ class OpenExport:
         export = Export(
             catalog=self.catalog,
             token=self.token,
-            task=Task(address, self.catalog.store, self._provenance(), (), run.plan.max_file_size),
+            task=Task(address, self.catalog.store, self._provenance(), (), run.plan.file_size),
             runner=run.runner,
             parallelism=run.plan.parallelism,
             replace=replace_completed,

@@ -9,6 +9,7 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.schemas import describe_schema, read_schema, write_documents
+from snapshot_assets.engine.files.partitions import check_partition_columns
 from snapshot_assets.errors import PlanError, SnapshotExistsError, UnknownRelationError
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.names import table_text
@@ -24,8 +25,9 @@ def exported_schema(plan: Plan, schema: DatabaseSchema) -> DatabaseSchema:
     """Apply the plan's rule for untimed tables to the source's schema.
 
     Raises:
-        PlanError: There are untimed tables, and the plan has `untimed_tables: fail`.
+        PlanError: There are untimed tables, and the plan has `untimed_tables: fail`; or a copied table has no columns.
         UnknownRelationError: The plan selects nothing.
+        UnsupportedTypeError: A column's values cannot name folders; see `check_partition_columns`.
     """
     untimed = [table for table in schema.tables if table.time_index is None]
     if untimed and plan.untimed_tables == "fail":
@@ -37,6 +39,11 @@ def exported_schema(plan: Plan, schema: DatabaseSchema) -> DatabaseSchema:
     exported = tuple(table for table in schema.tables if table.time_index or plan.untimed_tables == "export")
     if not exported and not schema.views:
         raise UnknownRelationError("The plan selects no table of the source; check schemas and tables.")
+    for table in exported:
+        if plan.kind == "query" and not table.columns:
+            raise PlanError(f"{table.table_name} has no columns, so its rows hold nothing that files could keep.")
+    for table in exported if plan.partition_by else ():
+        check_partition_columns(table, plan.partition_by)
     return schema.model_copy(update={"tables": exported})
 
 
@@ -83,6 +90,9 @@ def header_of(plan: Plan, schemas: Sequence[str], source: str, written: Plan, no
         requested_schemas=tuple(sorted(plan.schemas)),
         requested_tables=tuple(sorted(map(table_text, plan.tables))),
         query=plan.query or "",
+        partition_by=plan.partition_by,
+        single_file=plan.single_file,
+        manifest=plan.manifest,
         requested_start=time_text(written.start_time) if written.start_time else "",
         requested_end=time_text(written.end_time) if written.end_time else "",
     )

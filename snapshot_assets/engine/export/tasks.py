@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -18,8 +19,10 @@ import pyarrow as pa
 from snapshot_assets.catalog.receipts.receipts import Receipt, write_young_receipt
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.source import Database, DatabaseAddress, Scan, TimelessRows
+from snapshot_assets.engine.files.partitions import partitions
 from snapshot_assets.engine.files.target import FileTarget
 from snapshot_assets.engine.files.write import write_files
+from snapshot_assets.engine.reports import reporter
 from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError
 from snapshot_assets.format.actions import Header, ObjectRef
 from snapshot_assets.format.documents import FORMAT_VERSION
@@ -159,7 +162,8 @@ def run_task(task: Task) -> Iterator[ChunkResult]:
 def _run_work(task: Task, work: ChunkWork, database: Database) -> ChunkResult:
     opened_at, started = datetime.now(UTC), time.monotonic()
     try:
-        files = tuple(file for scan in work.scans for file in _export_scan(task, work, scan, database))
+        with reporter().work(work.chunk, database.interrupt):
+            files = tuple(file for scan in work.scans for file in _export_scan(task, work, scan, database))
         result = ChunkResult(work.chunk, opened_at, files)
         if work.whole:
             receipt = task.provenance.receipt(result, work.supersedes)
@@ -173,9 +177,10 @@ def _run_work(task: Task, work: ChunkWork, database: Database) -> ChunkResult:
 
 
 def _export_scan(task: Task, work: ChunkWork, scan: Scan, database: Database) -> list[DataFile]:
-    with database.scan(scan) as batches:
+    with database.scan(scan) as scanned:
+        batches = scanned
         if isinstance(scan.rows, TimelessRows) and not work.timeless_allowed:
-            batches = _refuse_rows(scan.table, batches)
+            batches = _refuse_rows(scan.table, scanned)
         return write_table(
             task.store, task.provenance, work.chunk, work.window, scan.table, batches, task.max_file_size
         )
@@ -194,10 +199,12 @@ def write_table(
 ) -> list[DataFile]:
     """Write one table's batches as a new attempt at a chunk.
 
+    Rows of a partitioned copy go to the folders of their partitions; sorted rows make the fewest files.
+
     Returns:
         Its files; without rows none, or with `keep_empty` one.
     """
-    attempt = new_attempt()
+    attempt, header = new_attempt(), provenance.header
     target = FileTarget(
         chunk=chunk,
         schema=table.schema_name,
@@ -206,6 +213,7 @@ def write_table(
         attempt=attempt,
         tombstones_through=provenance.tombstones_through,
         stem=data_file_stem(chunk, table.table_name, attempt),
+        single=header is not None and header.single_file,
         metadata={
             **provenance.metadata,
             "location_id": provenance.location_id,
@@ -214,15 +222,18 @@ def write_table(
             "window": window,
         },
     )
-    return write_files(
+    write = partial(
+        write_files,
         store,
-        target,
-        table.arrow_schema(),
-        batches,
+        schema=table.arrow_schema(),
         max_file_size=max_file_size,
-        file_format=format_of(provenance.header),
-        keep_empty=keep_empty,
+        file_format=format_of(header),
     )
+    files: list[DataFile] = []
+    for folders, rows in partitions(reporter().counted(batches), header.partition_by if header is not None else ()):
+        stem = data_file_stem(chunk, table.table_name, attempt, folders)
+        files += write(replace(target, stem=stem, first_part=len(files)), batches=rows)
+    return files if files or not keep_empty else write(target, batches=(), keep_empty=True)
 
 
 def _refuse_rows(table: Table, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -12,6 +12,7 @@ from snapshot_assets.catalog.verify.objects import hash_object
 from snapshot_assets.engine.files.batches import conformed, visible
 from snapshot_assets.engine.files.parquet.reader import ChooseGroups, read_parquet
 from snapshot_assets.engine.files.text.reader import read_text
+from snapshot_assets.engine.reports import reporter
 from snapshot_assets.errors import ChecksumMismatchError, DocumentError
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.file_formats import FileFormat, format_of
@@ -59,8 +60,10 @@ def check_hash(store: ObjectStore, file: DataFile) -> None:
 
     Raises:
         ChecksumMismatchError: The SHA-256 differs; names the file and both values.
+        InterruptedTaskError: The run of the task was interrupted.
         ObjectNotFoundError: The file is missing.
     """
+    reporter().check()
     found, _ = hash_object(store, file.path)
     if found != file.sha256:
         raise ChecksumMismatchError(

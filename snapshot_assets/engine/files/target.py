@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from snapshot_assets.engine.reports import reporter
+from snapshot_assets.errors import LimitExceededError
 from snapshot_assets.format.files import ColumnStatistics, DataFile, RowGroup
 from snapshot_assets.storage.base import ObjectWriter
 
@@ -19,6 +21,8 @@ class FileTarget:
         attempt: 8 hex digits of the task attempt.
         tombstones_through: Newest tombstone revision physically applied.
         stem: Path without part and extension (see `format.layout.data_file_stem`).
+        first_part: Number of the first file's part: an attempt at a partitioned table counts on from folder to folder.
+        single: Whether there may be only one file.
         metadata: Further entries of the footers of Parquet files; each becomes the key `snapshot.<name>`.
     """
 
@@ -30,10 +34,22 @@ class FileTarget:
     tombstones_through: int
     stem: str
     metadata: Mapping[str, str] = field(default_factory=dict)
+    first_part: int = 0
+    single: bool = False
 
     def path(self, part: int, extension: str) -> str:
-        """Return the path of one file."""
-        return f"{self.stem}-{part:04d}{extension}"
+        """Return the path of one file, the first of which is part 0; a million of them sort as text.
+
+        Raises:
+            LimitExceededError: It would be a second file, and all rows must be in one.
+        """
+        if self.single and part:
+            raise LimitExceededError(
+                f"The rows of {self.schema}.{self.table} need a second file, and single_file allows one, which is"
+                " closed at 4GB. Leave single_file out, copy fewer rows or columns, or choose a smaller format:"
+                " parquet, or csv or json with compression. --overwrite replaces this copy."
+            )
+        return f"{self.stem}-{self.first_part + part:06d}{extension}"
 
     def data_file(
         self,
@@ -43,7 +59,8 @@ class FileTarget:
         columns: Sequence[ColumnStatistics],
         row_groups: Sequence[RowGroup] = (),
     ) -> DataFile:
-        """Return the description of a file that was written."""
+        """Return the description of a file that was written, and count it in the task's report."""
+        reporter().file_finished()
         return DataFile(
             path=path,
             schema=self.schema,

@@ -93,10 +93,9 @@ def _chosen_revision(
     if not head.has_snapshot:
         raise NoSnapshotError(f"There is no snapshot at {uri}: nothing can be restored.", location=uri)
     if not head.seals:
-        raise NoSnapshotError(
-            f"There is no sealed snapshot at {uri}: nothing can be restored. Materialise the manifest, which seals it.",
-            location=uri,
-        )
+        copied = head.header is not None and bool(head.header.query)
+        remedy = "Run the copy again, which finishes it." if copied else "Materialise the manifest, which seals it."
+        raise NoSnapshotError(f"There is no sealed snapshot at {uri}: nothing can be restored. {remedy}", location=uri)
     filters = settings.filters.text()
     own = [record for record in records if record.location_id == head.location_id and record.filters == filters]
     newest = own[-1] if own else None

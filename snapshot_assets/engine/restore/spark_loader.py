@@ -80,16 +80,21 @@ class SparkLoader(Loader):
         if not claims:
             return []
         contents = target.claim(claims, self.record.id)
-        results, done = [], []
+        results, done, begun = [], [], set[str]()
         try:
             for part in parts:
-                result = self._write(spark, target, part, contents)
+                with self.runner.jobs(spark):
+                    begun.add(part.claim.id)
+                    result = self._write(spark, target, part, contents)
                 results.append(result)
                 if result.rows is not None:
                     done.append(part.claim)
-            target.note(done)
-        finally:
-            target.release(claims)
+        finally:  # also of an interrupted run: the next one deletes only what was cut off
+            try:
+                target.note(done)
+                target.withdraw([claim for claim in claims if claim.id not in begun])
+            finally:
+                target.release(claims)
         return results
 
     def _parts(self, spark: SparkSession, load: ChunkLoad, works: Sequence[FileWork]) -> Iterator[_Part]:
@@ -115,7 +120,7 @@ class SparkLoader(Loader):
         """Return the work with the number of rows that will be inserted, which is less than the file's if it is cut."""
         rows = work.plan.file.rows
         if not work.plan.whole:
-            with spark_errors():
+            with self.runner.jobs(spark), spark_errors():
                 rows = _frame(spark, self.store, [work]).count()
         return replace(work, entry=replace(work.entry, rows=rows))
 

@@ -16,6 +16,7 @@ from snapshot_assets.databases.source import DatabaseAddress, Rows
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.target import Load, LoadedFile, RestoreRecord
 from snapshot_assets.engine.files.read import check_hash, read_batches
+from snapshot_assets.engine.reports import reporter
 from snapshot_assets.engine.restore.files import FilePlan
 from snapshot_assets.errors import SnapshotError, TaskFailedError
 from snapshot_assets.format.relations import Table
@@ -99,8 +100,9 @@ def load_files(task: FilesTask) -> Iterator[FileResult]:
 def _load(store: ObjectStore, work: FileWork, target: SqlTarget) -> FileResult:
     file = work.plan.file
     try:
-        with _described(file.path):
-            return FileResult(file.chunk, target.load(work.entry, work.table, _batches(store, work)))
+        with reporter().work(file.chunk, target.interrupt), _described(file.path):
+            rows = reporter().counted(_batches(store, work))
+            return FileResult(file.chunk, target.load(work.entry, work.table, rows))
     except SnapshotError as error:
         return FileResult(file.chunk, error=error)
 
@@ -119,7 +121,11 @@ def _described(what: str) -> Iterator[None]:
 def replace_chunk(task: ReplaceTask) -> Iterator[FileResult]:
     """Delete a chunk's rows and load its current files, in one transaction."""
     try:
-        with _described(f"chunk {task.chunk}"), closing(open_target(task.address)) as target:
+        with (
+            _described(f"chunk {task.chunk}"),
+            closing(open_target(task.address)) as target,
+            reporter().work(task.chunk, target.interrupt),
+        ):
             rows = target.replace(task.chunk, [_replacement(task, table, which) for table, which in task.tables])
     except SnapshotError as error:
         yield FileResult(task.chunk, error=error)
@@ -129,7 +135,7 @@ def replace_chunk(task: ReplaceTask) -> Iterator[FileResult]:
 
 def _replacement(task: ReplaceTask, table: Table, rows: Rows) -> Load:
     works = [work for work in task.works if work.table.table_name == table.table_name]
-    files = [(work.entry, work.table, _batches(task.store, work)) for work in works]
+    files = [(work.entry, work.table, reporter().counted(_batches(task.store, work))) for work in works]
     return Load(task.record.location_id, task.record.id, table, rows, files)
 
 

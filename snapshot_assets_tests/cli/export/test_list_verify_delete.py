@@ -162,7 +162,7 @@ def test_an_interrupted_delete_deletes_nothing_and_says_how_to_go_on(
 
     monkeypatch.setattr("builtins.input", interrupted)
     shown = snapshots("export", "delete", "--snapshot", exported.as_uri(), "--json")
-    assert shown.status == 1
+    assert shown.status == 130
     assert "interrupted; what was committed stays. Run the same command again" in shown.err
     assert shown.json["error"]["kind"] == "KeyboardInterrupt"
     assert (exported / "manifest.json").exists()

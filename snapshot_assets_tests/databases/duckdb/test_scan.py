@@ -207,6 +207,23 @@ def test_a_column_that_changed_since_the_extraction_is_named(tmp_path: Path) -> 
         rows_of(database, table)
 
 
+def test_a_view_runs_once_to_be_read_and_its_small_batches_are_joined(tmp_path: Path) -> None:
+    """A look at its first rows would run an aggregation twice."""
+    address = make_file(
+        tmp_path / "v.duckdb",
+        "CREATE TABLE base AS SELECT range AS n FROM range(50_000)",
+        "CREATE VIEW events AS SELECT n, count(*) AS many FROM base GROUP BY n",
+    )
+    with opened(address) as database, database._session.cursor() as log:
+        table = documented(database, EVENTS, tables=(EVENTS,))
+        log.execute("CALL enable_logging('QueryLog')")
+        with database.scan(Scan(table, AllRows())) as batches:
+            sizes = [batch.num_rows for batch in batches]
+        queries = [message for (message,) in log.execute("SELECT message FROM duckdb_logs").fetchall()]
+    assert len([query for query in queries if '"many"' in query]) == 1, queries
+    assert (sum(sizes), len(sizes)) == (50_000, 4)
+
+
 def test_an_error_in_the_middle_of_a_view_is_ours(tmp_path: Path) -> None:
     address = make_file(
         tmp_path / "x.duckdb",

@@ -50,6 +50,13 @@ def client(uri: str) -> Iterator[Run]:
         yield run
 
 
+def queries_that_run(uri: str) -> int:
+    """Return how many clients of a database run a query now."""
+    sql = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND datname = current_database()"
+    with client(uri) as run:
+        return int(run(f"{sql} AND pid <> pg_backend_pid() AND backend_type = 'client backend'")[0][0])
+
+
 def execute(uri: str, *statements: str) -> None:
     with client(uri) as run:
         for statement in statements:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from snapshot_assets.databases.source import AllRows, Scan
+from snapshot_assets.databases.query import Query
+from snapshot_assets.databases.source import AllRows, Scan, Selection
 from snapshot_assets.errors import ConsistencyLostError, DatabaseUnavailableError
 from snapshot_assets.format.relations import Table
 from snapshot_assets_tests.databases.postgresql.helpers import Run, client, execute, opened, read, read_scan, table_of
@@ -73,10 +74,13 @@ def test_a_table_rewritten_after_the_state_is_refused_instead_of_read_empty(
     postgresql_database: str, command: str
 ) -> None:
     tables = [fill(postgresql_database, 10)]
+    with opened(postgresql_database) as database:
+        tables += database.extract(Selection(query=Query("copied", "SELECT count(*) AS rows FROM t"))).tables
     if not command.startswith("ALTER"):  # it is refused for the column of a view
         execute(postgresql_database, "CREATE VIEW v AS SELECT id FROM t")
         with opened(postgresql_database) as database:
             tables.append(table_of(database, "v"))
+            tables += database.extract(Selection(query=Query("copied", "SELECT count(*) AS rows FROM v"))).tables
     with opened(postgresql_database) as holder, holder.hold() as held:
         execute(postgresql_database, command)
         with opened(postgresql_database, held.token) as database:
@@ -85,9 +89,14 @@ def test_a_table_rewritten_after_the_state_is_refused_instead_of_read_empty(
                     read(database, table)
 
 
-def test_a_table_that_was_read_cannot_be_rewritten_until_the_connection_closes(postgresql_database: str) -> None:
+@pytest.mark.parametrize("query", [None, "SELECT id FROM t WHERE id > 3"])
+def test_a_table_that_was_read_cannot_be_rewritten_until_the_connection_closes(
+    postgresql_database: str, query: str | None
+) -> None:
     table = fill(postgresql_database, 10)
     with opened(postgresql_database) as database, client(postgresql_database) as run:
+        if query is not None:
+            [table] = database.extract(Selection(query=Query("copied", query))).tables
         read(database, table)
         run("SET lock_timeout = '50ms'")
         with pytest.raises(Exception, match="lock timeout"):

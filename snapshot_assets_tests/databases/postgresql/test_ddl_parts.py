@@ -24,6 +24,8 @@ from snapshot_assets_tests.databases.postgresql.helpers import (
 )
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer, start_postgresql
 
+pytestmark = pytest.mark.slow
+
 CHECK = "CONSTRAINT c CHECK (id > 0)"
 NOT_CARRIED = """
 CREATE TYPE unused AS ENUM ('a');

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from snapshot_assets.databases.sql import literal
+
 DEFINITIONS = """
 CREATE EXTENSION vector;
 CREATE TYPE mood AS ENUM ('sad', 'ok', 'ha''ppy', 'größe');
@@ -128,3 +130,14 @@ SYSTEM_VALUES = {
 
 NEVER_STORED = {"gtsvector", "pg_brin_bloom_summary", "pg_brin_minmax_multi_summary", "xml"}
 """Types without a value in any column: internal types of indexes, and XML, without which this server is built."""
+
+
+def every_type_script() -> str:
+    """Create one table, `t`, that has a column of every type and rows of all values, and NULL."""
+    columns = ", ".join(f"c{number} {name}" for number, name in enumerate(TYPES))
+    rows = max(map(len, TYPES.values())) + 1
+    script = [DEFINITIONS, 'CREATE TABLE "odd \'name" ();', f"CREATE TABLE t (n int4, {columns});"]
+    for row in range(rows):
+        values = [literal(values[row]) if row < len(values) else "NULL" for values in TYPES.values()]
+        script.append(f"INSERT INTO t VALUES ({row}, {', '.join(values)});")
+    return "\n".join(script)

@@ -12,7 +12,7 @@ from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.export.copy import Copied, copy
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.runner import SparkRunner
-from snapshot_assets.errors import SnapshotError
+from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
@@ -48,10 +48,33 @@ def test_a_result_without_rows_is_one_file(spark: SparkSession, tmp_path: Path) 
     assert pq.read_table(file).column_names == ["n"]
 
 
+def test_rows_are_divided_among_the_folders_of_their_partitions(spark: SparkSession, tmp_path: Path) -> None:
+    query = f"SELECT n, concat('hour ', hour(moment) % 2) AS `the hour` FROM ({NUMBERS})"
+    assert copied(spark, query, tmp_path, partition_by=["the hour"]).rows == 48
+    files = sorted(tmp_path.glob("data/0/*/*.parquet"))
+    assert {file.parent.name for file in files} == {"the hour=hour 0", "the hour=hour 1"}
+    assert len(files) == len({(file.parent, file.name[-22:-13]) for file in files})  # one of each task
+    found = [(row["n"] % 2, file.parent.name[-1]) for file in files for row in pq.read_table(file).to_pylist()]
+    assert sorted(set(found)) == [(0, "0"), (1, "1")]
+    assert len(found) == 48
+
+
+def test_one_task_writes_a_single_file(spark: SparkSession, tmp_path: Path) -> None:
+    assert copied(spark, NUMBERS, tmp_path, single_file=True).rows == 48
+    [file] = tmp_path.glob("data/0/*.parquet")
+    assert pq.read_table(file).num_rows == 48
+
+
 def test_a_query_cannot_write(lake: Lake, tmp_path: Path) -> None:
     lake.spark.sql("CREATE DATABASE restored")
     lake.spark.sql("CREATE TABLE restored.kept (n BIGINT) USING parquet")
     with pytest.raises(SnapshotError, match="INSERT"):
         copied(lake.spark, "FROM range(3) INSERT INTO restored.kept SELECT id", tmp_path / "to")
     assert lake.table("kept").num_rows == 0
+    assert not (tmp_path / "to").exists()
+
+
+def test_a_column_to_split_by_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="split_by names column 'n', and Spark itself divides"):
+        copied(spark, NUMBERS, tmp_path / "to", split_by="n")
     assert not (tmp_path / "to").exists()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.cli import main
@@ -74,9 +75,10 @@ FIRST_DAY = {"readings": "t >= '2025-01-01' AND t < '2025-01-02'", "events": "mo
 def cut_off(
     lake: Lake, place: Place, monkeypatch: pytest.MonkeyPatch, method: str, *chunks: int, **settings: Any
 ) -> None:
-    """Run an import that dies when it calls a method of the target."""
+    """Run an import that dies when it calls a method of the target, and writes nothing to its ledger afterwards."""
     with monkeypatch.context() as patch:
-        patch.setattr(SparkTarget, method, die)
+        for name in (method, "note", "withdraw"):
+            patch.setattr(SparkTarget, name, die)
         with pytest.raises(Killed):
             lake.restore(place, *chunks, **settings)
 
@@ -108,6 +110,30 @@ def test_a_load_that_was_cut_off_in_the_middle_is_refused_where_the_format_canno
     lake.target.forget()
     lake.restore(exported, 1)
     assert lake.differences(exported.source, FIRST_DAY) == {}
+
+
+@pytest.mark.slow
+def test_an_interrupted_load_notes_what_it_wrote_and_claims_no_more(
+    exported: Place, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, written = SparkTarget.write, []
+
+    def interrupted(target: SparkTarget, claim: Claim, rows: DataFrame) -> None:
+        if written:
+            raise KeyboardInterrupt
+        written.append(claim)
+        write(target, claim, rows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SparkTarget, "write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            lake.restore(exported, 1, 2)
+    claims = lake.ledger.read().claims.values()
+    assert {claim.id for claim in claims if claim.done} == {written[0].id}
+    assert len([claim for claim in claims if not claim.done]) == 1  # the one that was being written
+    lake.restore(exported, 1, 2)
+    two_days = {"readings": "t >= '2025-01-01' AND t < '2025-01-03'", "events": "moment < '2025-01-03'"}
+    assert lake.differences(exported.source, {**FIRST_DAY, **two_days}) == {}
 
 
 @pytest.mark.slow

@@ -150,7 +150,7 @@ def add_schema(store: ObjectStore, change: Callable[[DatabaseSchema], DatabaseSc
 
 
 @dataclass
-class Meanwhile:
+class Meanwhile(InlineRunner):
     """A runner that lets something happen after its tasks have run and before anything of them is committed."""
 
     act: Callable[[], object]

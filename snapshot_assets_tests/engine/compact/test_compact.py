@@ -14,7 +14,7 @@ from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.receipts.receipts import read_receipt
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.engine.files import sorting
-from snapshot_assets.engine.runner import SparkRunner
+from snapshot_assets.engine.runner import InlineRunner, SparkRunner
 from snapshot_assets.errors import (
     CompactionFailedError,
     DatabaseError,
@@ -352,7 +352,7 @@ def test_a_row_that_is_lost_on_the_way_is_never_committed(scattered, monkeypatch
     assert paths(head(scattered)) == before
 
 
-class Failing:
+class Failing(InlineRunner):
     """A runner whose first calls are lost."""
 
     def __init__(self, *errors):

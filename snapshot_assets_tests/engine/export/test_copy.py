@@ -8,59 +8,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow.parquet as pq
 import pytest
 
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.databases.query import Query, parse_query
-from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.engine.export.copy import Copied, copy
-from snapshot_assets.engine.export.run import ExportRun
-from snapshot_assets.engine.retry import RetryPolicy
-from snapshot_assets.engine.runner import InlineRunner
+from snapshot_assets.engine.export.copy import copy
 from snapshot_assets.errors import DatabaseError, ExportFailedError, LocationNotEmptyError, PlanError, SnapshotError
 from snapshot_assets.plan.plan import Plan
-from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.databases.postgresql.helpers import execute
+from snapshot_assets_tests.engine.export.copies import copied, files, plan, run_of
 
 NUMBERS = "SELECT n, 'x' || n AS name FROM numbers WHERE n < 3"
-
-
-@pytest.fixture(params=["duckdb", "postgresql"])
-def numbers(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database with the numbers 0 to 99, an hour apart."""
-    statement = (
-        "CREATE TABLE numbers AS"
-        " SELECT i::int AS n, TIMESTAMPTZ '2025-01-01 00:00:00Z' + i * INTERVAL '1 hour' AS moment"
-        " FROM generate_series(0, 99) AS g(i)"
-    )
-    if request.param == "postgresql":
-        uri: str = request.getfixturevalue("postgresql_database")
-        execute(uri, statement)
-        return uri
-    with duckdb.connect(str(tmp_path / "numbers.duckdb")) as connection:
-        connection.execute(f"SET TimeZone = 'UTC'; {statement}")
-    return f"duckdb://{tmp_path}/numbers.duckdb"
-
-
-def plan(source: str, query: str, folder: Path, **fields: Any) -> Plan:
-    return Plan(name="copied", kind="query", source=source, to=f"file://{folder}", query=query, **fields)
-
-
-def run_of(plan: Plan) -> ExportRun:
-    address = DatabaseAddress("source", plan.source.uri or "")
-    store = open_store(parse_location(plan.to))
-    return ExportRun(plan, address, store, InlineRunner(), "run", retry=RetryPolicy(base=0))
-
-
-def copied(source: str, query: str, folder: Path, *, overwrite: bool = False, **fields: Any) -> Copied:
-    return copy(run_of(plan(source, query, folder, **fields)), overwrite=overwrite)
-
-
-def files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("data/*/*") if not path.name.startswith("chunk-"))
 
 
 def test_a_query_becomes_a_sealed_snapshot(numbers: str, tmp_path: Path) -> None:
@@ -159,11 +118,44 @@ def test_a_query_that_the_server_refuses_leaves_nothing(numbers: str, tmp_path: 
 
 
 def test_a_query_that_fails_before_its_first_row_reports_the_servers_error(numbers: str, tmp_path: Path) -> None:
-    with pytest.raises(ExportFailedError, match=r"invalid input syntax|Could not convert"):
+    with pytest.raises(ExportFailedError, match=r"Nothing was copied: .*(invalid input syntax|Could not convert)"):
         copied(numbers, "SELECT n, CAST('a' || n AS int) AS v FROM numbers", tmp_path / "to")
-    with pytest.raises(LocationNotEmptyError, match=r"another copy \(query differs\)"):
+    assert copied(numbers, NUMBERS, tmp_path / "to").rows == 3  # the corrected query takes its place
+
+
+def test_a_copy_with_rows_is_not_replaced_by_another_query(numbers: str, tmp_path: Path) -> None:
+    fields = {"start_time": datetime(2025, 1, 1, tzinfo=UTC), "end_time": datetime(2025, 1, 3, tzinfo=UTC)}
+    value = "CAST(CASE WHEN n < 24 THEN '1' ELSE 'a' END AS int)"
+    query = f"SELECT {value} AS v FROM numbers WHERE moment >= :start AND moment < :end"
+    with pytest.raises(ExportFailedError, match="1 of 2 chunks failed"):
+        copy(run_of(plan(numbers, query, tmp_path / "to", chunk_time_window=timedelta(days=1), **fields)), [1, 2])
+    with pytest.raises(LocationNotEmptyError, match=r"another copy \("):
         copied(numbers, NUMBERS, tmp_path / "to")
-    assert copied(numbers, NUMBERS, tmp_path / "to", overwrite=True).rows == 3
+
+
+def test_a_query_without_columns_leaves_nothing(numbers: str, tmp_path: Path) -> None:
+    if numbers.startswith("duckdb"):
+        pytest.skip("DuckDB has no rows without columns")
+    execute(numbers, "CREATE TABLE bare ()")
+    for query in ("SELECT", "SELECT FROM numbers", "TABLE bare"):
+        with pytest.raises(SnapshotError, match="has no columns"):
+            copied(numbers, query, tmp_path / "to")
+    assert not (tmp_path / "to").exists()
+
+
+def test_columns_without_names_of_their_own_are_told_how_to_get_them(numbers: str, tmp_path: Path) -> None:
+    if numbers.startswith("duckdb"):
+        assert copied(numbers, "SELECT 1, 1", tmp_path / "to").rows == 1  # it names them itself
+        return
+    for query in ("SELECT 1, 2", "SELECT sum(n), sum(n) FROM numbers"):
+        with pytest.raises(DatabaseError, match=r"more than once.* with AS\.$"):
+            copied(numbers, query, tmp_path / "to")
+
+
+def test_a_value_that_no_carrier_holds_is_told_how_to_copy_it(numbers: str, tmp_path: Path) -> None:
+    with pytest.raises(ExportFailedError, match=r'Column at .*Cast "at" to text in the query'):
+        copied(numbers, "SELECT CAST('infinity' AS timestamp) AS at FROM numbers", tmp_path / "to")
+    assert copied(numbers, "SELECT CAST(CAST('infinity' AS timestamp) AS text) AS at", tmp_path / "to").rows == 1
 
 
 def test_an_unfinished_copy_is_continued(numbers: str, tmp_path: Path) -> None:
@@ -171,6 +163,36 @@ def test_an_unfinished_copy_is_continued(numbers: str, tmp_path: Path) -> None:
     with run.open():
         pass
     assert copy(run).rows == 3
+
+
+def test_a_copy_that_was_cut_off_before_its_first_commit_is_begun_again(numbers: str, tmp_path: Path) -> None:
+    run = run_of(plan(numbers, NUMBERS, tmp_path / "to"))
+    with run.open():
+        pass
+    for path in (tmp_path / "to/transactions").iterdir():
+        path.unlink()
+    (tmp_path / "to/manifest.json").unlink()
+    (tmp_path / "to/SHA256SUMS").unlink()
+    assert {path.parts[len(tmp_path.parts) + 1] for path in (tmp_path / "to").rglob("*")} == {"schema", "transactions"}
+    assert copy(run).rows == 3
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_seal_that_the_manifest_does_not_show_yet_is_shown_by_the_next_run(
+    numbers: str, tmp_path: Path, written: bool
+) -> None:
+    run, manifest = run_of(plan(numbers, NUMBERS, tmp_path / "to")), tmp_path / "to/manifest.json"
+    with run.open():
+        begun = manifest.read_bytes()
+    copy(run)
+    shown = manifest.read_bytes()
+    manifest.unlink()
+    if written:
+        manifest.write_bytes(begun)
+    assert copy(run).rows == 3
+    assert manifest.read_bytes() == shown
+    with pytest.raises(LocationNotEmptyError, match="a finished copy"):
+        copy(run)
 
 
 def test_a_query_cannot_write(postgresql_database: str, tmp_path: Path) -> None:
@@ -239,7 +261,7 @@ def test_bounds_are_replaced_outside_texts_only() -> None:
         ({"to": "file:///a/b/{now"}, "expected '}'"),
         ({"max_file_size": "1MB"}, "not between 16MB and 4GB"),
         ({"format": "csv", "max_file_size": "63kB"}, "not between 64kB and 4GB"),
-        ({"format_options": {"header": True}}, "options of csv"),
+        ({"format_options": {"header": True}}, "only csv has header"),
         ({"format": "csv", "format_options": {"heading": True}}, "heading"),
     ],
 )

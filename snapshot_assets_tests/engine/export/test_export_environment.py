@@ -1,10 +1,7 @@
 """What surrounds an export: full disks, locked databases, passwords."""
 
-import resource
-import signal
 import subprocess
 import sys
-from contextlib import contextmanager
 from urllib.parse import unquote
 
 import pytest
@@ -14,6 +11,9 @@ from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseLockedError, ExportFailedError, StoreFullError
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.faults.source import CHUNKS
+from snapshot_assets_tests.servers.disks import files_limited_to
+
+every_format = pytest.mark.parametrize("format", ["parquet", "csv", "json"])
 
 _HOLD = """
 import duckdb, sys
@@ -21,19 +21,6 @@ with duckdb.connect(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()
 """
-
-
-@contextmanager
-def _files_limited_to(size):
-    """Let the system refuse every write beyond a size, as a full disk does."""
-    before, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (before, hard))
-        signal.signal(signal.SIGXFSZ, ignored)
 
 
 @pytest.fixture
@@ -46,19 +33,21 @@ def large_window(place) -> Place:
     return place
 
 
-def test_a_disk_that_fills_up_fails_its_chunk_and_shows_nothing_of_it(large_window):
-    with _files_limited_to(100_000), pytest.raises(ExportFailedError, match="chunk 3") as raised:
-        large_window.export()
+@every_format
+def test_a_disk_that_fills_up_fails_its_chunk_and_shows_nothing_of_it(large_window, format):
+    with files_limited_to(100_000), pytest.raises(ExportFailedError, match="chunk 3") as raised:
+        large_window.export(format=format)
     assert list(raised.value.attributes["chunks"]) == [3]
     assert read_state(large_window.store).missing() == [3]
     assert not [path for path in (large_window.folder / "data" / "3").glob("*readings*") if path.is_file()]
+    assert list(large_window.store.temporaries()) == []
     assert not [fault for fault in verify(large_window.store).faults if fault.is_damage]
-    large_window.export()
+    large_window.export(format=format)
     assert large_window.differences() == {}
 
 
 def test_a_disk_that_is_full_from_the_start_is_said_to_be_full(place):
-    with _files_limited_to(0), pytest.raises(StoreFullError):
+    with files_limited_to(0), pytest.raises(StoreFullError):
         place.export()
     assert [path for path in place.folder.rglob("*") if path.is_file()] == []
     place.export()
@@ -66,7 +55,7 @@ def test_a_disk_that_is_full_from_the_start_is_said_to_be_full(place):
 
 
 def test_a_disk_that_has_no_room_for_the_log_ends_the_run_with_that_error(place):
-    with place.run().open() as export, _files_limited_to(0), pytest.raises(StoreFullError):
+    with place.run().open() as export, files_limited_to(0), pytest.raises(StoreFullError):
         list(export.export(CHUNKS))
     assert not [fault for fault in verify(place.store).faults if fault.is_damage]
     place.export()

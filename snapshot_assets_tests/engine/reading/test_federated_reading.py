@@ -21,6 +21,8 @@ from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.cli.helpers import DAY, START, export, make_plan, store_of
 from snapshot_assets_tests.engine.reading.data_source import Load, rows
 
+pytestmark = pytest.mark.slow
+
 
 class Root:
     """A folder with a location for each writer, each exported from a database of its own."""
@@ -126,7 +128,6 @@ def test_a_row_that_moved_in_time_is_there_once(root: Root) -> None:
     ("key", "deleted"),
     [("id", "id = 60"), ("id, t", "id >= 48"), ("id", "id >= 0"), ("id, t", "note = 'a' and id < 65")],
 )
-@pytest.mark.slow
 def test_a_row_that_was_deleted_is_not_brought_back_by_an_older_writer(root: Root, key: str, deleted: str) -> None:
     """Also where the deletion took a whole file of the newer writer, or columns that are not asked for."""
     columns = KEYED.format(key=key)

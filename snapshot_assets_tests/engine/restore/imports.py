@@ -25,14 +25,14 @@ from snapshot_assets_tests.faults.source import TIMES
 
 
 @dataclass
-class CountingRunner:
+class CountingRunner(InlineRunner):
     """Runs tasks in this process and records every function that is called."""
 
     calls: list[str] = field(default_factory=list)
 
     def map(self, function: Any, items: Sequence[Any]) -> Iterable[Any]:
         self.calls += [function.__name__] * len(items)
-        return list(InlineRunner().map(function, items))
+        return list(super().map(function, items))
 
 
 @dataclass

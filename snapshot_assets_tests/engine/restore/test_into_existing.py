@@ -20,6 +20,8 @@ from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into, execute
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=["duckdb", "postgresql"])
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Place, Into]:
@@ -37,7 +39,6 @@ ORDERS = Filters(tables=(TableName("s", "orders"),))
 OTHERS = {"a": "bigint", "b": "integer", "c": "date"}
 
 
-@pytest.mark.slow
 def test_a_sequence_is_set_past_what_a_later_import_loaded_too(pair: tuple[Place, Into]) -> None:
     place, into = pair
     execute(

@@ -18,6 +18,8 @@ from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import IN_RANGE, execute
 from snapshot_assets_tests.faults.source import CHUNKS, add_rows
 
+pytestmark = pytest.mark.slow
+
 READINGS = "CREATE TABLE main.readings (t timestamptz, sensor varchar(10), value double precision)"
 THEIRS = "INSERT INTO main.readings VALUES ('2025-01-02 05:00:00Z', 'theirs', 0)"
 

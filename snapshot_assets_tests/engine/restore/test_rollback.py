@@ -19,6 +19,8 @@ from snapshot_assets_tests.engine.restore.test_compacted_deletions import status
 from snapshot_assets_tests.engine.test_tombstones import FIRST_DAYS, delete
 from snapshot_assets_tests.faults.source import add_rows
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def then(place: Place, tmp_path: Path) -> str:
@@ -59,7 +61,6 @@ def test_a_target_without_the_undone_changes_loads_nothing(imported: Place, duck
     assert duck.differences(then, IN_RANGE) == {}
 
 
-@pytest.mark.slow
 def test_rows_that_were_deleted_come_back_after_a_rollback_that_undeletes(
     imported: Place, duck: Into, then: str
 ) -> None:
@@ -73,7 +74,6 @@ def test_rows_that_were_deleted_come_back_after_a_rollback_that_undeletes(
     assert duck.differences(then, IN_RANGE) == {}
 
 
-@pytest.mark.slow
 def test_rows_that_a_compaction_left_out_come_back(imported: Place, duck: Into, then: str) -> None:
     first = head(imported)
     delete(imported, FIRST_DAYS)
@@ -86,7 +86,6 @@ def test_rows_that_a_compaction_left_out_come_back(imported: Place, duck: Into, 
     assert duck.differences(then, IN_RANGE) == {}
 
 
-@pytest.mark.slow
 def test_a_rollback_to_a_compaction_restores_its_rows(imported: Place, duck: Into, then: str) -> None:
     compact(imported.store)
     compacted = head(imported)

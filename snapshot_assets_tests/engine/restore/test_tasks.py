@@ -22,6 +22,9 @@ class Broken:
     def replace(self, *_: Any) -> int:
         raise ValueError("not of this package")
 
+    def interrupt(self) -> None:
+        """Do nothing."""
+
     def close(self) -> None:
         self.closed = True
 

@@ -9,8 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from snapshot_assets.engine.files.parquet.statistics import file_columns, row_groups
+from snapshot_assets.engine.files.parquet.statistics import BOUND_BYTES, file_columns, row_groups
 from snapshot_assets.format.files import ColumnStatistics
+
+_LONG = 2 * BOUND_BYTES
+"""Characters or bytes of a value after which it is cut: enough for a bound, which is cut again."""
+
+_MOST_VALUES = 256
+"""Most bounds of blocks that a column keeps before they become one pair."""
 
 
 class Bounds:
@@ -26,10 +32,14 @@ class Bounds:
         for name, array in zip(batch.schema.names, batch.columns, strict=True):
             self._nulls[name] += array.null_count
             try:
-                found = pc.min_max(array)
+                found = pc.min_max(_cut(array))
             except pa.ArrowNotImplementedError:  # types without an order
                 continue
-            self._values[name] += [found["min"], found["max"]]
+            values = self._values[name]
+            values += [found["min"], found["max"]]
+            if len(values) >= _MOST_VALUES:
+                found = pc.min_max(pa.array(values, array.type))
+                values[:] = [found["min"], found["max"]]
 
     def columns(self) -> tuple[ColumnStatistics, ...]:
         """Return the bounds as Parquet has them: a Parquet file of the least and greatest values gives them."""
@@ -46,3 +56,14 @@ class Bounds:
     def _column(self, field: pa.Field, length: int) -> pa.Array:
         values = self._values[field.name]
         return pa.array(values, field.type) if len(values) == length else pa.nulls(length, field.type)
+
+
+def _cut(array: pa.Array) -> pa.Array:
+    """Return an array with the beginnings of its values, if they are long: their order is the same."""
+    if array.nbytes <= _LONG * len(array):
+        return array
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        return pc.utf8_slice_codeunits(array, 0, _LONG)
+    if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
+        return pc.binary_slice(array, 0, _LONG)
+    return array

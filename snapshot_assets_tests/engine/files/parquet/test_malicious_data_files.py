@@ -36,6 +36,8 @@ from snapshot_assets_tests.engine.files.parquet.forged_parquet import (
 from snapshot_assets_tests.engine.forged import Forged, column, table
 from snapshot_assets_tests.engine.restore.imports import Into
 
+pytestmark = pytest.mark.slow
+
 T, GOOD = TableName("main", "t"), TableName("main", "good")
 MOST_MEMORY = 64 << 20
 

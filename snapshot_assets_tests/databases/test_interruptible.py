@@ -1,0 +1,91 @@
+"""Database calls of the main thread end at once when a signal arrives, and its handler's exception is raised."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+import duckdb
+import pytest
+
+from snapshot_assets.databases.duckdb.session import DuckDBSession
+from snapshot_assets.databases.interruptible import interruptible
+from snapshot_assets.databases.postgresql.session import PostgresqlConnection
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets_tests.databases.postgresql.helpers import client, queries_that_run
+
+FOR_HOURS = "SELECT count(*) AS n FROM generate_series(1, 100000000000) AS g(n)"
+
+
+class Interrupted(Exception):
+    """Raised by the handler of SIGINT."""
+
+
+@pytest.fixture(autouse=True)
+def _handler() -> Iterator[None]:
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def interrupted_when(ready: Callable[[], object]) -> Iterator[None]:
+    """Send SIGINT to this process once something is so; expect the handler's exception."""
+
+    def send() -> None:
+        while not ready():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    with pytest.raises(Interrupted):
+        yield
+    thread.join()
+
+
+@pytest.mark.parametrize("call", ["rows", "execute"])
+def test_of_postgresql(postgresql_database: str, call: str) -> None:
+    with closing(PostgresqlConnection(Configuration().source(postgresql_database))) as connection:
+        with interrupted_when(lambda: queries_that_run(postgresql_database)):
+            getattr(connection, call)(FOR_HOURS, "counting")
+        assert queries_that_run(postgresql_database) == 0
+    with client(postgresql_database) as run:
+        assert run("SELECT 1") == [(1,)]
+
+
+@pytest.mark.parametrize("call", ["rows", "records"])
+def test_of_duckdb(tmp_path_factory: pytest.TempPathFactory, call: str) -> None:
+    path = tmp_path_factory.mktemp("duckdb") / "source.duckdb"
+    duckdb.connect(path).close()
+    started = time.monotonic()
+    with closing(DuckDBSession(DatabaseAddress("source", f"duckdb:///{path}"))) as session:
+        with interrupted_when(lambda: time.monotonic() > started + 1):
+            getattr(session, call)("SELECT count(*) FROM range(100000000000) a, range(1000) b")
+        assert session.rows("SELECT 1") == [(1,)]
+
+
+def test_a_call_that_begins_after_it_was_cancelled_is_cancelled_again() -> None:
+    cancelled = threading.Semaphore(0)
+
+    def call() -> None:
+        for _ in range(2):
+            assert cancelled.acquire(timeout=60)
+
+    started = time.monotonic()
+    with interrupted_when(lambda: time.monotonic() > started + 0.2):
+        interruptible(call, cancelled.release)
+
+
+def test_results_and_errors_are_those_of_the_call() -> None:
+    assert interruptible(lambda: 3, lambda: pytest.fail("cancelled")) == 3
+    with pytest.raises(ZeroDivisionError):
+        interruptible(lambda: 1 // 0, lambda: pytest.fail("cancelled"))

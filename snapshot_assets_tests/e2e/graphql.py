@@ -1,0 +1,127 @@
+"""Dagster's web server, asked as its UI asks it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Graphql = Callable[..., dict[str, Any]]
+
+RUN = """
+mutation Launch($given: ExecutionParams!) {
+  launchRun(executionParams: $given) {
+    __typename
+    ... on LaunchRunSuccess { run { runId } }
+    ... on InvalidSubsetError { message }
+    ... on PythonError { message }
+  }
+}
+"""
+
+RUN_STATUS = "query Status($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"
+
+TERMINATE = """
+mutation Terminate($id: String!) {
+  terminateRun(runId: $id, terminatePolicy: SAFE_TERMINATE) {
+    __typename
+    ... on TerminateRunFailure { message }
+    ... on PythonError { message }
+  }
+}
+"""
+
+LAUNCH = """
+mutation Launch($given: LaunchBackfillParams!) {
+  launchPartitionBackfill(backfillParams: $given) {
+    __typename
+    ... on LaunchBackfillSuccess { backfillId }
+    ... on PythonError { message }
+  }
+}
+"""
+
+BACKFILL = """
+query Backfill($id: String!) {
+  partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill { status error { message } } }
+}
+"""
+
+
+def backfill(graphql: Graphql, asset: Sequence[str], keys: Sequence[str]) -> None:
+    """Launch a backfill of an asset, and wait for its success."""
+    given = {"assetSelection": [{"path": asset}], "partitionNames": keys}
+    launched = graphql(LAUNCH, given=given)["launchPartitionBackfill"]
+    assert launched["__typename"] == "LaunchBackfillSuccess", launched
+    finished = until(
+        lambda: graphql(BACKFILL, id=launched["backfillId"])["partitionBackfillOrError"],
+        lambda backfill: backfill["status"] not in ("REQUESTED", "COMPLETING"),
+        500,
+    )
+    assert finished["status"] == "COMPLETED_SUCCESS", finished
+
+
+def materialise(graphql: Graphql, asset: Sequence[str], location: str = "snapshot_assets.definitions") -> None:
+    """Launch a run of an asset of a code location, and wait for its success."""
+    assert end_of(graphql, launch(graphql, asset, location)) == "SUCCESS", asset
+
+
+def launch(graphql: Graphql, asset: Sequence[str], location: str) -> str:
+    """Launch a run of an asset of a code location, and return its id."""
+    given = {
+        "selector": {
+            "repositoryName": "__repository__",
+            "repositoryLocationName": location,
+            "jobName": "__ASSET_JOB",
+            "assetSelection": [{"path": asset}],
+        },
+        "runConfigData": {},
+    }
+    launched = graphql(RUN, given=given)["launchRun"]
+    assert launched["__typename"] == "LaunchRunSuccess", launched
+    return str(launched["run"]["runId"])
+
+
+def terminate(graphql: Graphql, run: str) -> None:
+    """Terminate a run, as the UI's button does: it is asked to end, not killed."""
+    answer = graphql(TERMINATE, id=run)["terminateRun"]
+    assert answer["__typename"] == "TerminateRunSuccess", answer
+
+
+def end_of(graphql: Graphql, run: str) -> str:
+    """Wait until a run ends, and return its status."""
+    status: str = until(
+        lambda: graphql(RUN_STATUS, id=run)["runOrError"]["status"],
+        lambda status: status in ("SUCCESS", "FAILURE", "CANCELED"),
+        300,
+    )
+    return status
+
+
+def ask(port: str, query: str, variables: dict[str, Any]) -> dict[str, Any]:
+    body = json.dumps({"query": query, "variables": variables}).encode()
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/graphql", body, headers={"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=60) as response:
+        answer = json.load(response)
+    assert "errors" not in answer, answer["errors"]
+    return answer["data"]
+
+
+def until(answer: Callable[[], Any], accept: Callable[[Any], bool], seconds: float) -> Any:
+    """Repeat a question until its answer is acceptable or time is over, and return the last answer."""
+    deadline = time.monotonic() + seconds
+    while not accept(found := answer()) and time.monotonic() < deadline:
+        threading.Event().wait(0.5)
+    return found
+
+
+def listening(graphql: Graphql) -> bool:
+    try:
+        return bool(graphql("{ version }"))
+    except OSError:
+        return False

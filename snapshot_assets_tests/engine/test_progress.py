@@ -1,0 +1,64 @@
+"""A run's progress: committed chunks, and what running tasks report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from snapshot_assets.engine import progress
+from snapshot_assets.engine.progress import LoggedProgress, Progress
+from snapshot_assets.engine.reports import Report
+
+
+@dataclass(frozen=True)
+class Done:
+    chunk: int
+    rows: int
+    bytes: int
+
+
+def counts(found: Progress) -> dict[str, int]:
+    return {name: value for name, value in found.totals().items() if name not in ("doing", "seconds")}
+
+
+def test_running_work_counts_until_its_chunk_is_committed() -> None:
+    found = Progress("exporting", 3)
+    found.report(Report("a", chunk=1, rows=10, bytes=80, files=1))
+    found.report(Report("a", chunk=1, rows=25, bytes=200, files=2))
+    found.report(Report("b", chunk=2, rows=5, bytes=40))
+    found.report(Report("", chunk=0))  # a task between two pieces of work
+    assert counts(found) == {
+        "chunks": 3,
+        "chunks_done": 0,
+        "chunks_running": 2,
+        "rows": 30,
+        "bytes": 0,
+        "bytes_running": 240,
+        "files_running": 2,
+    }
+    found.outcome(Done(chunk=1, rows=26, bytes=9))
+    found.report(Report("a", chunk=1, rows=26, done=True))  # late: its rows are counted by now
+    assert counts(found) == {
+        "chunks": 3,
+        "chunks_done": 1,
+        "chunks_running": 1,
+        "rows": 31,
+        "bytes": 9,
+        "bytes_running": 40,
+        "files_running": 0,
+    }
+    assert found.line() == "exporting: 1 of 3 chunks, 31 rows, 9 B, 40 B in work after 0 s"
+
+
+def test_a_line_is_logged_only_when_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    logged = LoggedProgress(Progress("copying", 1, _started=0.0), lines.append)
+    for now in (1.0, 29.0, 31.0, 45.0, 62.0):
+        logged.report(Report("a", chunk=1, rows=int(now)))
+    assert lines == [
+        "copying: 0 of 1 chunks, 31 rows, 0 B, 0 B in work after 31 s",
+        "copying: 0 of 1 chunks, 62 rows, 0 B, 0 B in work after 62 s",
+    ]
