@@ -58,10 +58,10 @@ def _copy(options: argparse.Namespace, configuration: Configuration, plan: Plan)
             overwrite=options.overwrite,
             progress=watch,
         )
-    values = {name: value.value for name, value in done.metadata.items() if hasattr(value, "value")}
+    values = {name: value.value for name, value in done.items() if hasattr(value, "value")}
     return {
         "location": values["location"],
-        "rows": sum(outcome.rows for outcome in outcomes),  # the metadata is that of the last window
+        "rows": sum(outcome.rows for outcome in outcomes),
         "bytes": sum(outcome.bytes for outcome in outcomes),
         "files": sum(len(outcome.files) for outcome in outcomes),
         "file": values.get("file"),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from snapshot_assets.errors import SnapshotError, TaskLostError, TransientError
 from snapshot_assets.format.files import DataFile
@@ -15,6 +16,26 @@ from snapshot_assets.format.scrub import scrub
 JOB_BYTES = 64 << 20
 JOB_CHUNKS = 32
 """Most bytes, and most chunks, that share a job: a Python task takes about 100 ms to start."""
+
+
+@dataclass
+class Pace:
+    """Decides how many small chunks share a job: as many as take about two seconds.
+
+    The first job is short, so that the first chunks are soon committed. Jobs in parallel threads share a pace.
+
+    Attributes:
+        chunks: Most chunks of the next job.
+    """
+
+    chunks: int = 8
+    _SECONDS: ClassVar[float] = 2.0
+    _MOST: ClassVar[int] = 256
+
+    def finished(self, chunks: int, seconds: float) -> None:
+        """Take the number of chunks of a finished job, and how long it took, in seconds."""
+        fitting = int(chunks * self._SECONDS / max(seconds, 0.001))
+        self.chunks = max(1, min(self._MOST, 2 * self.chunks, fitting))
 
 
 class MapRunner(Protocol):
@@ -69,63 +90,77 @@ Chunk = TypeVar("Chunk")
 Outcome = TypeVar("Outcome", bound=_ChunkOutcome)
 
 
-def shared_jobs(chunks: Iterable[Chunk], size: Callable[[Chunk], int], most: int = JOB_CHUNKS) -> list[list[Chunk]]:
+def shared_jobs(
+    chunks: Iterable[Chunk], size: Callable[[Chunk], int], pace: Pace | None = None
+) -> Iterator[list[Chunk]]:
     """Group chunks into jobs, in order; a chunk of more than `JOB_BYTES` gets its own job.
 
     Args:
-        chunks: The chunks.
+        chunks: The chunks; only those of the next job, and one more, are taken at a time.
         size: Returns a chunk's bytes.
-        most: Most chunks of a job.
+        pace: Gives the most chunks of each job; None for `JOB_CHUNKS`.
     """
-    jobs: list[list[Chunk]] = []
+    job: list[Chunk] = []
     total = 0
     for chunk in chunks:
         own = size(chunk)
-        if jobs and len(jobs[-1]) < most and total + own <= JOB_BYTES:
-            jobs[-1].append(chunk)
-            total += own
-        else:
-            jobs.append([chunk])
-            total = own
-    return jobs
+        most = pace.chunks if pace else JOB_CHUNKS
+        if job and (len(job) >= most or total + own > JOB_BYTES):
+            yield job
+            job, total = [], 0
+        job.append(chunk)
+        total += own
+    if job:
+        yield job
 
 
 def side_by_side(
     run: Callable[[list[Chunk], threading.Event], Sequence[Outcome]],
-    jobs: Sequence[list[Chunk]],
+    jobs: Iterable[list[Chunk]],
     parallelism: int,
     name: str,
     failed: dict[int, str],
     interrupt: Callable[[], None],
-) -> Iterator[Outcome]:
-    """Run jobs and yield the outcomes of their chunks as they finish.
+) -> Iterator[Sequence[Outcome]]:
+    """Run jobs and yield the outcomes of each job's chunks when it finishes.
 
-    An error that a job raises, rather than returns, and an interruption end all jobs: jobs that have not started are
-    cancelled, running tasks are interrupted, and the event is set, so that no further ones start.
+    An error that a job raises, rather than returns, and an interruption end all jobs: no further ones start, running
+    tasks are interrupted, and the event is set.
 
     Args:
         run: Called with a job and the event.
-        jobs: The jobs.
+        jobs: The jobs. Each is taken when a thread is about to be free, so that later ones are planned while others
+            run.
         parallelism: Most jobs at a time.
         name: Prefix of the threads' names.
         failed: Gets the error of each failed chunk, by its id.
         interrupt: Interrupts running tasks.
     """
     stop = threading.Event()
+    running: set[Future[Sequence[Outcome]]] = set()
     with ThreadPoolExecutor(parallelism, thread_name_prefix=name) as pool:
-        futures = [pool.submit(run, job, stop) for job in jobs]
         try:
-            for future in as_completed(futures):
-                for outcome in future.result():
-                    if outcome.error is not None:
-                        failed[outcome.chunk] = scrub(str(outcome.error))
-                    yield outcome
+            for job in jobs:
+                running.add(pool.submit(run, job, stop))
+                full = len(running) > parallelism  # one job waits, so that no thread does
+                done, running = wait(running, timeout=None if full else 0, return_when=FIRST_COMPLETED)
+                yield from _outcomes(done, failed)
+            while running:
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                yield from _outcomes(done, failed)
         except BaseException:
             stop.set()
             interrupt()
-            for future in futures:
+            for future in running:
                 future.cancel()
             raise
+
+
+def _outcomes(done: Iterable[Future[Sequence[Outcome]]], failed: dict[int, str]) -> Iterator[Sequence[Outcome]]:
+    for future in done:
+        outcomes = future.result()
+        failed.update({each.chunk: scrub(str(each.error)) for each in outcomes if each.error is not None})
+        yield outcomes
 
 
 def error_of(chunk: int, results: Sequence[_ChunkOutcome], tasks: int) -> SnapshotError | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from snapshot_assets.engine.reports import Report
-from snapshot_assets.format.units import human_bytes
+from snapshot_assets.format.units import human_bytes, human_seconds
 
 LOG_SECONDS = 30.0
 """Seconds between two lines of progress in logs."""
@@ -88,6 +88,24 @@ class Progress:
         return (
             f"{self.doing}: {found['chunks_done']} of {found['chunks']} chunks, {found['rows']:,} rows,"
             f" {human_bytes(found['bytes'])}{running} after {found['seconds']:.0f} s"
+        )
+
+
+    def committed(self, outcomes: Sequence[FinishedChunk]) -> str:
+        """Return a sentence on chunks that were just committed, with the rate so far and the time left.
+
+        Args:
+            outcomes: The outcomes of the chunks, which are counted already.
+        """
+        found = self.totals()
+        chunks = [outcome.chunk for outcome in outcomes]
+        which = f"chunk {chunks[0]}" if len(chunks) == 1 else f"{len(chunks)} chunks from {min(chunks)} to {max(chunks)}"
+        rows, size = sum(each.rows for each in outcomes), sum(each.bytes for each in outcomes)
+        rate = f"{human_bytes(found['bytes'] / max(found['seconds'], 0.001))}/s"
+        done, chunks_left = found["chunks_done"], found["chunks"] - found["chunks_done"]
+        left = f", about {human_seconds(found['seconds'] / done * chunks_left)} left" if chunks_left else ""
+        return (
+            f"Committed {which}: {rows:,} rows, {human_bytes(size)}. {done} of {found['chunks']} chunks, {rate}{left}."
         )
 
 

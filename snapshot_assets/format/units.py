@@ -145,6 +145,16 @@ def human_bytes(size: float) -> str:
     return f"{size:.1f} TB"
 
 
+def human_seconds(seconds: float) -> str:
+    """Return a duration in seconds as text of one or two units, such as `5 s`, `12 min` or `3 h 20 min`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 100:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
 def time_text(instant: datetime) -> str:
     """Return the canonical text of an instant (see `to_utc`): `Z`, and a fraction without trailing zeros, if any."""
     utc = to_utc(instant).replace(tzinfo=None)

@@ -18,6 +18,7 @@ from snapshot_assets.pipeline.copies import copy_definitions
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans, as_failure, snapshot_io_manager
 from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
+from snapshot_assets.pipeline.materializations import CODE_VERSION
 from snapshot_assets.pipeline.metadata import seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, require_range, window_of
 from snapshot_assets.pipeline.resources import POOL, SNAPSHOTS, SPARK, Snapshots, snapshots_of, snapshots_resource
@@ -25,9 +26,6 @@ from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
 from snapshot_assets.pipeline.tags import tag_asset, tag_job, tag_sensor
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
-
-CODE_VERSION = "1"
-"""Raise it when an asset writes something else, so that Dagster marks its partitions as made by older code."""
 
 _SETTINGS = tuple(
     name

@@ -1,14 +1,18 @@
 """The asset of a plan of kind `query`: a copy of its rows, sealed as a snapshot of its own."""
 
 # Dagster reads the annotations of assets, so they must not be postponed here.
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
 
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.copy import Copied, copy
 from snapshot_assets.errors import SnapshotError
-from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
+from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, accepting_unstable_parts
 from snapshot_assets.pipeline.io_manager import as_failure
+from snapshot_assets.pipeline.materializations import report_materialization
 from snapshot_assets.pipeline.metadata import chunk_metadata, first_rows, seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import POOL, SNAPSHOTS, SPARK, snapshots_of
@@ -45,18 +49,29 @@ def copy_asset(plan: Plan) -> dg.AssetsDefinition:
     def copy_(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         snapshots = snapshots_of(context)
         keys = sorted(context.partition_keys) if plan.windowed else []
+        by_chunk = {window_of(plan, key).id: key for key in keys}
+
+        def report(outcomes: Sequence[Outcome], state: State) -> None:
+            for outcome in outcomes:
+                progress.outcome(outcome)
+                if plan.windowed:
+                    facts = chunk_metadata(outcome, state)
+                    version = facts["chunk_checksum"]
+                    report_materialization(context, facts, partition=by_chunk[outcome.chunk], version=version)
+            context.log.info(progress.committed(outcomes))
+
         try:
             run = snapshots.export_run(plan.name)
-            windows = [window_of(plan, key).id for key in keys]
-            with snapshots.counting("copying", len(windows) or 1, context.log.info) as progress:
-                copied = copy(run, windows, overwrite=snapshots.overwrite, on_outcome=progress.outcome)
+            with snapshots.counting("copying", len(keys) or 1, context.log.info) as progress:
+                copied = copy(run, list(by_chunk), overwrite=snapshots.overwrite, on_commit=report)
         except SnapshotError as error:
             raise as_failure(error) from error
         context.log.info(f"COPY {copied.rows}")
-        by_chunk = {outcome.chunk: chunk_metadata(outcome, copied.state) for outcome in copied.outcomes}
-        for key, window in zip(keys, windows, strict=True):
-            context.add_asset_metadata(by_chunk[window], partition_key=key)
-        return dg.MaterializeResult(metadata=_metadata(plan, copied, run.store.uri))
+        metadata = _metadata(plan, copied, run.store.uri)
+        if not plan.windowed:
+            return dg.MaterializeResult(metadata=metadata)
+        context.log_event(dg.AssetObservation(context.asset_key, metadata=metadata))
+        return dg.MaterializeResult(metadata=metadata | NO_EVENTS_AT_THE_END)
 
     return copy_
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 
 
 @contextmanager
@@ -40,12 +40,13 @@ def target_materialization(
     )
 
 
-def add_partition_metadata(context: dg.OutputContext, partition: str | None, metadata: dict[str, Any]) -> None:
-    """Attach metadata to one partition's materialization from an IO manager.
+NO_EVENTS_AT_THE_END = {SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True}
+"""Metadata of a step's result for which Dagster stores no materialization, because the step stored them itself."""
 
-    `OutputContext.add_output_metadata` would attach the same entries to every partition of a range run.
-    """
-    context.step_context.add_asset_metadata(metadata=metadata, asset_key=context.asset_key, partition_key=partition)
+
+def leave_out_events_at_the_end(context: dg.OutputContext) -> None:
+    """Let Dagster store no materialization after an IO manager that stored them itself."""
+    context._asset_key = None
 
 
 def asks_to_replace(context: dg.OutputContext) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +93,8 @@ def run_copy(
     instance: dg.DagsterInstance,
     overwrite: bool,
     progress: Progress,
-) -> dg.AssetMaterialization:
-    """Materialise the asset `copy` of a plan of kind `query`; returns what it reports. See also `run_plan`.
+) -> Mapping[str, dg.MetadataValue[Any]]:
+    """Materialise the asset `copy` of a plan of kind `query`; returns its metadata. See also `run_plan`.
 
     Args:
         configuration: The sources and storage options; contains the plan.
@@ -106,8 +106,8 @@ def run_copy(
     """
     definitions = _definitions(configuration, plan, overwrite=overwrite, progress=progress)
     result = _materialize(definitions, plan, ["copy"], keys, instance, {})
-    events = [event for event in result.all_events if event.is_step_materialization]
-    return events[-1].step_materialization_data.materialization
+    [output] = [event for event in result.all_events if event.is_successful_output]
+    return output.step_output_data.metadata
 
 
 def run_restore(

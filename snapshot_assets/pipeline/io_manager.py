@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,13 @@ from pyspark.sql import DataFrame
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
-from snapshot_assets.engine.export.chunks import Outcome, skipped_chunk
+from snapshot_assets.engine.export.chunks import Outcome, completed_chunks
 from snapshot_assets.engine.reading.frames import load_frames
 from snapshot_assets.errors import ExportFailedError, PlanError, RestoreFailedError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.pipeline.dagster_internals import add_partition_metadata, asks_to_replace
+from snapshot_assets.pipeline.dagster_internals import asks_to_replace, leave_out_events_at_the_end
+from snapshot_assets.pipeline.materializations import report_materialization
 from snapshot_assets.pipeline.metadata import chunk_metadata
 from snapshot_assets.pipeline.partitions import window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
@@ -74,30 +75,32 @@ class SnapshotIOManager(dg.IOManager):
         self.plan = plan
 
     def handle_output(self, context: dg.OutputContext, obj: ChunkScans | Frames | Mapping[str, Frames]) -> None:
-        """Write and commit chunks; if some fail, the run fails after the others are committed."""
+        """Write and commit chunks, and report each once it is committed.
+
+        If some fail, the run fails after the others are committed.
+        """
         snapshots = snapshots_of(context)
         keys = _partition_keys(context, snapshots.configuration.plan(self.plan))
         try:
-            catalog, chunks, outcomes = _export(context, self.plan, obj)
+            catalog, chunks, commits = _export(context, self.plan, obj)
         except SnapshotError as error:
             raise as_failure(error) from error
-        done: list[Outcome] = []
         try:
             with snapshots.counting("exporting", chunks, context.log.info) as progress:
-                for outcome in outcomes:
-                    progress.outcome(outcome)
-                    if outcome.error is None:
-                        done.append(outcome)
+                for outcomes in commits:
+                    done = [outcome for outcome in outcomes if outcome.error is None]
+                    for outcome in done:
+                        progress.outcome(outcome)
+                        facts = chunk_metadata(outcome, catalog.state)
+                        version = facts["chunk_checksum"]
+                        report_materialization(context, facts, partition=keys.get(outcome.chunk), version=version)
+                    if done:
+                        context.log.info(progress.committed(done))
         except SnapshotError as error:
-            for outcome in done:  # Dagster records none of a run that fails
-                metadata = chunk_metadata(outcome, catalog.state)
-                partition = keys.get(outcome.chunk)
-                context.log_event(dg.AssetMaterialization(context.asset_key, partition=partition, metadata=metadata))
             raise as_failure(error) from error
         finally:
             write_hints(catalog.store, catalog.state, catalog.refresh)
-        for outcome in done:
-            add_partition_metadata(context, keys.get(outcome.chunk), chunk_metadata(outcome, catalog.state))
+        leave_out_events_at_the_end(context)
 
     def load_input(self, context: dg.InputContext) -> DataFrame | dict[str, DataFrame]:
         """Return the rows of the upstream partitions as DataFrames by `schema.table`, or as one DataFrame.
@@ -117,31 +120,35 @@ class SnapshotIOManager(dg.IOManager):
         return next(iter(named.values())) if len(named) == 1 else named
 
 
-def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, int, Iterator[Outcome]]:
-    """Return the location, the number of chunks, and their outcomes: iterating over them exports."""
+def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, int, Iterator[Sequence[Outcome]]]:
+    """Return the location, the number of chunks, and their outcomes by commit: iterating over them exports."""
     snapshots = snapshots_of(context)
     run = snapshots.export_run(plan)
     if not isinstance(obj, ChunkScans):
         chunks = _frame_chunks(context, run.plan, obj)
         started = run.open_frames(chunks)
-        outcomes = started.export(list(chunks), replace_completed=asks_to_replace(context))
-        return started.catalog, len(chunks), _warning_of_skipped(context, run.store.uri, outcomes)
+        commits = started.commits(list(chunks), replace_completed=asks_to_replace(context))
+        return started.catalog, len(chunks), _warning_of_skipped(context, run.store.uri, commits)
     catalog = run.read_catalog()
     if not (obj.replace or run.force) and all(catalog.state.completed(chunk) for chunk in obj.chunks):
-        skipped = [skipped_chunk(catalog.state, chunk) for chunk in obj.chunks]
-        return catalog, len(skipped), iter(skipped)  # the source is not needed
+        damaged, skipped = completed_chunks(catalog.store, catalog.state, obj.chunks)
+        if not damaged:
+            return catalog, len(skipped), iter([skipped])  # the source is not needed
     export = snapshots.open_export(plan, catalog)
-    return export.catalog, len(obj.chunks), export.export(obj.chunks, replace_completed=obj.replace)
+    return export.catalog, len(obj.chunks), export.commits(obj.chunks, replace_completed=obj.replace)
 
 
-def _warning_of_skipped(context: dg.OutputContext, uri: str, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
-    for outcome in outcomes:
-        if outcome.status == "skipped":
-            context.log.warning(
-                f"Chunk {outcome.chunk} of {uri} is completed, so the DataFrames returned for it were not written. Set "
-                "`replace: true` in the asset's run config (ChunkConfig) to write them in its place."
-            )
-        yield outcome
+def _warning_of_skipped(
+    context: dg.OutputContext, uri: str, commits: Iterable[Sequence[Outcome]]
+) -> Iterator[Sequence[Outcome]]:
+    for outcomes in commits:
+        for outcome in outcomes:
+            if outcome.status == "skipped":
+                context.log.warning(
+                    f"Chunk {outcome.chunk} of {uri} is completed, so the DataFrames returned for it were not written."
+                    " Set `replace: true` in the asset's run config (ChunkConfig) to write them in its place."
+                )
+        yield outcomes
 
 
 def as_failure(error: SnapshotError) -> dg.Failure:

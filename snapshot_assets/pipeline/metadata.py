@@ -21,6 +21,10 @@ from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.format.units import duration_text, time_text
 
 _MOST_ROWS = 50
+_HOW_TO_REPLACE = (
+    "Completed before, and its files are whole. To export it again, for example for late rows, materialise it with run"
+    " config `replace: true`."
+)
 
 
 def chunk_metadata(outcome: Outcome, state: State) -> dict[str, Any]:
@@ -35,6 +39,10 @@ def chunk_metadata(outcome: Outcome, state: State) -> dict[str, Any]:
         "snapshot_id": state.snapshot_id,
         "chunk_checksum": known.chunk.checksum if known else "",
     }
+    if outcome.status == "skipped":
+        metadata["how_to_replace"] = dg.MetadataValue.md(_HOW_TO_REPLACE)
+    if outcome.faults:
+        metadata |= {"repaired": len(outcome.faults), "damage": _fault_rows(outcome.faults)}
     if outcome.seconds:
         metadata["seconds"] = round(outcome.seconds, 3)
     if outcome.files:
@@ -84,10 +92,12 @@ def fault_metadata(faults: list[Fault]) -> dict[str, Any]:
     """Return the metadata of a check: the number of faults, and the first 50."""
     metadata: dict[str, Any] = {"faults": len(faults)}
     if faults:
-        metadata["first_faults"] = first_rows(
-            {"object": fault.object, "kind": str(fault.kind), "message": fault.message} for fault in faults
-        )
+        metadata["first_faults"] = _fault_rows(faults)
     return metadata
+
+
+def _fault_rows(faults: Sequence[Fault]) -> dg.TableMetadataValue:
+    return first_rows({"object": fault.object, "kind": str(fault.kind), "message": fault.message} for fault in faults)
 
 
 def checkpoint_metadata(written: WrittenCheckpoint) -> dict[str, Any]:

@@ -16,7 +16,9 @@ from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.checks import Judge, partitioned_check
+from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END
 from snapshot_assets.pipeline.io_manager import as_failure
+from snapshot_assets.pipeline.materializations import report_materialization
 from snapshot_assets.pipeline.metadata import first_rows
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import POOL, SNAPSHOTS, SPARK, snapshots_of
@@ -61,24 +63,17 @@ def restored_asset(plan: Plan) -> dg.AssetsDefinition:
         description=f"The newest sealed snapshot of `{plan.to}` in the plan's target, each row exactly once.",
     )
     def restored(context: dg.AssetExecutionContext, config: RestoreConfig) -> dg.MaterializeResult[None]:
-        done: dict[str, dict[str, Any]] = {}
         try:
-            _restore(context, plan, config, done)
+            _restore(context, plan, config)
         except SnapshotError as error:
-            for key, metadata in done.items():  # Dagster records none of a run that fails
-                context.log_event(dg.AssetMaterialization(context.asset_key, metadata=metadata, partition=key))
             raise as_failure(error) from error
-        for key, metadata in done.items():
-            context.add_asset_metadata(metadata, partition_key=key)
-        return dg.MaterializeResult()
+        return dg.MaterializeResult(metadata={} if plan.schema_only else NO_EVENTS_AT_THE_END)
 
     return restored
 
 
-def _restore(
-    context: dg.AssetExecutionContext, plan: Plan, config: RestoreConfig, done: dict[str, dict[str, Any]]
-) -> None:
-    """Restore the windows of a run's partitions, and add the metadata of each that is loaded to `done`."""
+def _restore(context: dg.AssetExecutionContext, plan: Plan, config: RestoreConfig) -> None:
+    """Restore the windows of a run's partitions, and report each when it is loaded."""
     run = snapshots_of(context).restore_run(plan.name)
     run.settings = config.over(run.settings)
     keys = {} if plan.schema_only else {window_of(plan, key).id: key for key in context.partition_keys}
@@ -90,7 +85,7 @@ def _restore(
         for outcome in run.restore():
             progress.outcome(outcome)
             if outcome.chunk in keys and outcome.error is None:
-                done[keys[outcome.chunk]] = _metadata(outcome, restore_plan)
+                report_materialization(context, _metadata(outcome, restore_plan), partition=keys[outcome.chunk])
     left = "finished" if run.finish() else "other windows are still to be loaded"
     context.log.info(f"Revision {restore_plan.state.revision}: {left}.")
 

@@ -94,7 +94,7 @@ class Writer:
         finished = self.finished(chunk, *files, replaces=replaces)
         if replaces is not None:
             self.token = self.catalog.token()  # like a run that opens its source now
-        return self.catalog.commit(rules.complete_chunk(self.token, finished, self.catalog.now))
+        return self.catalog.commit(rules.complete_chunks(self.token, [finished], self.catalog.now))
 
     def fill(self) -> None:
         """Complete chunks 1 and 3 with a file each, and chunk 2 without files."""

@@ -113,7 +113,7 @@ class PinnedStates(RuleBasedStateMachine):
         done = rules.FinishedChunk(chunk, files, (ref,), receipt.opened_at, receipt.fence, "r1", replaces)
         if replaces is not None:
             self.writer.token = self.catalog.token()  # as a run that opens its source now
-        self.catalog.commit(rules.complete_chunk(self.writer.token, done, self.catalog.now))
+        self.catalog.commit(rules.complete_chunks(self.writer.token, [done], self.catalog.now))
 
     def attempts(self, chunk: int) -> tuple[str, ...]:
         """Return the attempts that a receipt of a chunk supersedes."""

@@ -51,7 +51,7 @@ def test_eventual_preservation(writer: Writer) -> None:
     collect_garbage(later, grace=NOW, unsafe=True)
     [(receipt, ref)] = adoptable_receipts(writer.store, later.state, later.state.missing())
     finished = rules.FinishedChunk(receipt.chunk, receipt.files, (ref,), receipt.opened_at, receipt.fence, "later")
-    later.commit(rules.complete_chunk(later.token(), finished, later.now))
+    later.commit(rules.complete_chunks(later.token(), [finished], later.now))
     assert [known.file for known in read_state(writer.store).live_files()] == [file]
 
 

@@ -70,7 +70,7 @@ class Forged:
             run="r",
         )
         done = rules.FinishedChunk(0, files, (write_receipt(store, receipt),), receipt.opened_at, receipt.fence, "r")
-        catalog.commit(rules.complete_chunk(catalog.token(), done, catalog.now))
+        catalog.commit(rules.complete_chunks(catalog.token(), [done], catalog.now))
         seal(catalog)
 
     def _schema(self, store: ObjectStore) -> rules.SchemaContent:

@@ -59,7 +59,7 @@ def _commit(catalog: Recorded, token: Token, receipt: Receipt, ref: act.ObjectRe
     finished = rules.FinishedChunk(
         receipt.chunk, receipt.files, (ref,), receipt.opened_at, receipt.fence, "r", replaces
     )
-    catalog.commit(rules.complete_chunk(token, finished, catalog.store.world.clock))
+    catalog.commit(rules.complete_chunks(token, [finished], catalog.store.world.clock))
 
 
 def _export(catalog: Recorded, chunk: int) -> None:
@@ -99,7 +99,7 @@ def resumer(actor: Actor) -> None:
             receipt.chunk, receipt.files, (ref,), now, receipt.fence, "r", base_revision=receipt.base_revision
         )
         with suppress(rules.StaleReceiptError):
-            catalog.commit(rules.complete_chunk(token, adopted, catalog.store.world.clock))
+            catalog.commit(rules.complete_chunks(token, [adopted], catalog.store.world.clock))
     for chunk in catalog.refresh().missing():
         _export(catalog, chunk)
     seal(catalog)

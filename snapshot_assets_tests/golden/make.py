@@ -148,7 +148,7 @@ class Exporter:
         receipt = origin.receipt(ChunkResult(chunk, opened_at, tuple(files)), tuple(superseded))
         refs = (write_receipt(self.store, receipt),)
         done = rules.FinishedChunk(chunk, receipt.files, refs, opened_at, receipt.fence, "run", live or None)
-        assert catalog.commit(rules.complete_chunk(catalog.token(), done, catalog.now))
+        assert catalog.commit(rules.complete_chunks(catalog.token(), [done], catalog.now))
 
 
 def readings(schema: DatabaseSchema, chunk: int, part: int) -> pa.Table:

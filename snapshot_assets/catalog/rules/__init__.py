@@ -18,7 +18,7 @@ from snapshot_assets.catalog.rules.chunks import (
     CompactedMeanwhileError,
     FinishedChunk,
     StaleReceiptError,
-    complete_chunk,
+    complete_chunks,
     fail_chunk,
     in_progress,
 )
@@ -46,7 +46,7 @@ __all__ = [
     "begin",
     "check_same_plan",
     "check_unchanged",
-    "complete_chunk",
+    "complete_chunks",
     "delete",
     "delete_outlived_tags",
     "expire",

@@ -50,31 +50,42 @@ class StaleReceiptError(ConflictError):
 
 
 @rule
-def complete_chunk(state: State, token: Token, finished: FinishedChunk, clock: Callable[[], datetime]) -> Actions:
-    """Complete a chunk in one transaction: its chunk action, and the action that adds each file.
+def complete_chunks(
+    state: State, token: Token, finished: Sequence[FinishedChunk], clock: Callable[[], datetime]
+) -> Actions:
+    """Complete chunks in one transaction: for each, its chunk action, and the action that adds each file.
 
-    Commits nothing if another writer has completed the chunk. Then nothing is deleted, and the chunk counts as done.
+    Passes over chunks that another writer has completed. Their files are not deleted, and they count as done.
 
     Args:
         state: The head.
-        token: The snapshot that the chunk was exported for.
-        finished: The chunk on storage.
+        token: The snapshot that the chunks were exported for.
+        finished: The chunks on storage.
         clock: Returns the current time. The age of the files is checked again after each lost race.
 
     Raises:
         SupersededError: Another snapshot replaced this one.
         StaleReceiptError: A receipt is older than the chunk's last commit, so its files may be collected already.
         CompactedMeanwhileError: Compaction has replaced the files that were to be replaced.
-        ConflictError: Another writer exported the chunk meanwhile, the files have waited for more than half the grace
+        ConflictError: Another writer exported a chunk meanwhile, the files have waited for more than half the grace
             period, or the snapshot is schema-only.
     """
     header = check_unchanged(state, token)
     if header.schema_only:
         raise ConflictError("The snapshot is schema-only and takes no data; use --force to recreate it.")
-    if finished.replaces is None and state.completed(finished.id):
-        return None
+    actions: list[act.Action] = []
+    for each in finished:
+        if each.replaces is not None or not state.completed(each.id):
+            actions += _completing(state, token, header, each, clock())
+    return actions or None
+
+
+def _completing(
+    state: State, token: Token, header: act.Header, finished: FinishedChunk, now: datetime
+) -> list[act.Action]:
+    """Return the actions that complete a chunk."""
     _check_adoptable(state, finished)
-    check_age(header, finished.id, finished.opened_at, clock())
+    check_age(header, finished.id, finished.opened_at, now)
     chunk = completed_chunk(
         state, finished.id, finished.files, fence=finished.fence, receipts=finished.receipts, run=finished.run
     )

@@ -30,6 +30,9 @@ Depth = Literal["quick", "full"]
 HASHED_AGAIN = 1 << 30
 """Most bytes of verified files that are hashed again."""
 
+FEW_CHUNKS = 10
+"""Most chunks that `damaged_chunks` hashes."""
+
 _BLOCK = 4 << 20
 _READERS = 4
 _GOLDEN = (5**0.5 - 1) / 2
@@ -169,6 +172,32 @@ def check_chunk_checksum(state: State, chunk: int) -> Iterator[Fault]:
     if found != expected:
         message = f"Chunk {chunk} has checksum {found}; the log records {expected}."
         yield Fault(FaultKind.CHUNK_CHECKSUM, f"data/{chunk}", message, chunk)
+
+
+def damaged_chunks(store: ObjectStore, state: State, chunks: Sequence[int]) -> dict[int, tuple[Fault, ...]]:
+    """Return the faults of chunks whose files or receipts are damaged, by chunk.
+
+    All objects must exist, and files must have their size. The objects of a few chunks are hashed, too.
+
+    Args:
+        store: The location.
+        state: The newest state.
+        chunks: Completed chunks, in order.
+    """
+    few = len(chunks) <= FEW_CHUNKS
+    objects = Listed(store, *(f"data/{chunk}/" for chunk in chunks)) if few else Listed(store, "data/")
+    report = Report(store.uri, "full" if few else "quick")
+    work = [(known.file, few) for chunk in chunks for known in state.live_files(chunk)]
+    faults = list(file_faults(store, work, objects, report, lambda _: None))
+    for chunk in chunks:
+        for ref in state.chunks[chunk].chunk.receipts:
+            if few or ref.path not in objects:
+                faults += object_faults(store, ref, ref.path in objects, chunk)
+    damaged: dict[int, tuple[Fault, ...]] = {}
+    for fault in faults:
+        assert fault.chunk is not None
+        damaged[fault.chunk] = (*damaged.get(fault.chunk, ()), fault)
+    return damaged
 
 
 def verified_revision(state: State) -> int:

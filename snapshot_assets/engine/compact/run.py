@@ -85,7 +85,8 @@ class CompactRun:
         failed: dict[int, str] = {}
         jobs = shared_jobs(plan.chunks, lambda chunk: chunk.bytes)
         run_job = partial(attempt_chunks, attempt=work.attempt, policy=self.retry)
-        yield from side_by_side(run_job, jobs, self.parallelism, "compact", failed, self.runner.interrupt)
+        for outcomes in side_by_side(run_job, jobs, self.parallelism, "compact", failed, self.runner.interrupt):
+            yield from outcomes
         write_hints(self.catalog.store, self.catalog.state, self.catalog.refresh)
         if failed:
             raise CompactionFailedError(

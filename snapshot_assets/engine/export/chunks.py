@@ -1,4 +1,4 @@
-"""Exports chunks: adopts those that an earlier run finished, reads the others, commits each as one transaction.
+"""Exports chunks: adopts those that an earlier run finished, reads the others, commits those of a job together.
 
 A `Runner` runs the tasks, in Spark or in this process. This module decides what is committed.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -16,9 +17,11 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.receipts.receipts import Receipt, write_young_receipt
 from snapshot_assets.catalog.receipts.selection import find_adoptable
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.verify.faults import Fault
+from snapshot_assets.catalog.verify.objects import damaged_chunks
 from snapshot_assets.engine.export.run_tasks import Export, run_tasks
 from snapshot_assets.engine.export.tasks import ChunkPlan, ChunkResult
-from snapshot_assets.engine.jobs import JOB_BYTES, JOB_CHUNKS, FileSums, first_failures, shared_jobs, side_by_side
+from snapshot_assets.engine.jobs import JOB_BYTES, FileSums, Pace, first_failures, shared_jobs, side_by_side
 from snapshot_assets.engine.retry import attempt_chunks
 from snapshot_assets.errors import (
     ExportFailedError,
@@ -27,9 +30,9 @@ from snapshot_assets.errors import (
     SnapshotError,
     SupersededError,
 )
-from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.scrub import scrub
+from snapshot_assets.storage.base import ObjectStore
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,9 +42,10 @@ class Outcome(FileSums):
     """Outcome of a chunk in this run.
 
     Attributes:
-        status: `exported`, `replaced`, `adopted` (an earlier attempt's receipt), `skipped` (completed before), or
-            `failed`.
+        status: `exported`, `replaced`, `repaired` (its files were damaged), `adopted` (an earlier attempt's receipt),
+            `skipped` (completed before), or `failed`.
         seconds: Time of the slowest task, reading and writing.
+        faults: What was damaged.
     """
 
     chunk: int
@@ -49,18 +53,22 @@ class Outcome(FileSums):
     files: tuple[DataFile, ...] = ()
     seconds: float = 0.0
     error: SnapshotError | None = None
+    faults: tuple[Fault, ...] = ()
 
 
 SMALL_CHUNK = 8 << 20
 """Chunks estimated below this many bytes share a task."""
 
+Plans = Callable[[Iterable[int]], Iterator[ChunkPlan]]
+"""Plans chunks in order, each when it is taken."""
 
-def export_chunks(export: Export, plan: Callable[[int], ChunkPlan], chunks: Sequence[int]) -> Iterator[Outcome]:
-    """Export chunks; yields each outcome once it is committed.
+
+def export_chunks(export: Export, plans: Plans, chunks: Sequence[int]) -> Iterator[Sequence[Outcome]]:
+    """Export chunks; yields the outcomes of each transaction's chunks once they are committed.
 
     Args:
         export: The run.
-        plan: Plans a chunk that has to be read: one that is neither completed nor adoptable.
+        plans: Plans the chunks that have to be read: those that are neither completed and whole nor adoptable.
         chunks: Chunk ids, in order.
 
     Raises:
@@ -68,23 +76,20 @@ def export_chunks(export: Export, plan: Callable[[int], ChunkPlan], chunks: Sequ
         SupersededError: Another snapshot was started meanwhile.
     """
     failed: dict[int, str] = {}
-    pending: list[int] = []
-    receipts = _adoptable_receipts(export, chunks)
-    for chunk in chunks:
-        outcome = _without_reading(export, chunk, receipts.get(chunk))
-        if outcome is None:
-            pending.append(chunk)
-        else:
-            yield outcome
-    if pending:
-        if export.replace:
-            state = export.catalog.state
-            export = replace(export, replaced={chunk: tuple(state.live_files(chunk)) for chunk in pending})
-        batches = _batches([plan(chunk) for chunk in pending], export.parallelism)
-        export.catalog.commit(rules.in_progress(export.token, pending, export.task.provenance.run))
-        yield from side_by_side(
-            partial(_run_batch, export), batches, export.parallelism, "export", failed, export.runner.interrupt
-        )
+    pending: list[int] = list(chunks)
+    damaged: Mapping[int, tuple[Fault, ...]] = {}
+    if not export.replace:
+        damaged, skipped, pending = _completed(export, chunks)
+        if skipped:
+            yield skipped
+        adopted: set[int] = set()
+        for outcome in _adopted(export, pending):
+            adopted.add(outcome.chunk)
+            yield [outcome]
+        pending = [chunk for chunk in pending if chunk not in adopted]
+    yield from _read(export, plans, pending, failed)
+    for outcomes in _read(export.repairing(), plans, list(damaged), failed):
+        yield [replace(each, faults=damaged[each.chunk]) for each in outcomes]
     if failed:
         others = "The others are committed; run" if len(failed) < len(chunks) else "Run"
         raise ExportFailedError(
@@ -99,97 +104,146 @@ def skipped_chunk(state: State, chunk: int) -> Outcome:
     return Outcome(chunk, "skipped", tuple(each.file for each in state.live_files(chunk)))
 
 
-def _adoptable_receipts(export: Export, chunks: Sequence[int]) -> Mapping[int, tuple[Receipt, ObjectRef]]:
+def completed_chunks(
+    store: ObjectStore, state: State, chunks: Sequence[int]
+) -> tuple[Mapping[int, tuple[Fault, ...]], list[Outcome]]:
+    """Check the chunks that are completed; returns the faults of the damaged ones, and the outcomes of the others."""
+    completed = [chunk for chunk in chunks if state.completed(chunk)]
+    damaged = damaged_chunks(store, state, completed)
+    return damaged, [skipped_chunk(state, chunk) for chunk in completed if chunk not in damaged]
+
+
+def _completed(
+    export: Export, chunks: Sequence[int]
+) -> tuple[Mapping[int, tuple[Fault, ...]], list[Outcome], list[int]]:
+    """Check the chunks that are completed; see `completed_chunks`. Returns the chunks that are not completed too."""
     state = export.catalog.refresh()
-    incomplete = [chunk for chunk in chunks if not state.completed(chunk)]
-    if export.replace or not incomplete:
-        return {}
-    return find_adoptable(export.catalog.store, state, incomplete, export.task.provenance.schema_sha256)
+    damaged, skipped = completed_chunks(export.catalog.store, state, chunks)
+    for chunk, faults in damaged.items():
+        _LOG.warning("Chunk %s is damaged and is exported again: %s", chunk, faults[0].message)
+    return damaged, skipped, [chunk for chunk in chunks if not state.completed(chunk)]
 
 
-def _without_reading(export: Export, chunk: int, adoptable: tuple[Receipt, ObjectRef] | None) -> Outcome | None:
-    """Skip a completed chunk, or adopt its receipt; returns None if the chunk has to be read."""
+def _read(export: Export, plans: Plans, chunks: Sequence[int], failed: dict[int, str]) -> Iterator[Sequence[Outcome]]:
+    """Read chunks from the source and commit them; adds the errors of those that fail to `failed`."""
+    if not chunks:
+        return
     if export.replace:
-        return None
-    if export.catalog.state.completed(chunk):
-        return skipped_chunk(export.catalog.state, chunk)
-    if adoptable is None:
-        return None
-    receipt, ref = adoptable
-    result = ChunkResult(chunk, datetime.now(UTC), receipt.files, ref)  # garbage collection keeps it at any age
-    try:
-        return _commit(export, result, "adopted", receipt)
-    except rules.StaleReceiptError as stale:
-        _LOG.info("%s", stale)
-        return None
+        state = export.catalog.state
+        export = replace(export, replaced={chunk: tuple(state.live_files(chunk)) for chunk in chunks})
+    export.catalog.commit(rules.in_progress(export.token, chunks, export.task.provenance.run))
+    pace = Pace()
+    jobs = shared_jobs(plans(chunks), _job_bytes, pace)
+    run = partial(_run_job, export, pace)
+    yield from side_by_side(run, jobs, export.parallelism, "export", failed, export.runner.interrupt)
 
 
-def _batches(plans: Sequence[ChunkPlan], parallelism: int) -> list[list[ChunkPlan]]:
-    """Group small chunks, in order; a large chunk is a batch of its own."""
-
-    def size(plan: ChunkPlan) -> int:
-        small = plan.size < SMALL_CHUNK and len(plan.works) == 1
-        return plan.size if small else JOB_BYTES + 1
-
-    return shared_jobs(plans, size, min(JOB_CHUNKS, -(-len(plans) // parallelism)))
+def _job_bytes(plan: ChunkPlan) -> int:
+    """Return a chunk's size for grouping: a chunk that is large or has several tasks is a job of its own."""
+    return plan.size if plan.size < SMALL_CHUNK and len(plan.works) == 1 else JOB_BYTES + 1
 
 
-def _run_batch(export: Export, batch: Sequence[ChunkPlan], stop: threading.Event) -> list[Outcome]:
-    """Run one batch; chunks with a transient failure are retried by themselves."""
+def _adopted(export: Export, chunks: Sequence[int]) -> Iterator[Outcome]:
+    """Commit the chunks whose receipts an earlier run left."""
+    if not chunks:
+        return
+    sha256 = export.task.provenance.schema_sha256
+    receipts = find_adoptable(export.catalog.store, export.catalog.state, chunks, sha256)
+    for chunk, (receipt, ref) in sorted(receipts.items()):
+        # Garbage collection keeps the receipt's files at any age.
+        result = ChunkResult(chunk, datetime.now(UTC), receipt.files, ref)
+        try:
+            [outcome] = _commit(export, [result], "adopted", receipt)
+        except rules.StaleReceiptError as stale:
+            _LOG.info("%s", stale)
+        else:
+            yield outcome
 
-    def attempt(plans: Sequence[ChunkPlan]) -> Iterator[Outcome]:
-        for result in run_tasks(export, plans):
-            yield _commit_or_fail(export, result)
 
-    outcomes = attempt_chunks(batch, stop, attempt, export.retry)
+def _run_job(export: Export, pace: Pace, job: Sequence[ChunkPlan], stop: threading.Event) -> list[Outcome]:
+    """Run one job; chunks with a transient failure are retried by themselves."""
+
+    def attempt(plans: Sequence[ChunkPlan]) -> Iterable[Outcome]:
+        return _commit_results(export, run_tasks(export, plans))
+
+    started = time.monotonic()
+    outcomes = attempt_chunks(job, stop, attempt, export.retry)
+    pace.finished(len(job), time.monotonic() - started)
     for outcome in outcomes:
         if outcome.error is not None and not stop.is_set():
             _record_failure(export, outcome.chunk, outcome.error)
     return outcomes
 
 
+def _commit_results(export: Export, results: Sequence[ChunkResult]) -> list[Outcome]:
+    """Commit results in one transaction, or if that fails, each by itself; an error of one chunk fails only that."""
+    good = [result for result in results if result.error is None]
+    committed: dict[int, Outcome] = {}
+    if len(good) > 1:
+        try:
+            committed = {outcome.chunk: outcome for outcome in _commit(export, good, export.status)}
+        except (SupersededError, LocationDeletedError):  # nothing of this run can be committed any more
+            raise
+        except SnapshotError as error:
+            _LOG.info("Chunks are committed one by one: %s", scrub(str(error)))
+    return [committed.get(result.chunk) or _commit_or_fail(export, result) for result in results]
+
+
 def _commit_or_fail(export: Export, result: ChunkResult) -> Outcome:
-    """Commit a result; an error of one chunk fails only that chunk."""
     if result.error is not None:
         return Outcome(result.chunk, "failed", error=result.error)
     try:
-        return _commit_replacing(export, result) if export.replace else _commit(export, result, "exported")
-    except (SupersededError, LocationDeletedError):  # nothing of this run can be committed any more
+        return _commit_one(export, result)
+    except (SupersededError, LocationDeletedError):
         raise
     except SnapshotError as error:
         return Outcome(result.chunk, "failed", error=error)
 
 
-def _commit_replacing(export: Export, result: ChunkResult) -> Outcome:
-    """Commit a replacement of the files that hold the chunk's rows, also if it was compacted meanwhile."""
+def _commit_one(export: Export, result: ChunkResult) -> Outcome:
+    """Commit a chunk; a replacement takes the place of the files that hold its rows, also if it was compacted."""
     while True:
         try:
-            return _commit(export, result, "replaced")
+            [outcome] = _commit(export, [result], export.status)
         except rules.CompactedMeanwhileError:
             live = tuple(export.catalog.refresh().live_files(result.chunk))
             export = replace(export, replaced={**export.replaced, result.chunk: live})
             result = replace(result, receipt=None)  # it names the attempts that are replaced
+        else:
+            return outcome
 
 
-def _commit(export: Export, result: ChunkResult, status: str, adopted: Receipt | None = None) -> Outcome:
+def _commit(
+    export: Export, results: Sequence[ChunkResult], status: str, adopted: Receipt | None = None
+) -> list[Outcome]:
+    """Commit results in one transaction."""
     catalog = export.catalog
+    finished = [_finished(export, result, adopted) for result in results]
+    revision = catalog.commit(rules.complete_chunks(export.token, finished, catalog.now))
+    state = catalog.state
+    return [
+        Outcome(result.chunk, status, result.files, result.seconds)
+        if revision is not None and state.chunks[result.chunk].exported == revision
+        else skipped_chunk(state, result.chunk)
+        for result in results
+    ]
+
+
+def _finished(export: Export, result: ChunkResult, adopted: Receipt | None) -> rules.FinishedChunk:
+    provenance = export.task.provenance
     receipt = result.receipt or write_young_receipt(
-        catalog.store, export.task.provenance.receipt(result, export.supersedes(result.chunk)), catalog.now()
+        export.catalog.store, provenance.receipt(result, export.supersedes(result.chunk)), export.catalog.now()
     )
-    finished = rules.FinishedChunk(
+    return rules.FinishedChunk(
         id=result.chunk,
         files=result.files,
         receipts=(receipt,),
         opened_at=result.opened_at,
-        fence=adopted.fence if adopted else export.task.provenance.fence,
-        run=export.task.provenance.run,
+        fence=adopted.fence if adopted else provenance.fence,
+        run=provenance.run,
         replaces=tuple(each.file.path for each in export.replaced[result.chunk]) if export.replace else None,
         base_revision=adopted.base_revision if adopted else None,
     )
-    revision = catalog.commit(rules.complete_chunk(export.token, finished, catalog.now))
-    if revision is None:
-        return skipped_chunk(catalog.state, result.chunk)
-    return Outcome(result.chunk, status, result.files, result.seconds)
 
 
 def _record_failure(export: Export, chunk: int, error: SnapshotError) -> None:

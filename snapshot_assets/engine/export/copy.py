@@ -43,7 +43,7 @@ def copy(
     windows: Sequence[int] = (),
     *,
     overwrite: bool = False,
-    on_outcome: Callable[[Outcome], None] = lambda _: None,
+    on_commit: Callable[[Sequence[Outcome], State], None] = lambda *_: None,
 ) -> Copied:
     """Copy a query's rows, and seal the copy once it is complete.
 
@@ -51,7 +51,7 @@ def copy(
         run: The run of a plan of kind `query`.
         windows: Ids of the windows to copy; empty for a query without windows.
         overwrite: Whether a copy that is there is deleted first.
-        on_outcome: Called with every chunk once it is committed.
+        on_commit: Called with the outcomes of each transaction's chunks, and with the state, once they are committed.
 
     Raises:
         LocationNotEmptyError: The location has objects that are not of an unfinished copy, or of earlier windows.
@@ -61,9 +61,10 @@ def copy(
     outcomes: list[Outcome] = []
     with run.open() as export:
         try:
-            for outcome in export.export(list(windows) or [UNTIMED_CHUNK]):
-                outcomes.append(outcome)
-                on_outcome(outcome)
+            for committed in export.commits(list(windows) or [UNTIMED_CHUNK]):
+                if done := [outcome for outcome in committed if outcome.error is None]:
+                    outcomes += done
+                    on_commit(done, export.catalog.state)
         except ExportFailedError as error:
             if run.plan.windowed:
                 raise

@@ -6,7 +6,8 @@ Sizes are estimates. Where an estimate fails, for example on a view, the chunk b
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -47,6 +48,9 @@ _OF_THE_SOURCE = (ConsistencyLostError, TransientError, DatabaseDeniedError, Unk
 SLICE_BYTES = 128 << 20
 """Approximate size of the slices of a table's scan, each a Spark task."""
 
+FEW_WINDOWS, MANY_WINDOWS = 8, 64
+"""Most windows in a row whose sizes are estimated together: at first, and once such rows proved to be small."""
+
 RANGE_ROWS = 1000
 """Fewest rows of a query's ranges, each a Spark task, unless the rows are large."""
 
@@ -68,15 +72,20 @@ class Planner:
         """Return how a chunk is read."""
         raise NotImplementedError
 
+    def plans(self, chunks: Iterable[int]) -> Iterator[ChunkPlan]:
+        """Plan chunks in order, each when it is taken."""
+        return map(self.plan, chunks)
+
     def scans(self, chunk: int) -> tuple[Scan, ...]:
         """Return a chunk's scans: every timed table's window; for chunk 0, untimed tables and rows without a time."""
-        order = self.header.partition_by
-        tables = self.schema.tables
-        return tuple(Scan(table, rows, order_by=order) for table in tables if (rows := self._rows(table, chunk)))
+        return tuple(self._scan(table, rows) for table in self.schema.tables if (rows := self._rows(table, chunk)))
 
     def window_text(self, chunk: int) -> str:
         """Return a chunk's window as text for footers; "" for chunk 0."""
         return str(self.state.window(chunk)) if chunk != UNTIMED_CHUNK else ""
+
+    def _scan(self, table: Table, rows: Rows) -> Scan:
+        return Scan(table, rows, order_by=self.header.partition_by)
 
     def _rows(self, table: Table, chunk: int) -> Rows | None:
         windowed = bool(table.options.get("windowed"))
@@ -103,14 +112,53 @@ class ScanPlanner(Planner):
     most_parts: int = 1
     split_by: str | None = None
 
+    def plans(self, chunks: Iterable[int]) -> Iterator[ChunkPlan]:
+        """Plan chunks in order, each when it is taken; windows in a row that are small are estimated together.
+
+        Raises:
+            SnapshotError: See `plan`.
+        """
+        todo, most = deque(chunks), FEW_WINDOWS
+        while todo:
+            row = [todo.popleft()]
+            while todo and len(row) < most and todo[0] == row[-1] + 1 and row[0] != UNTIMED_CHUNK:
+                row.append(todo.popleft())
+            plans = self._plans_of(row)
+            yield from plans
+            most = min(2 * most, MANY_WINDOWS) if sum(plan.size for plan in plans) < SMALL_CHUNK else 1
+
+    def _plans_of(self, row: Sequence[int]) -> list[ChunkPlan]:
+        size = self._size_together(row) if len(row) > 1 and self.split_by is None else SMALL_CHUNK
+        if size >= SMALL_CHUNK:
+            return [self.plan(chunk) for chunk in row]
+        return [ChunkPlan(chunk, (self._work(chunk),), size // len(row)) for chunk in row]
+
+    def _size_together(self, row: Sequence[int]) -> int:
+        """Return the estimated bytes of windows in a row; `SMALL_CHUNK` if some window cannot be estimated."""
+        first, last = self.state.window(row[0]), self.state.window(row[-1])
+        rows = WindowRows(first.start, last.end, self.header.time_zone)
+        try:
+            return sum(
+                self.database.estimate(self._scan(table, rows))
+                for table in self.schema.tables
+                if isinstance(self._rows(table, row[0]), WindowRows)
+            )
+        except _OF_THE_SOURCE:
+            raise
+        except SnapshotError:
+            return SMALL_CHUNK
+
+    def _work(self, chunk: int) -> ChunkWork:
+        allowed = self.header.null_time == "chunk0"
+        return ChunkWork(chunk, self.window_text(chunk), self.scans(chunk), timeless_allowed=allowed)
+
     def plan(self, chunk: int) -> ChunkPlan:
         """Return how a chunk is read.
 
         Raises:
             SnapshotError: The source is lost, out of reach or denied, or a table is gone.
         """
-        allowed = self.header.null_time == "chunk0"
-        work = ChunkWork(chunk, self.window_text(chunk), self.scans(chunk), timeless_allowed=allowed)
+        work = self._work(chunk)
         try:
             sizes = [self.database.estimate(scan) for scan in work.scans]
             if not sizes or (sum(sizes) < SMALL_CHUNK and self.split_by is None):

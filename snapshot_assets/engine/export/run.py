@@ -197,7 +197,14 @@ class OpenExport:
     skipped: tuple[TableName, ...] = ()
 
     def export(self, chunks: Sequence[int], *, replace_completed: bool = False) -> Iterator[Outcome]:
-        """Export chunks that are not completed, or all of them; yields each outcome once it is committed.
+        """Export chunks; yields each outcome once it is committed. See `commits`."""
+        for outcomes in self.commits(chunks, replace_completed=replace_completed):
+            yield from outcomes
+
+    def commits(self, chunks: Sequence[int], *, replace_completed: bool = False) -> Iterator[Sequence[Outcome]]:
+        """Export chunks that are not completed or are damaged, or all of them.
+
+        Yields the outcomes of each transaction's chunks once they are committed.
 
         Args:
             chunks: Ids of the chunks.
@@ -216,10 +223,11 @@ class OpenExport:
             runner=run.runner,
             parallelism=run.plan.parallelism,
             replace=replace_completed,
+            status="replaced" if replace_completed else "exported",
             retry=run.retry,
             keep_empty=run.plan.kind == "query" and not run.plan.windowed,
         )
-        yield from export_chunks(export, self.make_planner(self.catalog.state, self.schema).plan, chunks)
+        yield from export_chunks(export, self.make_planner(self.catalog.state, self.schema).plans, chunks)
 
     def _provenance(self) -> Provenance:
         state = self.catalog.state

@@ -30,6 +30,7 @@ class Export:
         task: A task without works: where the run's tasks read and write, and the origin of their files.
         parallelism: Most Spark jobs at a time.
         replace: Whether completed chunks are exported again.
+        status: The status of chunks that were read, in their outcomes.
         replaced: With `replace`, the files of each chunk when the run planned.
         keep_empty: Whether a chunk without rows has a file for each table, with its schema or header.
     """
@@ -40,9 +41,15 @@ class Export:
     runner: Runner
     parallelism: int = 1
     replace: bool = False
+    status: str = "exported"
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     replaced: Mapping[int, tuple[FileState, ...]] = field(default_factory=dict)
     keep_empty: bool = False
+
+    def repairing(self) -> Export:
+        """Return the settings to export damaged chunks again: rows that were deleted from them stay deleted."""
+        provenance = replace(self.task.provenance, tombstones_through=0)
+        return replace(self, replace=True, status="repaired", task=replace(self.task, provenance=provenance))
 
     def supersedes(self, chunk: int) -> tuple[str, ...]:
         """Return the attempts whose files a replace of the chunk removes."""

@@ -80,7 +80,8 @@ class Loader:
                 yield ChunkOutcome(load.chunk.chunk, "skipped")
         jobs = shared_jobs(todo, lambda load: load.bytes)
         run_job = partial(attempt_chunks, attempt=self._attempt, policy=self.retry)
-        yield from side_by_side(run_job, jobs, self.parallelism, "restore", failed, self.runner.interrupt)
+        for outcomes in side_by_side(run_job, jobs, self.parallelism, "restore", failed, self.runner.interrupt):
+            yield from outcomes
         if failed:
             raise RestoreFailedError(
                 f"{len(failed)} of {len(loads)} chunks could not be loaded: {first_failures(failed)}. The others are"

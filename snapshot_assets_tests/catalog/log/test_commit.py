@@ -251,7 +251,7 @@ def test_a_replace_of_what_was_committed_after_the_source_was_opened_is_refused(
     writer.complete(1, late, replaces=(old.path,))
     finished = writer.finished(1, writer.file(1, b"older rows"), replaces=(late.path,))
     with pytest.raises(ConflictError, match="older rows would replace newer ones"):
-        writer.catalog.commit(rules.complete_chunk(opened, finished, writer.catalog.now))
+        writer.catalog.commit(rules.complete_chunks(opened, [finished], writer.catalog.now))
 
 
 def test_a_failed_chunk_never_undoes_a_completed_one(writer):
@@ -283,7 +283,7 @@ def test_the_age_of_files_is_checked_again_after_a_lost_race(writer):
     finished = writer.finished(2, writer.file(2))
     catalog = Catalog(Changed(writer.store, create=create), read_state(writer.store), clock=lambda: now[0])
     with pytest.raises(ConflictError, match="half the grace period"):
-        catalog.commit(rules.complete_chunk(writer.token, finished, catalog.now))
+        catalog.commit(rules.complete_chunks(writer.token, [finished], catalog.now))
     assert not read_state(writer.store).completed(2)
 
 

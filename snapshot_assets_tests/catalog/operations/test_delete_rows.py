@@ -186,7 +186,7 @@ def test_what_was_read_before_a_tombstone_and_committed_after_it_is_filtered(sea
     token, file = sealed.catalog.token(), timed(sealed, 1, 0, 0.5)
     finished = sealed.finished(1, file, replaces=(old.file.path,))
     deleted = delete_rows(Catalog.open_for_writing(sealed.store), M, OLD)
-    assert sealed.catalog.commit(rules.complete_chunk(token, finished, sealed.catalog.now)) == deleted.revision + 1
+    assert sealed.catalog.commit(rules.complete_chunks(token, [finished], sealed.catalog.now)) == deleted.revision + 1
     assert list(deleting(sealed.catalog.state, file)) == [deleted.revision]
 
 

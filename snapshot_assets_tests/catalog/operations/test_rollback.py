@@ -164,7 +164,7 @@ def test_an_extended_range_shrinks_again_and_its_chunk_is_never_adopted(writer: 
     first = seal(writer.catalog).seal.revision
     writer.catalog.commit(rules.extend(writer.token, START + 4 * DAY))
     finished = writer.finished(4, writer.file(4))
-    writer.catalog.commit(rules.complete_chunk(writer.token, finished, writer.catalog.now))
+    writer.catalog.commit(rules.complete_chunks(writer.token, [finished], writer.catalog.now))
     seal(writer.catalog)
     rollback(writer.catalog, first)
     assert writer.catalog.state.header.end == START + 3 * DAY
@@ -174,7 +174,7 @@ def test_an_extended_range_shrinks_again_and_its_chunk_is_never_adopted(writer: 
     base = writer.catalog.state.revision - 3
     adopted = replace(finished, base_revision=base)
     with pytest.raises(ConflictError, match="the location was rolled back at revision"):
-        writer.catalog.commit(rules.complete_chunk(writer.token, adopted, writer.catalog.now))
+        writer.catalog.commit(rules.complete_chunks(writer.token, [adopted], writer.catalog.now))
     writer.complete(4, writer.file(4, b"exported again"))
     seal(writer.catalog)
     check(writer)

@@ -122,7 +122,7 @@ def test_an_upgrade_aborts_every_plan_that_was_read_before_it(sealed: Writer) ->
         finished = old.finished(1, file, replaces=live)
         head = read_state(sealed.store).revision
         for prepare in (
-            rules.complete_chunk(old.token, finished, old.catalog.now),
+            rules.complete_chunks(old.token, [finished], old.catalog.now),
             rules.in_progress(old.token, [1], "run"),
             rules.extend(old.token, HEADER.end),
             rules.delete(old.token, with_tags=True),

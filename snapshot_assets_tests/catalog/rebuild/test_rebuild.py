@@ -210,7 +210,7 @@ def test_what_was_committed_behind_the_base_is_named_and_not_guessed(tagged: Wri
     receipt, ref = tagged.receipt(1, replacement, supersedes=(old.attempt,))
     done = rules.FinishedChunk(1, (replacement,), (ref,), receipt.opened_at, receipt.fence, "r1", (old.path,))
     tagged.token = tagged.catalog.token()
-    tagged.catalog.commit(rules.complete_chunk(tagged.token, done, tagged.catalog.now))
+    tagged.catalog.commit(rules.complete_chunks(tagged.token, [done], tagged.catalog.now))
     tagged.begin(replace(HEADER, name="second"), force=True)
     for revision in range(10, 12):
         tagged.store.delete(transaction_path(revision))
@@ -234,7 +234,7 @@ def test_a_chunk_that_the_base_lacks_is_adopted_by_the_next_export_and_kept_unti
         writer.catalog.commit(rules.add_schema(writer.catalog.token(), content))
     writer.token = writer.catalog.token()
     kept, other = writer.finished(2, writer.file(2)), replace(writer.file(3), schema_id=3)
-    writer.catalog.commit(rules.complete_chunk(writer.token, kept, writer.catalog.now))
+    writer.catalog.commit(rules.complete_chunks(writer.token, [kept], writer.catalog.now))
     writer.receipt(3, other, schema_sha256=writer.catalog.state.schemas[3].sha256)
     for revision in (3, 4, 5):
         writer.store.delete(transaction_path(revision))

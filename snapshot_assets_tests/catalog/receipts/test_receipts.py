@@ -82,7 +82,7 @@ def test_a_receipt_is_not_adopted_on_a_head_where_garbage_collection_no_longer_s
     assert {each.path for each in gone} >= {file.path, ref.path}
     adopted = FinishedChunk(1, receipt.files, (ref,), datetime.now(UTC), receipt.fence, "r", base_revision=1)
     with pytest.raises(rules.StaleReceiptError, match=rf"{ref.path} .* revision 1; .* committed at revision 2"):
-        writer.catalog.commit(rules.complete_chunk(token, adopted, writer.catalog.now))
+        writer.catalog.commit(rules.complete_chunks(token, [adopted], writer.catalog.now))
     assert not verify(writer.store).damaged
     assert not writer.catalog.refresh().completed(1)
 
@@ -93,4 +93,4 @@ def test_a_receipt_of_days_ago_is_adopted_if_the_chunk_had_no_commit_since_whate
     other = Catalog.open_for_writing(writer.store)
     other.commit(rules.fail_chunk(other.token(), 2, "no", "r"))
     adopted = FinishedChunk(1, receipt.files, (ref,), datetime.now(UTC), receipt.fence, "r", base_revision=1)
-    assert writer.catalog.commit(rules.complete_chunk(token, adopted, writer.catalog.now)) == 3
+    assert writer.catalog.commit(rules.complete_chunks(token, [adopted], writer.catalog.now)) == 3

@@ -62,7 +62,7 @@ def _chunk(writer: Writer) -> None:
 def _replace(writer: Writer) -> None:
     file, old = writer.file(1, b"late rows"), tuple(writer.catalog.state.files.chunk(1))
     finished = writer.finished(1, file, replaces=old)
-    writer.catalog.commit(rules.complete_chunk(writer.token, finished, writer.catalog.now))
+    writer.catalog.commit(rules.complete_chunks(writer.token, [finished], writer.catalog.now))
 
 
 def _compact(writer: Writer) -> None:

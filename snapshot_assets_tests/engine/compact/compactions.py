@@ -135,7 +135,7 @@ def _replace(catalog: Catalog, chunk: int, files: Sequence[DataFile]) -> None:
     receipt = _receipt(catalog, chunk, files)
     ref, paths = write_receipt(catalog.store, receipt), tuple(catalog.state.files.chunk(chunk))
     finished = rules.FinishedChunk(chunk, tuple(files), (ref,), receipt.opened_at, receipt.fence, "scatter", paths)
-    assert catalog.commit(rules.complete_chunk(catalog.token(), finished, catalog.now))
+    assert catalog.commit(rules.complete_chunks(catalog.token(), [finished], catalog.now))
 
 
 def table_of(catalog: Catalog, name: TableName, schema_id: int) -> Table:

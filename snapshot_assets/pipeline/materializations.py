@@ -1,0 +1,38 @@
+"""Reports chunks to Dagster when they are committed, and not when a step ends.
+
+So a run that is terminated or killed leaves Dagster with what was committed. Dagster's own events at the end of a step
+would come too late, and a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+CODE_VERSION = "1"
+"""Raise it when an asset writes something else, so that Dagster marks its partitions as made by older code."""
+
+
+def report_materialization(
+    context: dg.OutputContext | dg.AssetExecutionContext,
+    metadata: Mapping[str, Any],
+    *,
+    partition: str | None = None,
+    version: str = "",
+) -> None:
+    """Store the materialization of an asset, or of one partition, at once.
+
+    Args:
+        context: The asset's step or output.
+        metadata: The metadata.
+        partition: The partition key; None for an asset without partitions.
+        version: Identifies the data, such as a chunk's checksum: Dagster treats what was made from the same version as
+            up to date.
+    """
+    tags = {"dagster/code_version": CODE_VERSION}
+    if version:
+        tags |= {"dagster/data_version": version, "dagster/data_version_is_user_provided": "true"}
+    event = dg.AssetMaterialization(context.asset_key, partition=partition, metadata=metadata, tags=tags)
+    context.log_event(event)
