@@ -90,7 +90,6 @@ class Progress:
             f" {human_bytes(found['bytes'])}{running} after {found['seconds']:.0f} s"
         )
 
-
     def committed(self, outcomes: Sequence[FinishedChunk]) -> str:
         """Return a sentence on chunks that were just committed, with the rate so far and the time left.
 
@@ -99,7 +98,9 @@ class Progress:
         """
         found = self.totals()
         chunks = [outcome.chunk for outcome in outcomes]
-        which = f"chunk {chunks[0]}" if len(chunks) == 1 else f"{len(chunks)} chunks from {min(chunks)} to {max(chunks)}"
+        which = (
+            f"chunk {chunks[0]}" if len(chunks) == 1 else f"{len(chunks)} chunks from {min(chunks)} to {max(chunks)}"
+        )
         rows, size = sum(each.rows for each in outcomes), sum(each.bytes for each in outcomes)
         rate = f"{human_bytes(found['bytes'] / max(found['seconds'], 0.001))}/s"
         done, chunks_left = found["chunks_done"], found["chunks"] - found["chunks_done"]

@@ -1,7 +1,7 @@
 """Builds the Dagster definitions of a configuration: each plan's are named after it. Nothing here connects."""
 
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -16,14 +16,15 @@ from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.checks import chunk_checks, manifest_checks
 from snapshot_assets.pipeline.copies import copy_definitions
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
+from snapshot_assets.pipeline.exports import ExportConfig, ManifestConfig, chosen_chunks, export_job, export_schedule
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans, as_failure, snapshot_io_manager
 from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
-from snapshot_assets.pipeline.materializations import CODE_VERSION
+from snapshot_assets.pipeline.keys import AssetDecorator, asset_key, plan_asset
 from snapshot_assets.pipeline.metadata import seal_metadata
-from snapshot_assets.pipeline.partitions import partitions_of, require_range, window_of
-from snapshot_assets.pipeline.resources import POOL, SNAPSHOTS, SPARK, Snapshots, snapshots_of, snapshots_resource
+from snapshot_assets.pipeline.partitions import partitions_of, require_range
+from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, Snapshots, snapshots_of, snapshots_resource
 from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
-from snapshot_assets.pipeline.tags import tag_asset, tag_job, tag_sensor
+from snapshot_assets.pipeline.tags import create_due_tag, tag_asset, tag_job, tag_sensor
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 
@@ -32,8 +33,6 @@ _SETTINGS = tuple(
     for name in (each.name for each in fields(Snapshots))
     if not name.startswith("_") and name not in ("configuration", "run_id", "session", "s3")
 )
-
-AssetDecorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
 
 
 def build_definitions(
@@ -95,7 +94,7 @@ def _definitions_of(plan: Plan) -> dg.Definitions:
     require_range(plan)
     if plan.kind == "query":
         return copy_definitions(plan)
-    jobs, tagging = plan_jobs(plan), tag_job(plan)
+    jobs, tagging, exporting = plan_jobs(plan), tag_job(plan), export_job(plan)
     with accepting_unstable_parts():
         assets, checks = [_schema(plan), _manifest(plan), tag_asset(plan)], manifest_checks(plan)
         if plan.target:
@@ -107,41 +106,21 @@ def _definitions_of(plan: Plan) -> dg.Definitions:
     return dg.Definitions(
         assets=assets,
         asset_checks=checks,
-        jobs=[*([] if plan.schema_only else [_chunks_job(plan)]), *jobs, tagging],
-        schedules=plan_schedules(plan, jobs),
+        jobs=[exporting, *jobs, tagging],
+        schedules=[export_schedule(plan, exporting), *plan_schedules(plan, jobs)],
         sensors=[tag_sensor(plan, tagging)],
         resources={f"{plan.name}_io_manager": snapshot_io_manager(plan.name)},
     )
 
 
-def _chunks_job(plan: Plan) -> Any:
-    return dg.define_asset_job(
-        f"{plan.name}_chunks",
-        selection=dg.AssetSelection.assets(_key(plan, "chunks")),
-        description=f"Exports windows of {plan.name}; used by schedules and backfills.",
-    )
-
-
-def _key(plan: Plan, name: str) -> dg.AssetKey:
-    return dg.AssetKey([plan.name, name])
-
-
-def _asset(plan: Plan, name: str, **settings: Any) -> AssetDecorator:
-    """Return the decorator of an asset that reads the source."""
-    decorator: AssetDecorator = dg.asset(
-        key=_key(plan, name), group_name=plan.name, code_version=CODE_VERSION, pool=POOL, **settings
-    )
-    return decorator
-
-
 def _chunk_asset(plan: Plan, name: str, **settings: Any) -> AssetDecorator:
     """Return the decorator of an asset whose output the IO manager writes as chunks."""
-    return _asset(
+    return plan_asset(
         plan,
         name,
         kinds={"pyspark", plan.format},
         required_resource_keys={SNAPSHOTS, SPARK},
-        deps=[_key(plan, "schema")],
+        deps=[asset_key(plan, "schema")],
         io_manager_key=f"{plan.name}_io_manager",
         metadata={"location": plan.to},
         **settings,
@@ -149,7 +128,7 @@ def _chunk_asset(plan: Plan, name: str, **settings: Any) -> AssetDecorator:
 
 
 def _schema(plan: Plan) -> dg.AssetsDefinition:
-    @_asset(
+    @plan_asset(
         plan,
         "schema",
         kinds={"json"},
@@ -190,9 +169,11 @@ def _chunks(plan: Plan) -> dg.AssetsDefinition:
         backfill_policy=dg.BackfillPolicy(max_partitions_per_run=plan.chunks_per_run),
         description=f"One chunk of `{plan.to}` per window: all timed tables' rows of `{plan.source}` in it.",
     )
-    def chunks(context: dg.AssetExecutionContext, config: ChunkConfig) -> ChunkScans:
-        windows = sorted(window_of(plan, key) for key in context.partition_keys)
-        return ChunkScans(tuple(window.id for window in windows), config.replace)
+    def chunks(context: dg.AssetExecutionContext, config: ExportConfig) -> ChunkScans:
+        try:
+            return chosen_chunks(context, plan, config)
+        except SnapshotError as error:
+            raise as_failure(error) from error
 
     return chunks
 
@@ -212,32 +193,40 @@ def _untimed_tables(plan: Plan) -> dg.AssetsDefinition:
 
 def _upstream_of_manifest(plan: Plan) -> list[dg.AssetDep]:
     if plan.schema_only:
-        return [dg.AssetDep(_key(plan, "schema"))]
-    every_chunk = dg.AssetDep(_key(plan, "chunks"), partition_mapping=dg.AllPartitionMapping())
-    return [every_chunk, dg.AssetDep(_key(plan, "untimed_tables"))]
+        return [dg.AssetDep(asset_key(plan, "schema"))]
+    every_chunk = dg.AssetDep(asset_key(plan, "chunks"), partition_mapping=dg.AllPartitionMapping())
+    return [every_chunk, dg.AssetDep(asset_key(plan, "untimed_tables"))]
 
 
 def _manifest(plan: Plan) -> dg.AssetsDefinition:
-    @_asset(
+    @plan_asset(
         plan,
         "manifest",
         kinds={"json"},
         required_resource_keys={SNAPSHOTS},
         deps=_upstream_of_manifest(plan),
         backfill_policy=dg.BackfillPolicy.single_run(),
+        output_required=False,
         description="Checks that every file exists with its size. Hashes the files that no seal has verified, or if "
         "there are none, up to 1 GB of the others, another part each day. Then seals the snapshot and writes "
         "`manifest.json` and `SHA256SUMS`.",
     )
-    def manifest(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+    def manifest(context: dg.AssetExecutionContext, config: ManifestConfig) -> Iterator[dg.MaterializeResult[None]]:
         snapshots = snapshots_of(context)
         try:
-            sealed = snapshots.seal(plan.name)
-            state = Catalog.open(snapshots.store(plan.name)).state
+            if not config.require_complete and (missing := Catalog.open(snapshots.store(plan.name)).state.missing()):
+                context.log.warning(
+                    f"Not sealed: {len(missing):,} windows are not exported, such as chunk {missing[0]}."
+                )
+                return
+            sealed = snapshots.seal(plan.name, config.depth())
+            catalog = Catalog.open_for_writing(snapshots.store(plan.name), single_writer=plan.single_writer)
+            if config.create_due_tag:
+                create_due_tag(context, plan, catalog)
         except SnapshotError as error:
             raise as_failure(error) from error
-        if outside := outside_text(state):
+        if outside := outside_text(catalog.state):
             context.log.info(outside)
-        return dg.MaterializeResult(metadata=seal_metadata(sealed, state, plan.to))
+        yield dg.MaterializeResult(metadata=seal_metadata(sealed, catalog.state, plan.to))
 
     return manifest

@@ -24,6 +24,7 @@ from snapshot_assets.catalog.verify.objects import (
 )
 from snapshot_assets.format.layout import MANIFEST
 from snapshot_assets.pipeline.dagster_internals import target_materialization
+from snapshot_assets.pipeline.keys import asset_key
 from snapshot_assets.pipeline.metadata import fault_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
@@ -45,7 +46,7 @@ Opened = Callable[[dg.AssetCheckExecutionContext, Plan], AbstractContextManager[
 def chunk_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
     """Return the partitioned checks of `chunks`: `file_checksums` and `chunk_checksum`."""
     return [
-        partitioned_check(plan, dg.AssetKey([plan.name, "chunks"]), name, description, partial(_judging, check))
+        partitioned_check(plan, asset_key(plan, "chunks"), name, description, partial(_judging, check))
         for name, description, check in (
             ("file_checksums", "Every file of the chunk has its size and SHA-256.", _files),
             ("chunk_checksum", "The chunk's checksum is that of its files.", _chunk),
@@ -55,7 +56,7 @@ def chunk_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
 
 def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
     """Return the checks of `manifest`, `snapshot_checksum` and `coverage`, which read the location once."""
-    manifest = dg.AssetKey([plan.name, "manifest"])
+    manifest = asset_key(plan, "manifest")
 
     @dg.multi_asset_check(
         name=f"{plan.name}__manifest_checks",
@@ -106,7 +107,7 @@ def _chunk(_: ObjectStore, state: State, chunk: int) -> list[Fault]:
 def _to_hash(context: dg.AssetCheckExecutionContext, plan: Plan, state: State) -> set[str]:
     """Return the paths of the files to hash, without those that the seal of this run hashed."""
     now = datetime.now(UTC)
-    records = context.instance.fetch_materializations(dg.AssetKey([plan.name, "manifest"]), limit=1).records
+    records = context.instance.fetch_materializations(asset_key(plan, "manifest"), limit=1).records
     made = records[0].asset_materialization if records and records[0].run_id == context.run.run_id else None
     if made is None:
         return files_to_seal(state, now, 0 if plan.seal_verify == "full" else verified_revision(state))

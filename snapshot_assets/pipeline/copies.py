@@ -12,10 +12,11 @@ from snapshot_assets.engine.export.copy import Copied, copy
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, accepting_unstable_parts
 from snapshot_assets.pipeline.io_manager import as_failure
+from snapshot_assets.pipeline.keys import plan_asset
 from snapshot_assets.pipeline.materializations import report_materialization
 from snapshot_assets.pipeline.metadata import chunk_metadata, first_rows, seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
-from snapshot_assets.pipeline.resources import POOL, SNAPSHOTS, SPARK, snapshots_of
+from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.plan.plan import Plan
 
 
@@ -34,10 +35,9 @@ def copy_definitions(plan: Plan) -> dg.Definitions:
 def copy_asset(plan: Plan) -> dg.AssetsDefinition:
     """Return the asset `<plan>/copy`; it is partitioned if the query has windows."""
 
-    @dg.asset(
-        key=dg.AssetKey([plan.name, "copy"]),
-        group_name=plan.name,
-        pool=POOL,
+    @plan_asset(
+        plan,
+        "copy",
         kinds={"pyspark", plan.format},
         required_resource_keys={SNAPSHOTS, SPARK},
         partitions_def=partitions_of(plan) if plan.windowed else None,

@@ -16,7 +16,9 @@ from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.errors import InterruptedRunError, SnapshotError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.assets import build_definitions
+from snapshot_assets.pipeline.exports import range_of
 from snapshot_assets.pipeline.jobs import compact_config
+from snapshot_assets.pipeline.keys import asset_key, op_name
 from snapshot_assets.pipeline.resources import SPARK, spark_resource
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
@@ -57,7 +59,7 @@ def run_plan(
     progress: Progress,
     on_skipped: Callable[[Sequence[TableName]], None],
 ) -> str:
-    """Materialise a plan's assets, with their checks, in one run; returns the run's id.
+    """Run a plan's job `<plan>_export`; returns the run's id.
 
     Args:
         configuration: The sources and storage options; contains the plan.
@@ -81,8 +83,13 @@ def run_plan(
         progress=progress,
         on_skipped=on_skipped,
     )
-    config = {f"{plan.name}__chunks": {"config": {"replace": replace}}} if replace else {}
-    return _materialize(definitions, plan, _assets(plan, keys, replace), keys, instance, config).run_id
+    job = definitions.resolve_job_def(f"{plan.name}_export")
+    config: dict[str, Any] = {op_name(plan, "manifest"): {"config": {"require_complete": True}}}
+    if keys:
+        chosen = {"windows": range_of(keys[0], keys[-1]), "replace": replace}
+        config[op_name(plan, "chunks")] = {"config": chosen}
+    selection = [asset_key(plan, name) for name in _assets(plan, keys, replace)]
+    return _execute(job, instance, config, asset_selection=selection).run_id
 
 
 def run_copy(
@@ -168,7 +175,7 @@ def _materialize(
     instance: dg.DagsterInstance,
     config: dict[str, Any],
 ) -> dg.ExecuteInProcessResult:
-    selection = [dg.AssetKey([plan.name, name]) for name in assets]
+    selection = [asset_key(plan, name) for name in assets]
     tags = {_RANGE_START: keys[0], _RANGE_END: keys[-1]} if keys else {}
     job = definitions.resolve_implicit_global_asset_job_def()
     return _execute(job, instance, config, asset_selection=selection, tags=tags)

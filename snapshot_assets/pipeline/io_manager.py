@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import dagster as dg
@@ -20,7 +21,7 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.dagster_internals import asks_to_replace, leave_out_events_at_the_end
 from snapshot_assets.pipeline.materializations import report_materialization
 from snapshot_assets.pipeline.metadata import chunk_metadata
-from snapshot_assets.pipeline.partitions import window_of
+from snapshot_assets.pipeline.partitions import key_of_chunk, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.plan.plan import Plan
 
@@ -32,10 +33,12 @@ class ChunkScans:
     Attributes:
         chunks: Chunk ids, in order.
         replace: Whether completed chunks are exported again.
+        late: Completed chunks that are exported again after those.
     """
 
     chunks: tuple[int, ...]
     replace: bool = False
+    late: tuple[int, ...] = ()
 
 
 class ChunkConfig(dg.Config):
@@ -80,7 +83,7 @@ class SnapshotIOManager(dg.IOManager):
         If some fail, the run fails after the others are committed.
         """
         snapshots = snapshots_of(context)
-        keys = _partition_keys(context, snapshots.configuration.plan(self.plan))
+        plan = snapshots.configuration.plan(self.plan)
         try:
             catalog, chunks, commits = _export(context, self.plan, obj)
         except SnapshotError as error:
@@ -93,7 +96,9 @@ class SnapshotIOManager(dg.IOManager):
                         progress.outcome(outcome)
                         facts = chunk_metadata(outcome, catalog.state)
                         version = facts["chunk_checksum"]
-                        report_materialization(context, facts, partition=keys.get(outcome.chunk), version=version)
+                        report_materialization(
+                            context, facts, partition=key_of_chunk(plan, outcome.chunk), version=version
+                        )
                     if done:
                         context.log.info(progress.committed(done))
         except SnapshotError as error:
@@ -130,12 +135,14 @@ def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, in
         commits = started.commits(list(chunks), replace_completed=asks_to_replace(context))
         return started.catalog, len(chunks), _warning_of_skipped(context, run.store.uri, commits)
     catalog = run.read_catalog()
-    if not (obj.replace or run.force) and all(catalog.state.completed(chunk) for chunk in obj.chunks):
+    if not (obj.replace or obj.late or run.force) and all(catalog.state.completed(chunk) for chunk in obj.chunks):
         damaged, skipped = completed_chunks(catalog.store, catalog.state, obj.chunks)
         if not damaged:
             return catalog, len(skipped), iter([skipped])  # the source is not needed
     export = snapshots.open_export(plan, catalog)
-    return export.catalog, len(obj.chunks), export.commits(obj.chunks, replace_completed=obj.replace)
+    first = export.commits(obj.chunks, replace_completed=obj.replace)
+    late = export.commits(obj.late, replace_completed=True)
+    return export.catalog, len(obj.chunks) + len(obj.late), chain(first, late)
 
 
 def _warning_of_skipped(

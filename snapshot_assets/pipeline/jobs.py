@@ -28,6 +28,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.units import parse_file_size, size_text
 from snapshot_assets.pipeline.io_manager import as_failure
+from snapshot_assets.pipeline.keys import schedule_status
 from snapshot_assets.pipeline.metadata import checkpoint_metadata, compaction_metadata, garbage_metadata, plan_metadata
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.pipeline.tags import show_tags
@@ -101,7 +102,7 @@ def plan_schedules(plan: Plan, jobs: Iterable[dg.JobDefinition]) -> list[dg.Sche
             job=job,
             cron_schedule=schedules[job.name.removeprefix(f"{plan.name}_")],
             execution_timezone="UTC",
-            default_status=dg.DefaultScheduleStatus.STOPPED,
+            default_status=schedule_status(plan),
         )
         for job in jobs
     ]

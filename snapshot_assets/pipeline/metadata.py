@@ -79,7 +79,8 @@ def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
         "file_count": sum(len(chunk["files"]) for chunk in manifest["chunks"]),
         "bytes": sum(file["bytes"] for chunk in manifest["chunks"] for file in chunk["files"]),
         "rows_outside": sum(table["rows_outside"] for table in manifest["tables"]),
-        "hashed_bytes": sealed.hashed_bytes,
+        "verified_bytes": sealed.verified_bytes,
+        "sampled_bytes": sealed.sampled_bytes,
         "verified_before": sealed.verified_before,
         "newly_sealed": sealed.new,
     }

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.units import duration_text, parse_time, time_text
 from snapshot_assets.format.windows import Window, closed_count, plan_windows, window_at, window_holding
 from snapshot_assets.plan.plan import Plan
@@ -113,6 +114,11 @@ def key_of(window: Window) -> str:
     """Return a window's partition key: its start in UTC, with seconds only where needed."""
     text = time_text(window.start).removesuffix("Z")
     return text if window.start.second or window.start.microsecond else text.removesuffix(":00")
+
+
+def key_of_chunk(plan: Plan, chunk: int) -> str | None:
+    """Return the partition key of a chunk's window; None for chunk 0, which has none."""
+    return key_of(window_at(_start_of(plan), plan.chunk_time_window, chunk)) if chunk != UNTIMED_CHUNK else None
 
 
 def window_of(plan: Plan, key: str) -> Window:

@@ -18,7 +18,7 @@ from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import SparkSession
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.operations.seal import Sealed
+from snapshot_assets.catalog.operations.seal import SealDepth, Sealed
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.compact.plan import CompactionPlan
@@ -148,9 +148,9 @@ class Snapshots:
             self._exports[name] = self._resources.enter_context(self.export_run(name).open(catalog))
         return self._exports[name]
 
-    def seal(self, name: str) -> Sealed:
+    def seal(self, name: str, verify: SealDepth | None) -> Sealed:
         """Seal a plan's snapshot: from the open export if there is one, else as it is."""
-        return self._exports[name].seal() if name in self._exports else self.export_run(name).seal()
+        return (self._exports.get(name) or self.export_run(name)).seal(verify)
 
     def restore_run(self, name: str) -> RestoreRun:
         """Return this Dagster run's restore of a plan that has a target, created on first use."""

@@ -18,10 +18,11 @@ from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.checks import Judge, partitioned_check
 from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END
 from snapshot_assets.pipeline.io_manager import as_failure
+from snapshot_assets.pipeline.keys import asset_key, plan_asset
 from snapshot_assets.pipeline.materializations import report_materialization
 from snapshot_assets.pipeline.metadata import first_rows
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
-from snapshot_assets.pipeline.resources import POOL, SNAPSHOTS, SPARK, snapshots_of
+from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.plan.plan import Plan
 
 
@@ -50,15 +51,14 @@ class RestoreConfig(dg.Config):
 def restored_asset(plan: Plan) -> dg.AssetsDefinition:
     """Return the asset `restored` of a plan that has a target."""
 
-    @dg.asset(
-        key=dg.AssetKey([plan.name, "restored"]),
-        group_name=plan.name,
+    @plan_asset(
+        plan,
+        "restored",
         kinds={"pyspark"},
         required_resource_keys={SNAPSHOTS, SPARK},
-        deps=[dg.AssetKey([plan.name, "manifest"])],
+        deps=[asset_key(plan, "manifest")],
         partitions_def=None if plan.schema_only else partitions_of(plan),
         backfill_policy=dg.BackfillPolicy.single_run(),
-        pool=POOL,
         metadata={"location": plan.to},
         description=f"The newest sealed snapshot of `{plan.to}` in the plan's target, each row exactly once.",
     )
@@ -108,7 +108,7 @@ def row_counts_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
 
     `row_counts` counts each window; `untimed_row_counts` counts rows that lie in no window.
     """
-    asset = dg.AssetKey([plan.name, "restored"])
+    asset = asset_key(plan, "restored")
 
     @dg.asset_check(
         asset=asset,

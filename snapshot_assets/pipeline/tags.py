@@ -16,7 +16,8 @@ from snapshot_assets.catalog.state.versions import version_to_pin
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.units import duration_text, parse_duration
 from snapshot_assets.pipeline.io_manager import as_failure
-from snapshot_assets.pipeline.resources import POOL, SNAPSHOTS, snapshots_of
+from snapshot_assets.pipeline.keys import asset_key, op_name, plan_asset, sensor_status
+from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 
 _OBJECT = "manifest"
@@ -37,22 +38,17 @@ def _partitions(plan: Plan) -> dg.DynamicPartitionsDefinition:
     return dg.DynamicPartitionsDefinition(name=f"{plan.name}_tags")
 
 
-def _key(plan: Plan) -> dg.AssetKey:
-    return dg.AssetKey([plan.name, "tag"])
-
-
 def tag_asset(plan: Plan) -> dg.AssetsDefinition:
     """Return the asset `tag`: materialising a partition pins a sealed revision under its name."""
 
-    @dg.asset(
-        key=_key(plan),
-        group_name=plan.name,
+    @plan_asset(
+        plan,
+        "tag",
         kinds={"json"},
         required_resource_keys={SNAPSHOTS},
-        deps=[dg.AssetKey([plan.name, "manifest"])],
+        deps=[asset_key(plan, "manifest")],
         partitions_def=_partitions(plan),
         backfill_policy=dg.BackfillPolicy.multi_run(1),
-        pool=POOL,
         description=f"Names for sealed revisions of `{plan.to}`, which stay readable for as long as a tag names them.",
     )
     def tag(context: dg.AssetExecutionContext, config: TagConfig) -> dg.MaterializeResult[None]:
@@ -89,7 +85,7 @@ def _metadata(plan: Plan, known: TagState, fact: RevisionSummary, uri: str) -> d
         "record_count": fact.rows,
         "schema_id": fact.schema_id,
         _OBJECT: f"{uri}/{tag.object.path}",
-        "sealed_by": dg.MetadataValue.asset(dg.AssetKey([plan.name, "manifest"])),
+        "sealed_by": dg.MetadataValue.asset(asset_key(plan, "manifest")),
         "read_it": dg.MetadataValue.md(f"`snapshots import --from {uri} --at tag:{tag.name} --target …`"),
     }
     if tag.ttl:
@@ -102,7 +98,7 @@ def tag_job(plan: Plan) -> Any:
     """Return the job that materialises the asset `tag`, for the sensor."""
     return dg.define_asset_job(
         f"{plan.name}_tag",
-        selection=dg.AssetSelection.assets(_key(plan)),
+        selection=dg.AssetSelection.assets(asset_key(plan, "tag")),
         description=f"Pins a sealed revision of {plan.name} under the name of its partition.",
     )
 
@@ -111,11 +107,11 @@ def tag_sensor(plan: Plan, job: Any) -> dg.SensorDefinition:
     """Return the sensor that tags a new seal if the rule's newest tick has no tag; it ships stopped."""
 
     @dg.asset_sensor(
-        asset_key=dg.AssetKey([plan.name, "manifest"]),
+        asset_key=asset_key(plan, "manifest"),
         name=f"{plan.name}_tag_sealed",
         job=job,
         required_resource_keys={SNAPSHOTS},
-        default_status=dg.DefaultSensorStatus.STOPPED,
+        default_status=sensor_status(plan),
         description="Tags what the manifest sealed, if no automatic tag was made since the last create_time.",
     )
     def tag_sealed(
@@ -142,7 +138,7 @@ def _wanted(context: Any, plan: Plan, sealed_at: float) -> dg.SensorResult | dg.
     request = dg.RunRequest(
         run_key=f"{wanted.name} {sealed_at}",
         partition_key=wanted.name,
-        run_config=dg.RunConfig(ops={f"{plan.name}__tag": config}),
+        run_config=dg.RunConfig(ops={op_name(plan, "tag"): config}),
     )
     return dg.SensorResult(
         run_requests=[request],
@@ -150,12 +146,21 @@ def _wanted(context: Any, plan: Plan, sealed_at: float) -> dg.SensorResult | dg.
     )
 
 
-def show_tags(context: dg.OpExecutionContext, plan: Plan, state: State, uri: str) -> None:
+def create_due_tag(context: dg.OpExecutionContext | dg.AssetExecutionContext, plan: Plan, catalog: Catalog) -> None:
+    """Create the tag that the plan's rule has due, if it has one, and show it as a partition."""
+    rule = plan.retention.tag.rule if plan.retention.tag else None
+    wanted = due(catalog.require_snapshot(), catalog.now(), tag=rule).tag if rule else None
+    if wanted is not None:
+        create_tag(catalog, wanted.name, wanted.revision, wanted.ttl, automatic=True)
+        show_tags(context, plan, catalog.refresh(), catalog.store.uri)
+
+
+def show_tags(context: dg.OpExecutionContext | dg.AssetExecutionContext, plan: Plan, state: State, uri: str) -> None:
     """Report a plan's tags to Dagster, because tags are also created, changed and deleted without Dagster.
 
     A partition that was never materialised stays, because a run that creates its tag may be about to start.
     """
-    instance, key, partitions = context.instance, _key(plan), f"{plan.name}_tags"
+    instance, key, partitions = context.instance, asset_key(plan, "tag"), f"{plan.name}_tags"
     instance.add_dynamic_partitions(partitions, sorted(state.tags))
     facts = revision_summaries(state)
     for name, known in sorted(state.tags.items()):

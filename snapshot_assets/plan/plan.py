@@ -28,6 +28,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from snapshot_assets.format.file_formats import FileFormat
 from snapshot_assets.format.units import MAX_FILE_SIZE, MIN_FILE_SIZE, MIN_TEXT_SIZE, duration_text, parse_file_size
 from snapshot_assets.plan.copy_fields import CopyFields
+from snapshot_assets.plan.dagster_fields import DagsterFields
 from snapshot_assets.plan.fields import Duration, FileSize, FormatOptions
 from snapshot_assets.plan.problems import plan_error, problems_of, raising_value_errors
 from snapshot_assets.plan.retention import RetentionFields
@@ -53,6 +54,7 @@ _DATA_FIELDS = (
     "end_time",
     "chunk_time_window",
     "lag",
+    "late_windows",
     "parallelism",
     "format",
     "format_options",
@@ -96,6 +98,11 @@ class Plan(CopyFields):
         default_factory=RetentionFields,
         description="How long revisions stay readable, and which get tags and savepoints; nothing expires by default.",
         examples=["{keep_for: 30d, tag: {create_time: 02:00, num_retained_max: 7}}"],
+    )
+    dagster: DagsterFields = Field(
+        default_factory=DagsterFields,
+        description="How Dagster shows and automates the plan's assets.",
+        examples=["{group: finance, owners: [team:data], default_status: running}"],
     )
 
     def __init__(self, **fields: Any) -> None:

@@ -24,6 +24,9 @@ class RangeFields(SelectionFields):
     lag: Duration = Field(
         timedelta(0), description="How long after its end a window of a continuous plan may still receive rows."
     )
+    late_windows: int = Field(
+        0, ge=0, description="How many windows the export schedule exports again with each new one, for late rows."
+    )
     chunks_per_run: int | None = Field(None, ge=1, description="Chunks of one Dagster run; null for all in one run.")
 
     @property
@@ -38,7 +41,7 @@ class RangeFields(SelectionFields):
             return "continuous" if self.windowed and self.end_time is None else "once"
         return self.kind
 
-    @field_validator("end_time", "chunk_time_window", "lag", "chunks_per_run")
+    @field_validator("end_time", "chunk_time_window", "lag", "late_windows", "chunks_per_run")
     @classmethod
     def _has_windows_to_act_on(cls, value: Any, info: ValidationInfo) -> Any:
         default = cls.model_fields[str(info.field_name)].get_default(call_default_factory=True)
@@ -77,12 +80,13 @@ class RangeFields(SelectionFields):
             raising_value_errors(lambda window: count_windows(start, end, window))(length)
         return length
 
-    @field_validator("lag")
+    @field_validator("lag", "late_windows")
     @classmethod
-    def _only_if_continuous(cls, lag: timedelta, info: ValidationInfo) -> timedelta:
-        if lag and info.data.get("kind") == "once":
-            raise ValueError("only a continuous plan waits; remove lag, or write kind: continuous")
-        return lag
+    def _only_if_continuous(cls, value: Any, info: ValidationInfo) -> Any:
+        if value and info.data.get("kind") == "once":
+            name = info.field_name
+            raise ValueError(f"only a continuous plan waits for late rows; remove {name}, or write kind: continuous")
+        return value
 
 
 def is_windowed(query: str) -> bool:

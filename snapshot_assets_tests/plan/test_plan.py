@@ -139,7 +139,7 @@ def test_all_mistakes_are_reported_at_once():
         ),
         ({"kind": "continuous"}, "start_time", "is missing; a continuous plan counts its chunks from it"),
         ({"kind": "continuous", "start_time": START, "end_time": END}, "end_time", "a continuous plan has no end"),
-        ({"lag": "5m"}, "lag", "only a continuous plan waits"),
+        ({"lag": "5m"}, "lag", "only a continuous plan waits for late rows"),
         ({"time_zone": "Europe/Pariss"}, "time_zone", "Did you mean 'Europe/Paris'"),
         ({"format": "orc"}, "format", "should be 'parquet', 'csv' or 'json', found 'orc'"),
         ({"max_file_size": "15MB"}, "max_file_size", "15MB is not between 16MB and 4GB"),

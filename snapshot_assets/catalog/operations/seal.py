@@ -20,6 +20,8 @@ from snapshot_assets.catalog.verify.objects import check_head, files_to_seal, ve
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.actions import RowsOutside, Seal
 
+SealDepth = Literal["new", "full"]
+
 _SHOWN = 10
 _BY_TABLE = attrgetter("schema", "table")
 
@@ -31,13 +33,15 @@ class Sealed:
     Attributes:
         seal: The newest seal.
         new: Whether this call committed it.
-        hashed_bytes: Bytes read and hashed before it.
+        verified_bytes: Bytes of new files that were read and hashed before it; with `full`, of all.
+        sampled_bytes: Bytes of older files that were hashed again, where no file was new.
         verified_before: Earlier seals verified files up to this revision; all later files were hashed.
     """
 
     seal: SealState
     new: bool
-    hashed_bytes: int
+    verified_bytes: int
+    sampled_bytes: int
     verified_before: int
 
 
@@ -46,7 +50,7 @@ def seal(
     *,
     token: Token | None = None,
     rows_outside: Sequence[RowsOutside] = (),
-    seal_verify: Literal["new", "full"] = "new",
+    seal_verify: SealDepth = "new",
 ) -> Sealed:
     """Verify the head and seal it, then write the hints.
 
@@ -61,13 +65,17 @@ def seal(
         IncompleteError: Windows are missing, or files are damaged; names them.
         SupersededError: The location has another snapshot now.
     """
-    hashed_bytes = 0
+    verified_bytes = sampled_bytes = 0
     before = verified = verified_revision(catalog.refresh()) if seal_verify == "new" else 0
     token = token or catalog.token()
     while True:
         state = catalog.refresh()
         _check_complete(state)
-        hashed_bytes += _check_whole(catalog, state, verified)
+        hashed = _check_whole(catalog, state, verified)
+        if any(known.added > verified for known in state.live_files()):
+            verified_bytes += hashed
+        else:
+            sampled_bytes += hashed
         verified = state.revision
         prepared = Seal(verified, checksum_of(state), consistency_of(state), tuple(sorted(rows_outside, key=_BY_TABLE)))
         try:
@@ -78,7 +86,7 @@ def seal(
     newest = catalog.state.newest_seal  # before `write_hints`, which may read a newer snapshot
     assert newest is not None
     write_hints(catalog.store, catalog.state, catalog.refresh)
-    return Sealed(newest, revision is not None, hashed_bytes, before)
+    return Sealed(newest, revision is not None, verified_bytes, sampled_bytes, before)
 
 
 def _check_complete(state: State) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
-from snapshot_assets.catalog.operations.seal import Sealed, seal
+from snapshot_assets.catalog.operations.seal import SealDepth, Sealed, seal
 from snapshot_assets.catalog.rules import SchemaContent, schema_id_of
 from snapshot_assets.catalog.schemas import describe_schema, read_schema
 from snapshot_assets.catalog.state.fold import State
@@ -152,16 +152,17 @@ class ExportRun:
         header = self.header([item.name for item in schema.schemas])
         return start_snapshot(catalog, header, schema, force=force, fixed_tables=fixed_tables)
 
-    def seal(self) -> Sealed:
+    def seal(self, verify: SealDepth | None = None) -> Sealed:
         """Seal the existing snapshot as it is; see `OpenExport.seal`.
 
         The source is opened only to count the rows outside the range, which a sealed snapshot has recorded.
         """
         state = self.read_catalog().state
-        if state.newest_seal and state.sealed and not self.force and self.plan.seal_verify != "full":
-            return seal(self._writable_catalog(), rows_outside=state.newest_seal.seal.rows_outside)
+        if state.newest_seal and state.sealed and not self.force:
+            outside = state.newest_seal.seal.rows_outside
+            return seal(self._writable_catalog(), rows_outside=outside, seal_verify=verify or self.plan.seal_verify)
         with self.open(extend=False) as export:
-            return export.seal()
+            return export.seal(verify)
 
     def committed_schema(self) -> DatabaseSchema:
         """Return the newest schema in the log, read from the location."""
@@ -251,8 +252,11 @@ class OpenExport:
             version=state.format_version,
         )
 
-    def seal(self) -> Sealed:
+    def seal(self, verify: SealDepth | None = None) -> Sealed:
         """Count the rows outside the range, verify the snapshot, seal it, and write the hints.
+
+        Args:
+            verify: What is hashed, if not what the plan says; see `catalog.operations.seal`.
 
         Raises:
             IncompleteError: Chunks are missing or damaged.
@@ -263,7 +267,9 @@ class OpenExport:
             list(self.export([UNTIMED_CHUNK]))
         rows_outside = self._rows_outside()
         rules.check_unchanged(self.catalog.refresh(), self.token)
-        return seal(self.catalog, token=self.token, rows_outside=rows_outside, seal_verify=self.run.plan.seal_verify)
+        return seal(
+            self.catalog, token=self.token, rows_outside=rows_outside, seal_verify=verify or self.run.plan.seal_verify
+        )
 
     def _rows_outside(self) -> list[RowsOutside]:
         source, header = self.source, self.catalog.state.header

@@ -1,0 +1,168 @@
+"""The job `<plan>_export`: schema, chunks, untimed tables and manifest in one run, and its schedule.
+
+One run reads one state of the database, where the database supports that, so the seal records `consistency: run`.
+"""
+
+# Dagster reads the annotations of assets and schedules, so they must not be postponed here.
+from datetime import timedelta
+from typing import Any, cast
+
+import dagster as dg
+from pydantic import Field
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.operations.seal import SealDepth
+from snapshot_assets.errors import PlanError
+from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans
+from snapshot_assets.pipeline.keys import asset_key, op_name, schedule_status
+from snapshot_assets.pipeline.partitions import cron_of, window_of, windows_of
+from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
+from snapshot_assets.plan.plan import Plan
+
+MANY_WINDOWS = 2000
+"""Windows of one run above which it warns: Dagster stores an event for each."""
+
+_HOURLY = "0 * * * *"
+_MINUTE = timedelta(minutes=1)
+_ACTIVE = (
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+)
+
+
+class ExportConfig(ChunkConfig):
+    """Run config of `chunks`."""
+
+    windows: str = Field(
+        default="due",
+        description="Windows of a run without partitions: `due` for those that are closed and not exported, or the "
+        "partition keys `first...last`.",
+    )
+    late_windows: int = Field(
+        default=0, ge=0, description="How many of the newest exported windows are exported again, for late rows."
+    )
+
+
+class ManifestConfig(dg.Config):
+    """Run config of `manifest`."""
+
+    verify: str = Field(
+        default="", description="What is hashed: `new` or `full`; by default what the plan's `seal_verify` says."
+    )
+    require_complete: bool = Field(
+        default=True, description="Whether a missing window is an error; otherwise the run only does not seal."
+    )
+    create_due_tag: bool = Field(default=False, description="Whether the tag that the plan's rule has due is created.")
+
+    def depth(self) -> SealDepth | None:
+        """Return what a seal hashes; None for what the plan says.
+
+        Raises:
+            PlanError: `verify` is neither `new` nor `full`.
+        """
+        if self.verify not in ("", "new", "full"):
+            raise PlanError(f"verify {self.verify!r} is invalid; write new or full, or leave it out.")
+        return cast(SealDepth, self.verify) if self.verify else None
+
+
+def range_of(first: str, last: str) -> str:
+    """Return the run config `windows` of a range of partition keys."""
+    return f"{first}...{last}"
+
+
+def chosen_chunks(context: dg.AssetExecutionContext, plan: Plan, config: ExportConfig) -> ChunkScans:
+    """Return the chunks of a run: of its partitions if it has any, else of its run config.
+
+    Raises:
+        PlanError: `windows` names no window of the plan.
+    """
+    if context.has_partition_key or context.has_partition_key_range:
+        windows = [window_of(plan, key).id for key in context.partition_keys]
+    elif config.windows == "due":
+        windows = _due(context, plan)
+    else:
+        windows = _range(plan, config.windows)
+    if len(windows) > MANY_WINDOWS:
+        context.log.warning(
+            f"This run exports {len(windows):,} windows. Dagster stores an event for each, which takes longer than"
+            f" small windows do; use a longer chunk_time_window, or runs of at most {MANY_WINDOWS:,} (chunks_per_run)."
+        )
+    late = _exported_last(context, plan, config.late_windows) if config.late_windows else ()
+    return ChunkScans(tuple(sorted(windows)), config.replace, late)
+
+
+def _due(context: dg.AssetExecutionContext, plan: Plan) -> list[int]:
+    run = snapshots_of(context).export_run(plan.name)
+    state = run.read_catalog().state
+    return [window.id for window in windows_of(plan) if run.force or not state.completed(window.id)]
+
+
+def _range(plan: Plan, text: str) -> list[int]:
+    first, dots, last = text.partition("...")
+    if not dots:
+        raise PlanError(f"windows {text!r} is neither `due` nor a range of partition keys, first...last.")
+    return list(range(window_of(plan, first).id, window_of(plan, last).id + 1))
+
+
+def _exported_last(context: dg.AssetExecutionContext, plan: Plan, count: int) -> tuple[int, ...]:
+    state = snapshots_of(context).export_run(plan.name).read_catalog().state
+    exported = [window.id for window in windows_of(plan) if state.completed(window.id)]
+    return tuple(exported[-count:])
+
+
+def export_job(plan: Plan) -> Any:
+    """Return the job `<plan>_export`. Without partitions it exports what is due; a backfill gives it partitions."""
+    names = ("schema", "manifest") if plan.schema_only else ("schema", "chunks", "untimed_tables", "manifest")
+    manifest = asset_key(plan, "manifest")
+    chosen = dg.AssetSelection.assets(*(asset_key(plan, name) for name in names)).without_checks()
+    return dg.define_asset_job(
+        f"{plan.name}_export",
+        selection=chosen | dg.AssetSelection.checks_for_assets(manifest),
+        config=_run_config(plan, late_windows=0),
+        description=f"Exports the windows of {plan.name} that are due, or those of its partitions, and seals the"
+        " snapshot if it is complete: all in one run, which reads one state of the source where that is supported.",
+    )
+
+
+def export_schedule(plan: Plan, job: Any) -> dg.ScheduleDefinition:
+    """Return the schedule that exports what is due: all windows that have closed, however long it did not run."""
+
+    @dg.schedule(
+        name=f"{plan.name}_export_schedule",
+        job=job,
+        cron_schedule=plan.dagster.export_cron or _cron(plan),
+        execution_timezone="UTC",
+        required_resource_keys={SNAPSHOTS},
+        default_status=schedule_status(plan),
+        description=f"Exports every closed window of {plan.name} that is missing, and seals the snapshot.",
+    )
+    def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        if context.instance.get_run_records(dg.RunsFilter(job_name=job.name, statuses=list(_ACTIVE)), limit=1):
+            return dg.SkipReason(f"A run of {job.name} has not ended.")
+        state = Catalog.open(snapshots_of(context).store(plan.name)).state
+        new = not plan.schema_only and any(not state.completed(window.id) for window in windows_of(plan))
+        if not new and state.has_snapshot and state.sealed and not state.missing():
+            return dg.SkipReason("Every closed window is exported and sealed.")
+        return dg.RunRequest(run_config=_run_config(plan, late_windows=plan.late_windows if new else 0))
+
+    return schedule
+
+
+def _run_config(plan: Plan, *, late_windows: int) -> dg.RunConfig:
+    ops: dict[str, dg.Config] = {op_name(plan, "manifest"): ManifestConfig(require_complete=False, create_due_tag=True)}
+    if not plan.schema_only:
+        ops[op_name(plan, "chunks")] = ExportConfig(late_windows=late_windows)
+    return dg.RunConfig(ops=ops)
+
+
+def _cron(plan: Plan) -> str:
+    """Return when a plan's windows have closed and its lag is over; hourly for a plan with an end."""
+    if plan.kind != "continuous" or plan.start_time is None:
+        return _HOURLY
+    closes = plan.start_time + plan.lag
+    if closes.second or closes.microsecond:
+        closes = closes.replace(second=0, microsecond=0) + _MINUTE
+    return cron_of(closes, plan.chunk_time_window) or _HOURLY

@@ -1,0 +1,48 @@
+"""Keys of a plan's assets, and the settings that all of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dagster as dg
+
+from snapshot_assets.pipeline.materializations import CODE_VERSION
+from snapshot_assets.pipeline.resources import POOL
+from snapshot_assets.plan.plan import Plan
+
+AssetDecorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
+
+
+def asset_key(plan: Plan, name: str) -> dg.AssetKey:
+    """Return the key of a plan's asset: the plan's prefix, its name, and the asset's name."""
+    return dg.AssetKey([*plan.dagster.key_prefix, plan.name, name])
+
+
+def op_name(plan: Plan, name: str) -> str:
+    """Return the name of an asset's op, under which run config configures it."""
+    return "__".join(asset_key(plan, name).path)
+
+
+def plan_asset(plan: Plan, name: str, **settings: Any) -> AssetDecorator:
+    """Return Dagster's decorator `asset` with the key, group, owners and tags that the plan gives."""
+    decorator: AssetDecorator = dg.asset(
+        key=asset_key(plan, name),
+        group_name=plan.dagster.group or plan.name,
+        owners=plan.dagster.owners,
+        tags=plan.dagster.tags,
+        code_version=CODE_VERSION,
+        pool=POOL,
+        **settings,
+    )
+    return decorator
+
+
+def schedule_status(plan: Plan) -> dg.DefaultScheduleStatus:
+    """Return whether a plan's schedules run without being turned on."""
+    return dg.DefaultScheduleStatus(plan.dagster.default_status.upper())
+
+
+def sensor_status(plan: Plan) -> dg.DefaultSensorStatus:
+    """Return whether a plan's sensors run without being turned on."""
+    return dg.DefaultSensorStatus(plan.dagster.default_status.upper())
