@@ -13,7 +13,7 @@ from snapshot_assets.catalog.state.totals import outside_text
 from snapshot_assets.engine.export.start_snapshot import skipped_text
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.pipeline.checks import chunk_checks, manifest_checks
+from snapshot_assets.pipeline.checks import chunk_checks, manifest_checks, suspects
 from snapshot_assets.pipeline.copies import copy_definitions
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
 from snapshot_assets.pipeline.exports import ExportConfig, ManifestConfig, chosen_chunks, export_job, export_schedule
@@ -219,7 +219,7 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
                     f"Not sealed: {len(missing):,} windows are not exported, such as chunk {missing[0]}."
                 )
                 return
-            sealed = snapshots.seal(plan.name, config.depth())
+            sealed = snapshots.seal(plan.name, config.depth(), suspects(context.instance, plan))
             catalog = Catalog.open_for_writing(snapshots.store(plan.name), single_writer=plan.single_writer)
             if config.create_due_tag:
                 create_due_tag(context, plan, catalog)

@@ -1,7 +1,7 @@
 """Asset checks. They only report: the manifest verifies the snapshot itself."""
 
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -22,57 +22,85 @@ from snapshot_assets.catalog.verify.objects import (
     files_to_seal,
     verified_revision,
 )
-from snapshot_assets.format.layout import MANIFEST
-from snapshot_assets.pipeline.dagster_internals import target_materialization
+from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK
+from snapshot_assets.pipeline.dagster_internals import check_event, failed_partitions
 from snapshot_assets.pipeline.keys import asset_key
 from snapshot_assets.pipeline.metadata import fault_metadata
-from snapshot_assets.pipeline.partitions import partitions_of, window_of
+from snapshot_assets.pipeline.partitions import key_of_chunk, partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.listed import Listed
 
-_CHECKSUM, _COVERAGE = "snapshot_checksum", "coverage"
+CHECKSUM, INTACT, COVERAGE, FILES = "snapshot_checksum", "files_intact", "coverage", "file_checksums"
 
 ChunkCheck = Callable[[ObjectStore, State, int], list[Fault]]
 
-Judge = Callable[[int], tuple[bool, Mapping[str, Any]]]
-"""Returns whether a chunk passes, and its metadata."""
+Judge = Callable[[int], tuple[bool, Mapping[str, Any], str | None]]
+"""Returns whether a chunk passes, its metadata, and in Markdown what to do."""
 
-Opened = Callable[[dg.AssetCheckExecutionContext, Plan], AbstractContextManager[Judge]]
-"""Opens the judge of a plan's chunks, for one run of a check."""
+Opened = Callable[[dg.AssetCheckExecutionContext, Plan], AbstractContextManager[tuple[Sequence[int], Judge]]]
+"""Opens the judge of a plan's chunks, for one run of a check; gives the chunks that there are, too."""
+
+_REPAIR = (
+    "**Materialise this partition again.** A run exports a chunk whose files are damaged again, without `replace`. Then"
+    " materialise `manifest`, which seals the repaired snapshot."
+)
 
 
 def chunk_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
-    """Return the partitioned checks of `chunks`: `file_checksums` and `chunk_checksum`."""
+    """Return the checks `file_checksums` and `chunk_checksum` of `chunks`, partitioned, and of `untimed_tables`."""
     return [
-        partitioned_check(plan, asset_key(plan, "chunks"), name, description, partial(_judging, check))
+        chunk_check(plan, asset, name, description, partial(_judging, check))
+        for asset in ("chunks", "untimed_tables")
         for name, description, check in (
-            ("file_checksums", "Every file of the chunk has its size and SHA-256.", _files),
+            (FILES, "Every file of the chunk has its size and SHA-256.", _files),
             ("chunk_checksum", "The chunk's checksum is that of its files.", _chunk),
         )
     ]
 
 
+def check_of_chunk(plan: Plan, chunk: int) -> dg.AssetCheckKey:
+    """Return the check that shows whether a chunk's files are whole."""
+    return dg.AssetCheckKey(asset_key(plan, "chunks" if chunk != UNTIMED_CHUNK else "untimed_tables"), FILES)
+
+
+def suspects(instance: dg.DagsterInstance, plan: Plan) -> set[int] | None:
+    """Return the chunks whose newest check failed, which a seal must hash; None if it must hash all.
+
+    Args:
+        instance: The instance that has the checks' results.
+        plan: The plan.
+    """
+    manifest = (dg.AssetCheckKey(asset_key(plan, "manifest"), name) for name in (CHECKSUM, INTACT))
+    if failed_partitions(instance, *manifest):
+        return None
+    checks = [
+        dg.AssetCheckKey(asset_key(plan, asset), name)
+        for asset in ("chunks", "untimed_tables")
+        for name in (FILES, "chunk_checksum")
+    ]
+    return {UNTIMED_CHUNK if key is None else window_of(plan, key).id for key in failed_partitions(instance, *checks)}
+
+
 def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
-    """Return the checks of `manifest`, `snapshot_checksum` and `coverage`, which read the location once."""
+    """Return the checks of `manifest`, which read the location once."""
     manifest = asset_key(plan, "manifest")
 
     @dg.multi_asset_check(
         name=f"{plan.name}__manifest_checks",
         specs=[
             dg.AssetCheckSpec(
-                _CHECKSUM,
-                asset=manifest,
-                description="The snapshot has the seal's checksum, and files and documents match the log: all exist "
-                "with their size, and up to 1 GB of the files, another part each day, have their SHA-256 (all with "
-                "`seal_verify: full`), unless the seal in the same run checked that.",
+                CHECKSUM, asset=manifest, description="The snapshot has the seal's checksum, and its documents theirs."
             ),
             dg.AssetCheckSpec(
-                _COVERAGE,
+                INTACT,
                 asset=manifest,
-                description="Every window of the range is exported, without gap or overlap, and its files exist with "
-                "their size.",
+                description="All files exist with their size, and up to 1 GB of them, another part each day, have their"
+                " SHA-256 (all with `seal_verify: full`), unless the seal in the same run checked that.",
+            ),
+            dg.AssetCheckSpec(
+                COVERAGE, asset=manifest, description="Every window of the range is exported, without gap or overlap."
             ),
         ],
         can_subset=True,
@@ -81,16 +109,43 @@ def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
     def whole(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         store, state = _read(context, plan)
         selected = {key.name for key in context.selected_asset_check_keys}
-        hashed = _to_hash(context, plan, state) if _CHECKSUM in selected and state.sealed else set()
+        hashed = _to_hash(context, plan, state) if INTACT in selected and state.sealed else set()
         report = check_head(store, state, hashed)
-        if _CHECKSUM in selected:
-            metadata = {**fault_metadata(faults := _checksum_faults(state, report)), "hashed_bytes": report.bytes}
-            yield dg.AssetCheckResult(asset_key=manifest, check_name=_CHECKSUM, passed=not faults, metadata=metadata)
-        if _COVERAGE in selected:
-            metadata = fault_metadata(faults := _coverage_faults(state, report))
-            yield dg.AssetCheckResult(asset_key=manifest, check_name=_COVERAGE, passed=not faults, metadata=metadata)
+        for name, faults in head_faults(state, report).items():
+            if name in selected:
+                read = {"hashed_bytes": report.bytes} if name == INTACT else {}
+                yield dg.AssetCheckResult(
+                    asset_key=manifest,
+                    check_name=name,
+                    passed=not faults,
+                    metadata=fault_metadata(faults) | read,
+                    description=remedy(faults),
+                )
 
     return [whole]
+
+
+def head_faults(state: State, report: Report) -> dict[str, list[Fault]]:
+    """Return the faults of the newest state by check of `manifest`."""
+    files = {each.file.path for each in state.live_files()}
+    return {
+        CHECKSUM: _checksum_faults(state, [fault for fault in report.faults if fault.object not in files]),
+        INTACT: [fault for fault in report.faults if fault.object in files],
+        COVERAGE: [Fault(FaultKind.COVERAGE, f"data/{n}", f"Chunk {n} is not exported.", n) for n in state.missing()],
+    }
+
+
+def remedy(faults: Sequence[Fault]) -> str | None:
+    """Return in Markdown what repairs faults; None without any."""
+    if not faults:
+        return None
+    if all(fault.kind is FaultKind.COVERAGE for fault in faults):
+        return "**Materialise the missing partitions**, or run the job `…_export`, which exports what is missing."
+    chunks = sorted({fault.chunk for fault in faults if fault.chunk is not None})
+    if not chunks:
+        return "**Materialise `manifest`**; if that fails, `snapshots export verify` names what to do."
+    which = ", ".join(map(str, chunks[:10])) + (", …" if len(chunks) > 10 else "")
+    return f"**Materialise the partitions of these chunks again**: {which}. A run exports damaged chunks again."
 
 
 def _files(store: ObjectStore, state: State, chunk: int) -> list[Fault]:
@@ -116,68 +171,64 @@ def _to_hash(context: dg.AssetCheckExecutionContext, plan: Plan, state: State) -
     return files_after_seal(state, now, verified)
 
 
-def _checksum_faults(state: State, report: Report) -> list[Fault]:
+def _checksum_faults(state: State, faults: list[Fault]) -> list[Fault]:
     if not state.sealed or state.newest_seal is None:
         return [Fault(FaultKind.SNAPSHOT_CHECKSUM, MANIFEST, "The newest state is not sealed.")]
-    faults = list(report.faults)
     found, expected = checksum_of(state), state.newest_seal.seal.checksum
     if found != expected:
         message = f"The snapshot has checksum {found}; its seal records {expected}."
-        faults.append(Fault(FaultKind.SNAPSHOT_CHECKSUM, MANIFEST, message))
+        return [*faults, Fault(FaultKind.SNAPSHOT_CHECKSUM, MANIFEST, message)]
     return faults
 
 
-def _coverage_faults(state: State, report: Report) -> list[Fault]:
-    missing = [Fault(FaultKind.COVERAGE, f"data/{n}", f"Chunk {n} is not exported.", n) for n in state.missing()]
-    files = {each.file.path for each in state.live_files()}
-    kinds = (FaultKind.MISSING, FaultKind.SIZE)
-    return [*missing, *(fault for fault in report.faults if fault.object in files and fault.kind in kinds)]
+def chunk_check(plan: Plan, asset: str, name: str, description: str, opened: Opened) -> dg.AssetChecksDefinition:
+    """Return a check that judges chunks by themselves: of each partition, or of chunk 0 for other assets.
 
-
-def partitioned_check(
-    plan: Plan,
-    asset: dg.AssetKey,
-    name: str,
-    description: str,
-    opened: Opened,
-) -> dg.AssetChecksDefinition:
-    """Return a check of an asset and its partitions that judges each window of a plan by itself."""
+    A run without partitions, such as that of all checks of an asset, judges all chunks that there are.
+    """
+    key = dg.AssetCheckKey(asset_key(plan, asset), name)
+    partitioned = asset in ("chunks", "restored") and name != "untimed_row_counts"
 
     @dg.asset_check(  # type: ignore[arg-type]  # Dagster accepts generators of evaluations; its stub does not
-        asset=asset,
+        asset=key.asset_key,
         name=name,
         description=description,
-        partitions_def=partitions_of(plan),
+        partitions_def=partitions_of(plan) if partitioned else None,
         required_resource_keys={SNAPSHOTS},
     )
-    def partitioned(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
+    def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
         # One evaluation per key: an AssetCheckResult loses its partition in a range run.
-        with opened(context, plan) as judge:
-            for key in context.partition_keys:
-                passed, metadata = judge(window_of(plan, key).id)
-                yield dg.AssetCheckEvaluation(
-                    asset_key=asset,
-                    check_name=name,
-                    partition=key,
-                    passed=passed,
-                    metadata=metadata,
-                    target_materialization_data=target_materialization(context.instance, asset, key),
+        with opened(context, plan) as (known, judge):
+            chosen = _chosen(context, plan, known) if partitioned else [UNTIMED_CHUNK]
+            for chunk in chosen:
+                passed, metadata, remedy = judge(chunk)
+                partition = key_of_chunk(plan, chunk) if partitioned else None
+                yield check_event(
+                    context.instance, key, partition, passed=passed, metadata=metadata, description=remedy
                 )
         yield dg.Output(None)
 
-    return partitioned
+    return check
+
+
+def _chosen(context: dg.AssetCheckExecutionContext, plan: Plan, known: Sequence[int]) -> list[int]:
+    if context.has_partition_key or context.has_partition_key_range:
+        return [window_of(plan, key).id for key in context.partition_keys]
+    return [chunk for chunk in known if chunk != UNTIMED_CHUNK]
 
 
 @contextmanager
-def _judging(check: ChunkCheck, context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[Judge]:
+def _judging(
+    check: ChunkCheck, context: dg.AssetCheckExecutionContext, plan: Plan
+) -> Iterator[tuple[Sequence[int], Judge]]:
     """Open the judge of a check: a chunk passes if the check finds no fault."""
     store, state = _read(context, plan)
 
-    def judge(chunk: int) -> tuple[bool, Mapping[str, Any]]:
+    def judge(chunk: int) -> tuple[bool, Mapping[str, Any], str | None]:
         faults = check(store, state, chunk)
-        return not faults, fault_metadata(faults)
+        return not faults, fault_metadata(faults), _REPAIR if faults else None
 
-    yield judge
+    yield [chunk for chunk in state.expected_chunks() if state.completed(chunk)], judge
 
 
 def _read(context: dg.AssetCheckExecutionContext, plan: Plan) -> tuple[ObjectStore, State]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 
 @contextmanager
@@ -47,6 +49,34 @@ NO_EVENTS_AT_THE_END = {SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True}
 def leave_out_events_at_the_end(context: dg.OutputContext) -> None:
     """Let Dagster store no materialization after an IO manager that stored them itself."""
     context._asset_key = None
+
+
+def check_event(
+    instance: dg.DagsterInstance,
+    check: dg.AssetCheckKey,
+    partition: str | None,
+    *,
+    passed: bool,
+    metadata: Mapping[str, Any],
+    description: str | None,
+) -> dg.AssetCheckEvaluation:
+    """Return the result of a check for one partition, or for an asset without partitions."""
+    return dg.AssetCheckEvaluation(
+        asset_key=check.asset_key,
+        check_name=check.name,
+        partition=partition,
+        passed=passed,
+        metadata=metadata,
+        description=description,
+        target_materialization_data=target_materialization(instance, check.asset_key, partition),
+    )
+
+
+def failed_partitions(instance: dg.DagsterInstance, *checks: dg.AssetCheckKey) -> set[str | None]:
+    """Return the partitions for which the newest result of a check is that it failed; None for no partition."""
+    failed = AssetCheckExecutionRecordStatus.FAILED
+    infos = instance.event_log_storage.get_asset_check_partition_info(list(checks))
+    return {info.partition_key for info in infos if info.latest_execution_status == failed}
 
 
 def asks_to_replace(context: dg.OutputContext) -> bool:

@@ -6,7 +6,7 @@ The configuration is a Python object, not Dagster config, so that its secrets ap
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -148,9 +148,16 @@ class Snapshots:
             self._exports[name] = self._resources.enter_context(self.export_run(name).open(catalog))
         return self._exports[name]
 
-    def seal(self, name: str, verify: SealDepth | None) -> Sealed:
-        """Seal a plan's snapshot: from the open export if there is one, else as it is."""
-        return (self._exports.get(name) or self.export_run(name)).seal(verify)
+    def seal(self, name: str, verify: SealDepth | None, suspects: Set[int] | None) -> Sealed:
+        """Seal a plan's snapshot: from the open export if there is one, else as it is.
+
+        Args:
+            name: The plan.
+            verify: What is hashed, if not what the plan says.
+            suspects: Chunks that are hashed in any case; None for all.
+        """
+        exported = self._exports.get(name) or self.export_run(name)
+        return exported.seal("full") if suspects is None else exported.seal(verify, suspects)
 
     def restore_run(self, name: str) -> RestoreRun:
         """Return this Dagster run's restore of a plan that has a target, created on first use."""

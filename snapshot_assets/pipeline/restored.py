@@ -2,7 +2,7 @@
 
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ from snapshot_assets.engine.restore.row_counts import chunk_differences, rows_af
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.pipeline.checks import Judge, partitioned_check
+from snapshot_assets.pipeline.checks import Judge, chunk_check
 from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END
 from snapshot_assets.pipeline.io_manager import as_failure
 from snapshot_assets.pipeline.keys import asset_key, plan_asset
@@ -24,6 +24,8 @@ from snapshot_assets.pipeline.metadata import first_rows
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.plan.plan import Plan
+
+_RESTORE_AGAIN = "**Materialise this partition of `restored` again** with run config `replace: true`."
 
 
 class RestoreConfig(dg.Config):
@@ -108,37 +110,28 @@ def row_counts_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
 
     `row_counts` counts each window; `untimed_row_counts` counts rows that lie in no window.
     """
-    asset = asset_key(plan, "restored")
-
-    @dg.asset_check(
-        asset=asset,
-        name="untimed_row_counts",
-        description="The target has as many rows that lie in no window as the manifest, table by table.",
-        required_resource_keys={SNAPSHOTS},
-    )
-    def untimed_row_counts(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        with _counting(context, plan) as judge:
-            passed, metadata = judge(UNTIMED_CHUNK)
-        return dg.AssetCheckResult(passed=passed, metadata=metadata)
-
-    description = "The target has as many rows of the window as the manifest, table by table."
-    timed = partitioned_check(plan, asset, "row_counts", description, _counting)
-    return [timed, untimed_row_counts]
+    text = "The target has as many rows {} as the manifest, table by table."
+    return [
+        chunk_check(plan, "restored", "row_counts", text.format("of the window"), _counting),
+        chunk_check(plan, "restored", "untimed_row_counts", text.format("that lie in no window"), _counting),
+    ]
 
 
 @contextmanager
-def _counting(context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[Judge]:
+def _counting(context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[tuple[Sequence[int], Judge]]:
     """Open the target, and count its rows of a chunk.
 
     The ledger names the revision that was restored: a newer one may be sealed by now.
     """
     run = snapshots_of(context).restore_run(plan.name)
     restore_plan = run.current(recorded=True)
+    chunks = [each.chunk for each in restore_plan.chunks]
     with run.target() as target:
 
-        def judge(chunk: int) -> tuple[bool, Mapping[str, Any]]:
-            if chunk not in {UNTIMED_CHUNK, *(each.chunk for each in restore_plan.chunks)}:
-                return False, {"not_restored": f"Revision {restore_plan.state.revision}, which was restored, lacks it."}
+        def judge(chunk: int) -> tuple[bool, Mapping[str, Any], str | None]:
+            if chunk not in {UNTIMED_CHUNK, *chunks}:
+                lacking = f"Revision {restore_plan.state.revision}, which was restored, lacks it."
+                return False, {"not_restored": lacking}, _RESTORE_AGAIN
             different = chunk_differences(target, restore_plan, chunk)
             metadata: dict[str, Any] = {"tables_that_differ": len(different)}
             if different:
@@ -146,6 +139,6 @@ def _counting(context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[Ju
                     {"table": str(name), "expected": expected, "found": found}
                     for name, (expected, found) in sorted(different.items())
                 )
-            return not different, metadata
+            return not different, metadata, _RESTORE_AGAIN if different else None
 
-        yield judge
+        yield chunks, judge

@@ -5,7 +5,7 @@ Safety does not depend on asset checks or other verification: sealing itself rea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
@@ -51,6 +51,7 @@ def seal(
     token: Token | None = None,
     rows_outside: Sequence[RowsOutside] = (),
     seal_verify: SealDepth = "new",
+    suspects: Set[int] = frozenset(),
 ) -> Sealed:
     """Verify the head and seal it, then write the hints.
 
@@ -60,6 +61,7 @@ def seal(
         rows_outside: Rows of the source outside the range, by table.
         seal_verify: `new` hashes the files that no earlier seal verified; if there are no such files, up to 1 GB of the
             others (see `due_files`). `full` hashes all.
+        suspects: Chunks that are hashed in any case, because a check found them damaged.
 
     Raises:
         IncompleteError: Windows are missing, or files are damaged; names them.
@@ -71,7 +73,7 @@ def seal(
     while True:
         state = catalog.refresh()
         _check_complete(state)
-        hashed = _check_whole(catalog, state, verified)
+        hashed = _check_whole(catalog, state, verified, suspects)
         if any(known.added > verified for known in state.live_files()):
             verified_bytes += hashed
         else:
@@ -107,9 +109,11 @@ def _name(state: State, chunk: int) -> str:
     return (str(state.window(chunk)) if chunk else "chunk 0") + error
 
 
-def _check_whole(catalog: Catalog, state: State, verified: int) -> int:
+def _check_whole(catalog: Catalog, state: State, verified: int, suspects: Set[int]) -> int:
     """Verify the head, and return how many bytes were hashed."""
-    report = check_head(catalog.store, state, files_to_seal(state, catalog.now(), verified))
+    hashed = files_to_seal(state, catalog.now(), verified)
+    hashed |= {known.file.path for chunk in suspects for known in state.live_files(chunk)}
+    report = check_head(catalog.store, state, hashed)
     if report.damaged:
         unsealed = "" if state.sealed else " and was not sealed"
         raise damage_error(state, report.faults, f"The snapshot is damaged{unsealed}")

@@ -5,7 +5,7 @@ Dagster's assets, the command line and the tests use this class. It needs Spark 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -152,7 +152,7 @@ class ExportRun:
         header = self.header([item.name for item in schema.schemas])
         return start_snapshot(catalog, header, schema, force=force, fixed_tables=fixed_tables)
 
-    def seal(self, verify: SealDepth | None = None) -> Sealed:
+    def seal(self, verify: SealDepth | None = None, suspects: Set[int] = frozenset()) -> Sealed:
         """Seal the existing snapshot as it is; see `OpenExport.seal`.
 
         The source is opened only to count the rows outside the range, which a sealed snapshot has recorded.
@@ -160,9 +160,10 @@ class ExportRun:
         state = self.read_catalog().state
         if state.newest_seal and state.sealed and not self.force:
             outside = state.newest_seal.seal.rows_outside
-            return seal(self._writable_catalog(), rows_outside=outside, seal_verify=verify or self.plan.seal_verify)
+            depth = verify or self.plan.seal_verify
+            return seal(self._writable_catalog(), rows_outside=outside, seal_verify=depth, suspects=suspects)
         with self.open(extend=False) as export:
-            return export.seal(verify)
+            return export.seal(verify, suspects)
 
     def committed_schema(self) -> DatabaseSchema:
         """Return the newest schema in the log, read from the location."""
@@ -252,11 +253,12 @@ class OpenExport:
             version=state.format_version,
         )
 
-    def seal(self, verify: SealDepth | None = None) -> Sealed:
+    def seal(self, verify: SealDepth | None = None, suspects: Set[int] = frozenset()) -> Sealed:
         """Count the rows outside the range, verify the snapshot, seal it, and write the hints.
 
         Args:
             verify: What is hashed, if not what the plan says; see `catalog.operations.seal`.
+            suspects: Chunks that are hashed in any case.
 
         Raises:
             IncompleteError: Chunks are missing or damaged.
@@ -267,9 +269,8 @@ class OpenExport:
             list(self.export([UNTIMED_CHUNK]))
         rows_outside = self._rows_outside()
         rules.check_unchanged(self.catalog.refresh(), self.token)
-        return seal(
-            self.catalog, token=self.token, rows_outside=rows_outside, seal_verify=verify or self.run.plan.seal_verify
-        )
+        depth = verify or self.run.plan.seal_verify
+        return seal(self.catalog, token=self.token, rows_outside=rows_outside, seal_verify=depth, suspects=suspects)
 
     def _rows_outside(self) -> list[RowsOutside]:
         source, header = self.source, self.catalog.state.header
