@@ -25,6 +25,7 @@ from snapshot_assets.pipeline.partitions import partitions_of, require_range
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, Snapshots, snapshots_of, snapshots_resource
 from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
 from snapshot_assets.pipeline.tags import create_due_tag, tag_asset, tag_job, tag_sensor
+from snapshot_assets.pipeline.verification import verify_job, verify_schedule
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 
@@ -94,7 +95,7 @@ def _definitions_of(plan: Plan) -> dg.Definitions:
     require_range(plan)
     if plan.kind == "query":
         return copy_definitions(plan)
-    jobs, tagging, exporting = plan_jobs(plan), tag_job(plan), export_job(plan)
+    jobs, tagging, exporting, verifying = plan_jobs(plan), tag_job(plan), export_job(plan), verify_job(plan)
     with accepting_unstable_parts():
         assets, checks = [_schema(plan), _manifest(plan), tag_asset(plan)], manifest_checks(plan)
         if plan.target:
@@ -106,9 +107,9 @@ def _definitions_of(plan: Plan) -> dg.Definitions:
     return dg.Definitions(
         assets=assets,
         asset_checks=checks,
-        jobs=[exporting, *jobs, tagging],
-        schedules=[export_schedule(plan, exporting), *plan_schedules(plan, jobs)],
-        sensors=[tag_sensor(plan, tagging)],
+        jobs=[exporting, verifying, *jobs, tagging],
+        schedules=[export_schedule(plan, exporting), verify_schedule(plan, verifying), *plan_schedules(plan, jobs)],
+        sensors=[tag_sensor(plan, tagging)] if plan.retention.tag else [],
         resources={f"{plan.name}_io_manager": snapshot_io_manager(plan.name)},
     )
 

@@ -2,7 +2,7 @@
 
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -22,7 +22,8 @@ from snapshot_assets.catalog.verify.objects import (
     files_to_seal,
     verified_revision,
 )
-from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK
+from snapshot_assets.errors import PlanError
+from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK, chunk_of, is_receipt
 from snapshot_assets.pipeline.dagster_internals import check_event, failed_partitions
 from snapshot_assets.pipeline.keys import asset_key
 from snapshot_assets.pipeline.metadata import fault_metadata
@@ -42,7 +43,7 @@ Judge = Callable[[int], tuple[bool, Mapping[str, Any], str | None]]
 Opened = Callable[[dg.AssetCheckExecutionContext, Plan], AbstractContextManager[tuple[Sequence[int], Judge]]]
 """Opens the judge of a plan's chunks, for one run of a check; gives the chunks that there are, too."""
 
-_REPAIR = (
+REPAIR = (
     "**Materialise this partition again.** A run exports a chunk whose files are damaged again, without `replace`. Then"
     " materialise `manifest`, which seals the repaired snapshot."
 )
@@ -80,7 +81,17 @@ def suspects(instance: dg.DagsterInstance, plan: Plan) -> set[int] | None:
         for asset in ("chunks", "untimed_tables")
         for name in (FILES, "chunk_checksum")
     ]
-    return {UNTIMED_CHUNK if key is None else window_of(plan, key).id for key in failed_partitions(instance, *checks)}
+    chunks = set()
+    for key in failed_partitions(instance, *checks):
+        with suppress(PlanError):  # a result from before the plan's windows were changed
+            chunks.add(UNTIMED_CHUNK if key is None else window_of(plan, key).id)
+    return chunks
+
+
+def suspected_files(instance: dg.DagsterInstance, plan: Plan, state: State) -> set[str]:
+    """Return the paths of the files that `suspects` tells of, which must be hashed until they prove to be whole."""
+    chunks = suspects(instance, plan)
+    return {known.file.path for known in state.live_files() if chunks is None or known.file.chunk in chunks}
 
 
 def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
@@ -109,7 +120,9 @@ def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
     def whole(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         store, state = _read(context, plan)
         selected = {key.name for key in context.selected_asset_check_keys}
-        hashed = _to_hash(context, plan, state) if INTACT in selected and state.sealed else set()
+        hashed = suspected_files(context.instance, plan, state) if INTACT in selected else set()
+        if INTACT in selected and state.sealed:
+            hashed |= _to_hash(context, plan, state)
         report = check_head(store, state, hashed)
         for name, faults in head_faults(state, report).items():
             if name in selected:
@@ -127,10 +140,11 @@ def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
 
 def head_faults(state: State, report: Report) -> dict[str, list[Fault]]:
     """Return the faults of the newest state by check of `manifest`."""
-    files = {each.file.path for each in state.live_files()}
+    damage = [fault for fault in report.faults if fault.is_damage]
+    files = {fault.object for fault in damage if chunk_of(fault.object) is not None and not is_receipt(fault.object)}
     return {
-        CHECKSUM: _checksum_faults(state, [fault for fault in report.faults if fault.object not in files]),
-        INTACT: [fault for fault in report.faults if fault.object in files],
+        CHECKSUM: _checksum_faults(state, [fault for fault in damage if fault.object not in files]),
+        INTACT: [fault for fault in damage if fault.object in files],
         COVERAGE: [Fault(FaultKind.COVERAGE, f"data/{n}", f"Chunk {n} is not exported.", n) for n in state.missing()],
     }
 
@@ -226,7 +240,7 @@ def _judging(
 
     def judge(chunk: int) -> tuple[bool, Mapping[str, Any], str | None]:
         faults = check(store, state, chunk)
-        return not faults, fault_metadata(faults), _REPAIR if faults else None
+        return not faults, fault_metadata(faults), REPAIR if faults else None
 
     yield [chunk for chunk in state.expected_chunks() if state.completed(chunk)], judge
 

@@ -91,20 +91,28 @@ def plan_jobs(plan: Plan) -> list[dg.JobDefinition]:
 
 
 def plan_schedules(plan: Plan, jobs: Iterable[dg.JobDefinition]) -> list[dg.ScheduleDefinition]:
-    """Return a schedule for each of the jobs; it is stopped until a user starts it in the UI.
+    """Return a schedule for each of the jobs that has something to do; see `DagsterFields.default_status`.
 
-    The rules of tags and savepoints give the times of the last two; their next tick makes up for a missed one.
+    Retention and savepoints have one if the plan has a rule of them, which gives the time. Their next tick makes up for
+    a missed one.
     """
-    schedules = SCHEDULES | {"retention": _daily(plan.retention.tag), "savepoint": _daily(plan.retention.savepoint)}
+    rules = plan.retention
+    schedules = dict(SCHEDULES)
+    if rules.tag or rules.rule:
+        schedules["retention"] = _daily(rules.tag)
+    if rules.savepoint:
+        schedules["savepoint"] = _daily(rules.savepoint)
+    by_name = {job.name.removeprefix(f"{plan.name}_"): job for job in jobs}
     return [
         dg.ScheduleDefinition(
-            name=f"{job.name}_schedule",
-            job=job,
-            cron_schedule=schedules[job.name.removeprefix(f"{plan.name}_")],
+            name=f"{by_name[name].name}_schedule",
+            job=by_name[name],
+            cron_schedule=cron,
             execution_timezone="UTC",
             default_status=schedule_status(plan),
+            description=by_name[name].description,
         )
-        for job in jobs
+        for name, cron in schedules.items()
     ]
 
 

@@ -89,7 +89,7 @@ def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
     return metadata
 
 
-def fault_metadata(faults: list[Fault]) -> dict[str, Any]:
+def fault_metadata(faults: Sequence[Fault]) -> dict[str, Any]:
     """Return the metadata of a check: the number of faults, and the first 50."""
     metadata: dict[str, Any] = {"faults": len(faults)}
     if faults:

@@ -124,9 +124,8 @@ def tag_sensor(plan: Plan, job: Any) -> dg.SensorDefinition:
 
 def _wanted(context: Any, plan: Plan, sealed_at: float) -> dg.SensorResult | dg.SkipReason:
     """Request the tag that is due. Each seal requests it once, so the next seal makes up for a failed run."""
-    rule = plan.retention.tag.rule if plan.retention.tag else None
-    if rule is None:
-        return dg.SkipReason("The plan has no rule of automatic tags (retention.tag).")
+    assert plan.retention.tag is not None
+    rule = plan.retention.tag.rule
     catalog = Catalog.open(snapshots_of(context).store(plan.name))
     now = catalog.now()
     wanted = due(catalog.require_snapshot(), now, tag=rule).tag

@@ -131,21 +131,22 @@ def test_seal_and_checks_of_a_run_hash_each_file_once(exported, make_project, se
     listed = []
     monkeypatch.setattr(LocalStore, "list", _noting(listed, LocalStore.list))
 
-    def hashed(*ran) -> tuple[int, int]:
+    def hashed(*ran) -> tuple[int, int, int]:
         listed.clear()
         assert project.run(*ran, keys=project.keys[:1], config={"chunks": {"replace": True}} if ran[1:] else {}).success
         assert listed.count("data/") == 2  # by the seal, and by both checks
-        checked = project.check_metadata("manifest", "snapshot_checksum", None)["hashed_bytes"]
-        return project.materialized("manifest")[None]["hashed_bytes"], checked
+        checked = project.check_metadata("manifest", "files_intact", None)["hashed_bytes"]
+        facts = project.materialized("manifest")[None]
+        return facts["verified_bytes"], facts["sampled_bytes"], checked
 
     size = sum(known.file.bytes for known in project.state().live_files())
-    assert hashed("manifest") == (size, 0)
-    sealed, checked = hashed("schema", "chunks", "manifest")
+    assert hashed("manifest") == ((0, size, 0) if seal_verify == "new" else (size, 0, 0))
+    sealed, sampled, checked = hashed("schema", "chunks", "manifest")
     new = sum(known.file.bytes for known in project.state().live_files(1))
     size = sum(known.file.bytes for known in project.state().live_files())
-    assert (sealed, checked) == ((new, size - new) if seal_verify == "new" else (size, 0))
+    assert (sealed, sampled, checked) == ((new, 0, size - new) if seal_verify == "new" else (size, 0, 0))
     project.run_checks("manifest", keys=())
-    assert project.check_metadata("manifest", "snapshot_checksum", None)["hashed_bytes"] == size
+    assert project.check_metadata("manifest", "files_intact", None)["hashed_bytes"] == size
 
 
 def _noting(listed, original):
@@ -161,7 +162,8 @@ def test_damage_to_a_sealed_snapshot_fails_the_manifest_and_its_checks(exported,
     exported.copy_location(project)
     assert project.run("manifest").success
     size = sum(known.file.bytes for known in project.state().live_files())
-    assert project.materialized("manifest")[None]["hashed_bytes"] == size > 0
+    facts = project.materialized("manifest")[None]
+    assert (facts["verified_bytes"], facts["sampled_bytes"]) == (0, size)
     assert project.checks("manifest", "snapshot_checksum") == project.checks("manifest", "coverage") == {None: True}
 
     damaged = next(project.state().live_files(5)).file.path

@@ -52,10 +52,10 @@ def test_plans_join_a_project_with_its_own_executor_and_spark_session(project):
     dg.Definitions.validate_loadable(merged)
     repository = merged.get_repository_def()
     executors = {job.name: job.executor_def for job in repository.get_all_jobs()}
-    assert set(executors) >= {"demo_chunks", "demo_compact", "demo_retention"}
+    assert set(executors) >= {"demo_export", "demo_compact", "demo_retention"}
     assert all(executor is dg.multiprocess_executor for executor in executors.values()), executors
 
-    done = merged.resolve_job_def("demo_chunks").execute_in_process(
+    done = merged.resolve_job_def("demo_export").execute_in_process(
         instance=project.instance, partition_key=project.keys[1], run_config=QUIET
     )
     assert done.success

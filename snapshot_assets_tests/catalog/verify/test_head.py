@@ -63,10 +63,10 @@ def test_what_is_new_is_hashed_alone_and_the_rest_where_nothing_is_new(sealed: W
     assert files_after_seal(sealed.catalog.state, now, base) == set()
     sealed.complete(1, sealed.file(1, b"late"), replaces=(data_file(sealed, 1),))
     done = seal(sealed.catalog)
-    assert (done.hashed_bytes, done.verified_before) == (len(b"late"), base)
+    assert (done.verified_bytes, done.sampled_bytes, done.verified_before) == (len(b"late"), 0, base)
     assert files_after_seal(sealed.catalog.state, now, done.verified_before) == {data_file(sealed, 3)}
     full = seal(sealed.catalog, seal_verify="full")
-    assert (full.new, full.hashed_bytes, full.verified_before) == (False, len(b"late") + 10, 0)
+    assert (full.new, full.verified_bytes, full.verified_before) == (False, len(b"late") + 10, 0)
     assert files_after_seal(sealed.catalog.state, now, 0) == set()
 
 
@@ -78,7 +78,7 @@ def test_damage_to_old_files_is_not_sealed_over_with_what_is_new(sealed: Writer,
         seal(sealed.catalog)
     assert not read_state(sealed.store).sealed
     sealed.complete(3, sealed.file(3, b"again"), replaces=(data_file(sealed, 3),))
-    assert seal(sealed.catalog).hashed_bytes == len(b"late") + len(b"again")
+    assert seal(sealed.catalog).verified_bytes == len(b"late") + len(b"again")
 
 
 def test_a_flipped_byte_of_an_old_file_is_found_once_nothing_is_new(sealed: Writer) -> None:

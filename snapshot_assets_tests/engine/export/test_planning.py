@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from snapshot_assets.databases.source import AllRows, TimelessRows, WindowRows
 from snapshot_assets.engine.export import chunks as engine_export
 from snapshot_assets.engine.export import planning
-from snapshot_assets.engine.export.chunks import SMALL_CHUNK, ChunkPlan, _batches
+from snapshot_assets.engine.export.chunks import SMALL_CHUNK, ChunkPlan, _job_bytes
 from snapshot_assets.engine.export.tasks import ChunkWork
-from snapshot_assets.engine.jobs import JOB_BYTES, JOB_CHUNKS
+from snapshot_assets.engine.jobs import JOB_BYTES, Pace, shared_jobs
 from snapshot_assets_tests.engine.exports import FailingRunner
 
 _sizes = st.one_of(st.integers(0, 3 * SMALL_CHUNK), st.just(0), st.integers(0, 1000))
@@ -21,24 +21,42 @@ _plans = st.lists(st.tuples(_sizes, st.integers(0, 3)), max_size=120).map(
 )
 
 
-@given(_plans, st.integers(1, 8))
-def test_batches_hold_every_chunk_once_and_only_small_ones_share_one_within_its_limits(plans, parallelism):
-    batches = _batches(plans, parallelism)
-    assert [plan for batch in batches for plan in batch] == plans
-    for batch in batches:
-        assert batch
-        if len(batch) > 1:
-            assert all(plan.size < SMALL_CHUNK and len(plan.works) == 1 for plan in batch)
-            assert sum(plan.size for plan in batch) <= JOB_BYTES
-            assert len(batch) <= min(JOB_CHUNKS, -(-len(plans) // parallelism))
+@given(_plans, st.lists(st.integers(1, 40), min_size=120, max_size=120))
+def test_jobs_hold_every_chunk_once_and_only_small_ones_share_one_within_its_limits(plans, limits):
+    pace, most, jobs = Pace(), [], []
+    for job in shared_jobs(plans, _job_bytes, pace):
+        jobs.append(job)
+        most.append(pace.chunks)
+        pace.chunks = limits[len(jobs)]
+    assert [plan for job in jobs for plan in job] == plans
+    for job, limit in zip(jobs, most, strict=True):
+        assert 0 < len(job) <= limit
+        if len(job) > 1:
+            assert all(plan.size < SMALL_CHUNK and len(plan.works) == 1 for plan in job)
+            assert sum(plan.size for plan in job) <= JOB_BYTES
 
 
-@given(st.integers(1, 200), st.integers(1, 8))
-def test_small_chunks_keep_all_jobs_busy_and_make_few_tasks(count, parallelism):
-    plans = [ChunkPlan(number, (ChunkWork(number, "", ()),), 1) for number in range(count)]
-    batches = _batches(plans, parallelism)
-    share = -(-count // parallelism)
-    assert len(batches) == -(-count // min(share, JOB_CHUNKS))
+def test_chunks_are_planned_when_a_job_needs_them():
+    planned = []
+
+    def plans():
+        for number in range(100):
+            planned.append(number)
+            yield ChunkPlan(number, (ChunkWork(number, "", ()),), 1)
+
+    jobs = shared_jobs(plans(), _job_bytes, Pace(8))
+    assert len(next(jobs)) == 8
+    assert len(planned) == 9
+
+
+def test_jobs_grow_while_they_are_short_and_shrink_when_they_are_long():
+    pace = Pace()
+    for seconds, expected in ((0.1, 16), (0.1, 32), (4.0, 16), (1000.0, 1), (0.0, 2)):
+        pace.finished(pace.chunks, seconds)
+        assert pace.chunks == expected
+    for _ in range(20):
+        pace.finished(pace.chunks, 0.001)
+    assert pace.chunks == 256
 
 
 @pytest.fixture

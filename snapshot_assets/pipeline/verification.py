@@ -1,0 +1,124 @@
+"""The job `<plan>_verify` and its schedule: verify a location, and record the results as those of asset checks."""
+
+# Dagster reads the annotations of ops, so they must not be postponed here.
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.verify.faults import Fault
+from snapshot_assets.catalog.verify.objects import Report, check_head, files_to_seal, verified_revision
+from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.errors import PlanError, SnapshotError
+from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.pipeline.checks import REPAIR, check_of_chunk, head_faults, remedy, suspected_files, suspects
+from snapshot_assets.pipeline.dagster_internals import check_event
+from snapshot_assets.pipeline.io_manager import as_failure
+from snapshot_assets.pipeline.keys import asset_key, schedule_status
+from snapshot_assets.pipeline.metadata import fault_metadata
+from snapshot_assets.pipeline.partitions import key_of_chunk
+from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
+from snapshot_assets.plan.plan import Plan
+from snapshot_assets.storage.base import ObjectStore
+
+_CRON = "30 3 * * *"
+_DEPTHS = ("quick", "sample", "full")
+
+
+class VerifyConfig(dg.Config):
+    """Run config of `<plan>_verify`."""
+
+    depth: str = Field(
+        default="sample",
+        description="`quick`: every object of the newest state exists with its size. `sample`: up to 1 GB of the files,"
+        " another part each day, have their SHA-256, too. `full`: all objects of all readable revisions.",
+    )
+
+
+def verify_job(plan: Plan) -> dg.JobDefinition:
+    """Return the job `<plan>_verify`."""
+
+    @dg.op(
+        name=f"{plan.name}_verify_location",
+        required_resource_keys={SNAPSHOTS},
+        description="Verifies the location, and records damage as results of the asset checks.",
+    )
+    def verify_location(context: dg.OpExecutionContext, config: VerifyConfig) -> None:
+        if config.depth not in _DEPTHS:
+            raise as_failure(PlanError(f"depth {config.depth!r} is invalid; write one of {', '.join(_DEPTHS)}."))
+        store = snapshots_of(context).store(plan.name)
+        try:
+            state = Catalog.open(store).require_snapshot()
+            report = _report(store, state, config.depth, suspected_files(context.instance, plan, state))
+        except SnapshotError as error:
+            raise as_failure(error) from error
+        for event in _events(context.instance, plan, state, report):
+            context.log_event(event)  # type: ignore[arg-type]  # Dagster takes results of checks; its stub does not
+        facts = {"revision": state.revision, "files": report.files, "hashed_bytes": report.bytes}
+        damage = [fault for fault in report.faults if fault.is_damage]
+        if damage:
+            raise dg.Failure(
+                description=f"{store.uri} is damaged: {damage[0].message}",
+                metadata=facts | fault_metadata(damage) | {"remedy": dg.MetadataValue.md(remedy(damage) or "")},
+                allow_retries=False,
+            )
+        context.add_output_metadata(facts)
+
+    graph = dg.GraphDefinition(
+        name=f"{plan.name}_verify",
+        description=f"Verifies `{plan.to}`; damage fails the run, and the checks of the partitions that have it.",
+        node_defs=[verify_location],
+    )
+    return graph.to_job()
+
+
+def verify_schedule(plan: Plan, job: dg.JobDefinition) -> dg.ScheduleDefinition:
+    """Return the schedule that verifies another part of the location each day."""
+    return dg.ScheduleDefinition(
+        name=f"{job.name}_schedule",
+        job=job,
+        cron_schedule=_CRON,
+        execution_timezone="UTC",
+        default_status=schedule_status(plan),
+        description=f"Verifies `{plan.to}`, up to 1 GB of its files each day.",
+    )
+
+
+def _report(store: ObjectStore, state: State, depth: str, suspected: set[str]) -> Report:
+    if depth == "full":
+        return verify(store, depth="full")
+    sample = files_to_seal(state, datetime.now(UTC), verified_revision(state)) if depth == "sample" else set()
+    return check_head(store, state, sample | suspected)
+
+
+def _events(
+    instance: dg.DagsterInstance, plan: Plan, state: State, report: Report
+) -> Iterator[dg.AssetCheckEvaluation]:
+    """Yield the results of checks: of chunks that are damaged, or were when last checked, and of the manifest."""
+    by_chunk: dict[int, list[Fault]] = {chunk: [] for chunk in suspects(instance, plan) or ()}
+    for fault in report.faults:
+        if fault.is_damage and fault.chunk is not None and state.completed(fault.chunk):
+            by_chunk.setdefault(fault.chunk, []).append(fault)
+    for chunk, faults in sorted(by_chunk.items()):
+        partition = key_of_chunk(plan, chunk) if chunk != UNTIMED_CHUNK else None
+        yield _event(instance, check_of_chunk(plan, chunk), partition, faults, REPAIR if faults else None, {})
+    manifest = asset_key(plan, "manifest")
+    for name, faults in head_faults(state, report).items():
+        read = {"hashed_bytes": report.bytes}
+        yield _event(instance, dg.AssetCheckKey(manifest, name), None, faults, remedy(faults), read)
+
+
+def _event(
+    instance: dg.DagsterInstance,
+    check: dg.AssetCheckKey,
+    partition: str | None,
+    faults: Sequence[Fault],
+    description: str | None,
+    metadata: Mapping[str, Any],
+) -> dg.AssetCheckEvaluation:
+    facts = fault_metadata(faults) | dict(metadata)
+    return check_event(instance, check, partition, passed=not faults, metadata=facts, description=description)
