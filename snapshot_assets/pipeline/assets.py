@@ -15,7 +15,7 @@ from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.checks import chunk_checks, manifest_checks, suspects
 from snapshot_assets.pipeline.copies import copy_definitions
-from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
+from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts, runs_asset
 from snapshot_assets.pipeline.exports import ExportConfig, ManifestConfig, chosen_chunks, export_job, export_schedule
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans, as_failure, snapshot_io_manager
 from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
@@ -215,7 +215,10 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
     def manifest(context: dg.AssetExecutionContext, config: ManifestConfig) -> Iterator[dg.MaterializeResult[None]]:
         snapshots = snapshots_of(context)
         try:
-            if not config.require_complete and (missing := Catalog.open(snapshots.store(plan.name)).state.missing()):
+            required = config.require_complete
+            if required is None:
+                required = not runs_asset(context, asset_key(plan, "chunks"))
+            if not required and (missing := Catalog.open(snapshots.store(plan.name)).state.missing()):
                 context.log.warning(
                     f"Not sealed: {len(missing):,} windows are not exported, such as chunk {missing[0]}."
                 )

@@ -79,6 +79,11 @@ def failed_partitions(instance: dg.DagsterInstance, *checks: dg.AssetCheckKey) -
     return {info.partition_key for info in infos if info.latest_execution_status == failed}
 
 
+def runs_asset(context: dg.AssetExecutionContext, key: dg.AssetKey) -> bool:
+    """Return whether the run of a step materializes an asset, too."""
+    return key in context.job_def.asset_layer.selected_asset_keys
+
+
 def asks_to_replace(context: dg.OutputContext) -> bool:
     """Return whether the run config of an output's asset has `replace: true`; see `ChunkConfig`."""
     config = context.step_context.op_config

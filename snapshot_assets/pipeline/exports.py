@@ -52,8 +52,10 @@ class ManifestConfig(dg.Config):
     verify: str = Field(
         default="", description="What is hashed: `new` or `full`; by default what the plan's `seal_verify` says."
     )
-    require_complete: bool = Field(
-        default=True, description="Whether a missing window is an error; otherwise the run only does not seal."
+    require_complete: bool | None = Field(
+        default=None,
+        description="Whether a missing window is an error; otherwise the run does not seal. By default it is, unless"
+        " the run exports windows, too: others may follow.",
     )
     create_due_tag: bool = Field(default=False, description="Whether the tag that the plan's rule has due is created.")
 
@@ -122,6 +124,7 @@ def export_job(plan: Plan) -> Any:
         f"{plan.name}_export",
         selection=chosen | dg.AssetSelection.checks_for_assets(manifest),
         config=_run_config(plan, late_windows=0),
+        executor_def=dg.in_process_executor,  # steps share the state of the source, and one Spark session
         description=f"Exports the windows of {plan.name} that are due, or those of its partitions, and seals the"
         " snapshot if it is complete: all in one run, which reads one state of the source where that is supported.",
     )
@@ -152,7 +155,7 @@ def export_schedule(plan: Plan, job: Any) -> dg.ScheduleDefinition:
 
 
 def _run_config(plan: Plan, *, late_windows: int) -> dg.RunConfig:
-    ops: dict[str, dg.Config] = {op_name(plan, "manifest"): ManifestConfig(require_complete=False, create_due_tag=True)}
+    ops: dict[str, dg.Config] = {op_name(plan, "manifest"): ManifestConfig(create_due_tag=True)}
     if not plan.schema_only:
         ops[op_name(plan, "chunks")] = ExportConfig(late_windows=late_windows)
     return dg.RunConfig(ops=ops)

@@ -181,9 +181,10 @@ def test_damage_to_a_sealed_snapshot_fails_the_manifest_and_its_checks(exported,
     assert len(project.instance.fetch_materializations(project.key("manifest"), limit=9).records) == 1
 
     project.run_checks("manifest", keys=())
-    assert project.checks("manifest", "snapshot_checksum") == {None: False}
-    assert damaged in project.faults("manifest", "snapshot_checksum", None)
-    assert project.checks("manifest", "coverage") == {None: damage == "flipped"}  # which reads no data
+    assert project.checks("manifest", "files_intact") == {None: False}
+    assert damaged in project.faults("manifest", "files_intact", None)
+    whole = {None: True}
+    assert project.checks("manifest", "snapshot_checksum") == project.checks("manifest", "coverage") == whole
 
 
 @pytest.mark.slow

@@ -53,6 +53,7 @@ def test_plans_join_a_project_with_its_own_executor_and_spark_session(project):
     repository = merged.get_repository_def()
     executors = {job.name: job.executor_def for job in repository.get_all_jobs()}
     assert set(executors) >= {"demo_export", "demo_compact", "demo_retention"}
+    assert executors.pop("demo_export") is dg.in_process_executor  # its steps share one state of the source
     assert all(executor is dg.multiprocess_executor for executor in executors.values()), executors
 
     done = merged.resolve_job_def("demo_export").execute_in_process(

@@ -101,7 +101,11 @@ def test_each_job_has_a_schedule_that_is_stopped_and_asks_for_a_run_of_it(projec
         assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
         assert schedule.execution_timezone == "UTC"
         assert schedule.description
-        tick = schedule.evaluate_tick(dg.build_schedule_context(instance=project.instance))
+        definitions = project.definitions()
+        with dg.build_schedule_context(
+            instance_ref=project.instance.get_ref(), repository_def=repository, resources=definitions.resources
+        ) as context:
+            tick = schedule.evaluate_tick(context)
         assert tick.run_requests is not None
         assert len(tick.run_requests) == 1
     assert not project.location.exists()  # definitions and ticks connect to nothing
