@@ -13,6 +13,7 @@ from snapshot_assets.catalog.state.totals import outside_text
 from snapshot_assets.engine.export.start_snapshot import skipped_text
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.pipeline.automation import fresh, when_missing, when_updated
 from snapshot_assets.pipeline.checks import chunk_checks, manifest_checks, suspects
 from snapshot_assets.pipeline.copies import copy_definitions
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts, runs_asset
@@ -124,6 +125,7 @@ def _chunk_asset(plan: Plan, name: str, **settings: Any) -> AssetDecorator:
         deps=[asset_key(plan, "schema")],
         io_manager_key=f"{plan.name}_io_manager",
         metadata={"location": plan.to},
+        **when_missing(plan),
         **settings,
     )
 
@@ -132,6 +134,7 @@ def _schema(plan: Plan) -> dg.AssetsDefinition:
     @plan_asset(
         plan,
         "schema",
+        **when_missing(plan),
         kinds={"json"},
         required_resource_keys={SNAPSHOTS},
         backfill_policy=dg.BackfillPolicy.single_run(),
@@ -203,6 +206,8 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
     @plan_asset(
         plan,
         "manifest",
+        **when_updated(plan),
+        **fresh(plan),
         kinds={"json"},
         required_resource_keys={SNAPSHOTS},
         deps=_upstream_of_manifest(plan),
@@ -225,7 +230,7 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
                 return
             sealed = snapshots.seal(plan.name, config.depth(), suspects(context.instance, plan))
             catalog = Catalog.open_for_writing(snapshots.store(plan.name), single_writer=plan.single_writer)
-            if config.create_due_tag:
+            if plan.dagster.automation if config.create_due_tag is None else config.create_due_tag:
                 create_due_tag(context, plan, catalog)
         except SnapshotError as error:
             raise as_failure(error) from error

@@ -15,6 +15,7 @@ from snapshot_assets.catalog.verify.objects import Report, check_head, files_to_
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.units import human_seconds
 from snapshot_assets.pipeline.checks import REPAIR, check_of_chunk, failed_chunks, head_faults, remedy, suspected_files
 from snapshot_assets.pipeline.dagster_internals import check_event
 from snapshot_assets.pipeline.io_manager import as_failure
@@ -58,6 +59,7 @@ def verify_job(plan: Plan) -> dg.JobDefinition:
             raise as_failure(error) from error
         for event in _events(context.instance, plan, state, report):
             context.log_event(event)  # type: ignore[arg-type]  # Dagster takes results of checks; its stub does not
+        context.log_event(dg.AssetObservation(asset_key(plan, "manifest"), metadata=_age(state, datetime.now(UTC))))
         facts = {"revision": state.revision, "files": report.files, "hashed_bytes": report.bytes}
         damage = [fault for fault in report.faults if fault.is_damage]
         if damage:
@@ -86,6 +88,15 @@ def verify_schedule(plan: Plan, job: dg.JobDefinition) -> dg.ScheduleDefinition:
         default_status=schedule_status(plan),
         description=f"Verifies `{plan.to}`, up to 1 GB of its files each day.",
     )
+
+
+def _age(state: State, now: datetime) -> dict[str, Any]:
+    """Return how old the newest seal is, and what it lacks."""
+    facts: dict[str, Any] = {"sealed": state.sealed, "missing_windows": len(state.missing())}
+    if state.newest_seal is not None:
+        seconds = (now - state.newest_seal.committed_at).total_seconds()
+        facts |= {"seal_age_seconds": round(seconds), "seal_age": human_seconds(seconds)}
+    return facts
 
 
 def _remedy(report: Report, damage: Sequence[Fault]) -> str:
