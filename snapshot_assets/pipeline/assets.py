@@ -21,10 +21,11 @@ from snapshot_assets.pipeline.exports import ExportConfig, ManifestConfig, chose
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans, as_failure, snapshot_io_manager
 from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
 from snapshot_assets.pipeline.keys import AssetDecorator, asset_key, plan_asset
-from snapshot_assets.pipeline.metadata import seal_metadata
+from snapshot_assets.pipeline.metadata import schema_metadata, seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, require_range
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, Snapshots, snapshots_of, snapshots_resource
 from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
+from snapshot_assets.pipeline.tables import database_specs, table_specs
 from snapshot_assets.pipeline.tags import create_due_tag, tag_asset, tag_job, tag_sensor
 from snapshot_assets.pipeline.verification import verify_job, verify_schedule
 from snapshot_assets.plan.configuration import Configuration
@@ -76,7 +77,7 @@ def build_definitions(
         resources={SNAPSHOTS: snapshots_resource(configuration, s3=s3, **settings), **(resources or {})},
         executor=executor,
     )
-    return dg.Definitions.merge(shared, *(_definitions_of(plan) for plan in configuration.plans))
+    return dg.Definitions.merge(shared, *(_definitions_of(plan, configuration) for plan in configuration.plans))
 
 
 def _check_names(settings: Mapping[str, Any]) -> None:
@@ -91,7 +92,7 @@ def _check_names(settings: Mapping[str, Any]) -> None:
         raise TypeError(f"build_definitions() has no argument {name!r}; {remedy}.")
 
 
-def _definitions_of(plan: Plan) -> dg.Definitions:
+def _definitions_of(plan: Plan, configuration: Configuration) -> dg.Definitions:
     """Return all definitions of a plan except the resources `snapshots` and `pyspark`."""
     require_range(plan)
     if plan.kind == "query":
@@ -105,8 +106,10 @@ def _definitions_of(plan: Plan) -> dg.Definitions:
             assets += [_chunks(plan), _untimed_tables(plan)]
             checks += chunk_checks(plan)
             checks += row_counts_checks(plan) if plan.target else []
+    target = configuration.source(plan.target).uri if plan.target else None
+    specs = [*database_specs(plan, configuration.source(plan.source).uri, target), *table_specs(plan)]
     return dg.Definitions(
-        assets=assets,
+        assets=[*assets, *specs],
         asset_checks=checks,
         jobs=[exporting, verifying, *jobs, tagging],
         schedules=[export_schedule(plan, exporting), verify_schedule(plan, verifying), *plan_schedules(plan, jobs)],
@@ -137,6 +140,7 @@ def _schema(plan: Plan) -> dg.AssetsDefinition:
         **when_missing(plan),
         kinds={"json"},
         required_resource_keys={SNAPSHOTS},
+        deps=[asset_key(plan, "source")],
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=f"Tables and views of `{plan.source}` as JSON documents. Materialising it starts the snapshot.",
     )
@@ -146,21 +150,10 @@ def _schema(plan: Plan) -> dg.AssetsDefinition:
             export = snapshots.open_export(plan.name)
         except SnapshotError as error:
             raise as_failure(error) from error
-        state = export.catalog.state
         if export.skipped:
             snapshots.on_skipped(export.skipped)
             context.log.info(skipped_text(export.skipped))
-        return dg.MaterializeResult(
-            metadata={
-                "tables_skipped": [str(name) for name in export.skipped],
-                "snapshot_id": state.snapshot_id,
-                "schema_id": state.schema_id,
-                "folder": state.schemas[state.schema_id].folder,
-                "table_count": len(export.schema.tables),
-                "view_count": len(export.schema.views),
-                "tables": dg.MetadataValue.md("\n".join(f"- `{table.table_name}`" for table in export.schema.tables)),
-            }
-        )
+        return dg.MaterializeResult(metadata=schema_metadata(export))
 
     return schema
 

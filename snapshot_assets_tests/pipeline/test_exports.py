@@ -91,6 +91,14 @@ def test_a_range_of_partitions_is_exported_alone_and_sealed_once_the_rest_is_the
     assert project.state().sealed
 
 
+def test_the_schema_counts_as_materialised_when_windows_began_the_snapshot(project: Project) -> None:
+    assert project.run("chunks", keys=project.keys[:2], with_checks=False).success
+    [facts] = project.materialized("schema").values()
+    assert facts["snapshot_id"] == project.state().snapshot_id
+    assert project.run("chunks", keys=project.keys[2:], with_checks=False).success
+    assert len(project.instance.fetch_materializations(project.key("schema"), limit=9).records) == 1
+
+
 def test_a_range_that_is_none_is_refused(project: Project) -> None:
     for windows, words in (
         ("yesterday", "windows 'yesterday' is neither `due` nor a range"),
