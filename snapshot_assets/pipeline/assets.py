@@ -23,6 +23,7 @@ from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
 from snapshot_assets.pipeline.keys import AssetDecorator, asset_key, plan_asset
 from snapshot_assets.pipeline.metadata import schema_metadata, seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, require_range
+from snapshot_assets.pipeline.references import with_references
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, Snapshots, snapshots_of, snapshots_resource
 from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
 from snapshot_assets.pipeline.tables import database_specs, table_specs
@@ -77,7 +78,10 @@ def build_definitions(
         resources={SNAPSHOTS: snapshots_resource(configuration, s3=s3, **settings), **(resources or {})},
         executor=executor,
     )
-    return dg.Definitions.merge(shared, *(_definitions_of(plan, configuration) for plan in configuration.plans))
+    plans = (
+        with_references(_definitions_of(plan, configuration), plan, configuration.path) for plan in configuration.plans
+    )
+    return dg.Definitions.merge(shared, *plans)
 
 
 def _check_names(settings: Mapping[str, Any]) -> None:

@@ -86,10 +86,11 @@ def run_plan(
     job = definitions.resolve_job_def(f"{plan.name}_export")
     config: dict[str, Any] = {op_name(plan, "manifest"): {"config": {"require_complete": True}}}
     if keys:
-        chosen = {"windows": range_of(keys[0], keys[-1]), "replace": replace}
-        config[op_name(plan, "chunks")] = {"config": chosen}
-    selection = [asset_key(plan, name) for name in _assets(plan, keys, replace)]
-    return _execute(job, instance, config, asset_selection=selection).run_id
+        windows = {"windows": range_of(keys[0], keys[-1]), "replace": replace}
+        config[op_name(plan, "chunks")] = {"config": windows}
+    chosen = {asset_key(plan, name) for name in _assets(plan, keys, replace)}
+    part = job.get_subset(asset_selection=chosen, asset_check_selection=set())  # the manifest reads all that is new
+    return _execute(part, instance, config).run_id
 
 
 def run_copy(

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.pipeline.assets import build_definitions
-from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.configuration import Configuration, load_configuration
 from snapshot_assets_tests.pipeline.project import ROOT, ROWS, write_project
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
@@ -142,3 +142,13 @@ def test_a_projects_own_executor_and_session_export_and_seal_a_snapshot(tmp_path
         started = [event for event in events if event is not None and "STEP_WORKER_STARTED" in event.event_type_value]
         assert len(started) >= 4  # the user's executor made a process for every step
         assert instance.get_latest_materialization_event(dg.AssetKey(["demo", "manifest"]))
+
+
+def test_assets_refer_to_their_plan_in_the_file(tmp_path):
+    write_project(tmp_path, days=3)
+    path = tmp_path / "snapshots.yaml"
+    graph = build_definitions(load_configuration(path)).get_repository_def().asset_graph
+    begins = path.read_text().splitlines().index("  demo:") + 1
+    for key in graph.get_all_asset_keys():
+        [reference] = graph.get(key).metadata["dagster/code_references"].code_references
+        assert (reference.file_path, reference.line_number) == (str(path), begins)
