@@ -51,9 +51,22 @@ query Backfill($id: String!) {
 """
 
 
+LOCATION = "snapshot_assets.definitions"
+
+
 def backfill(graphql: Graphql, asset: Sequence[str], keys: Sequence[str]) -> None:
     """Launch a backfill of an asset, and wait for its success."""
-    given = {"assetSelection": [{"path": asset}], "partitionNames": keys}
+    _backfill(graphql, {"assetSelection": [{"path": asset}], "partitionNames": keys})
+
+
+def backfill_job(graphql: Graphql, job: str, keys: Sequence[str]) -> None:
+    """Launch a backfill of a job, as its page does, and wait for its success."""
+    repository = {"repositoryName": "__repository__", "repositoryLocationName": LOCATION}
+    selector = {"partitionSetName": f"{job}_partition_set", "repositorySelector": repository}
+    _backfill(graphql, {"selector": selector, "partitionNames": keys})
+
+
+def _backfill(graphql: Graphql, given: dict[str, Any]) -> None:
     launched = graphql(LAUNCH, given=given)["launchPartitionBackfill"]
     assert launched["__typename"] == "LaunchBackfillSuccess", launched
     finished = until(
@@ -64,22 +77,24 @@ def backfill(graphql: Graphql, asset: Sequence[str], keys: Sequence[str]) -> Non
     assert finished["status"] == "COMPLETED_SUCCESS", finished
 
 
-def materialise(graphql: Graphql, asset: Sequence[str], location: str = "snapshot_assets.definitions") -> None:
+def materialise(graphql: Graphql, asset: Sequence[str], location: str = LOCATION) -> None:
     """Launch a run of an asset of a code location, and wait for its success."""
     assert end_of(graphql, launch(graphql, asset, location)) == "SUCCESS", asset
 
 
 def launch(graphql: Graphql, asset: Sequence[str], location: str) -> str:
     """Launch a run of an asset of a code location, and return its id."""
-    given = {
-        "selector": {
-            "repositoryName": "__repository__",
-            "repositoryLocationName": location,
-            "jobName": "__ASSET_JOB",
-            "assetSelection": [{"path": asset}],
-        },
-        "runConfigData": {},
-    }
+    return _launch(graphql, {"jobName": "__ASSET_JOB", "assetSelection": [{"path": asset}]}, location)
+
+
+def run_job(graphql: Graphql, job: str) -> None:
+    """Launch a run of a job, and wait for its success."""
+    assert end_of(graphql, _launch(graphql, {"jobName": job}, LOCATION)) == "SUCCESS", job
+
+
+def _launch(graphql: Graphql, what: dict[str, Any], location: str) -> str:
+    selector = {"repositoryName": "__repository__", "repositoryLocationName": location, **what}
+    given = {"selector": selector, "runConfigData": {}}
     launched = graphql(RUN, given=given)["launchRun"]
     assert launched["__typename"] == "LaunchRunSuccess", launched
     return str(launched["run"]["runId"])

@@ -147,7 +147,8 @@ def test_a_projects_own_executor_and_session_export_and_seal_a_snapshot(tmp_path
 def test_assets_refer_to_their_plan_in_the_file(tmp_path):
     write_project(tmp_path, days=3)
     path = tmp_path / "snapshots.yaml"
-    graph = build_definitions(load_configuration(path)).get_repository_def().asset_graph
+    built = build_definitions(load_configuration(path), resources={"pyspark": OwnSpark(spark_config={})})
+    graph = built.get_repository_def().asset_graph
     begins = path.read_text().splitlines().index("  demo:") + 1
     for key in graph.get_all_asset_keys():
         [reference] = graph.get(key).metadata["dagster/code_references"].code_references
