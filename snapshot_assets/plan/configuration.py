@@ -107,6 +107,14 @@ class Configuration:
         """Return the configuration with a plan added last; it replaces one of the same name."""
         return replace(self, plans=(*(other for other in self.plans if other.name != plan.name), plan))
 
+    def with_key_prefix(self, key_prefix: tuple[str, ...]) -> Configuration:
+        """Return the configuration with a prefix of asset keys for the plans that have none.
+
+        Raises:
+            PlanError: A part of the prefix is not a name in Dagster.
+        """
+        return replace(self, plans=tuple(_with_key_prefix(plan, key_prefix) for plan in self.plans))
+
     def source(self, reference: DatabaseReference | str) -> DatabaseAddress:
         """Return the address of the database that an alias or a URI names.
 
@@ -139,6 +147,14 @@ class Configuration:
     @property
     def _file(self) -> str:
         return str(self.path) if self.path else f"the configuration (no {DEFAULT_FILE} was found)"
+
+
+def _with_key_prefix(plan: Plan, key_prefix: tuple[str, ...]) -> Plan:
+    own = plan.dagster
+    if own.key_prefix or not key_prefix:
+        return plan
+    fields = {name: getattr(own, name) for name in own.model_fields_set}
+    return plan.changed(dagster=fields | {"key_prefix": key_prefix})
 
 
 def load_configuration(

@@ -68,7 +68,7 @@ def test_plans_join_a_project_with_its_own_executor_and_spark_session(project):
 def test_nothing_is_set_that_is_not_asked_for(project):
     alone = definitions_of(project)
     assert alone.executor is None
-    assert set(alone.resources) == {"snapshots", "demo_io_manager"}
+    assert set(alone.resources) == {"snapshots", "snapshot_io_manager"}
     spark = OwnSpark(spark_config={})
     asked = definitions_of(project, executor=dg.in_process_executor, resources={"pyspark": spark})
     assert asked.executor is dg.in_process_executor

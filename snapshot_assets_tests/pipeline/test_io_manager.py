@@ -20,7 +20,8 @@ def add_asset(project: Project, answer: Callable[[list[str]], Any]) -> None:
     @dg.asset(
         key=["demo", "delays"],
         partitions_def=partitions_of(project.plan),
-        io_manager_key="demo_io_manager",
+        io_manager_key="snapshot_io_manager",
+        metadata={"snapshots/plan": "demo"},
         backfill_policy=dg.BackfillPolicy.single_run(),
     )
     def delays(context: dg.AssetExecutionContext, config: ChunkConfig):  # type: ignore[no-untyped-def]
