@@ -202,9 +202,23 @@ def parse_configuration(
         PlanError: The text is wrong; the message lists every mistake.
     """
     tree = parse_yaml(text, str(path))
-    references = References(environment)
     if isinstance(tree, dict):
         tree = {name: section for name, section in tree.items() if name in sections or name not in _SECTIONS}
+    return configuration_of(tree, path, environment)
+
+
+def configuration_of(tree: object, path: Path, environment: Mapping[str, str]) -> Configuration:
+    """Return the configuration that a parsed YAML file describes.
+
+    Args:
+        tree: Mappings, lists and scalars.
+        path: The file, for messages.
+        environment: Values of references.
+
+    Raises:
+        PlanError: The content is wrong; the message lists every mistake.
+    """
+    references = References(environment)
     configuration = _Reader(references).read(tree, path)
     if references.problems:
         raise plan_error(str(path), references.problems)
