@@ -36,7 +36,12 @@ PLAN = """
 type: snapshot_assets.SnapshotPlan
 attributes:
   sources: {{{alias}: "duckdb:///{database}"}}
-  plan: {{name: {plan}, source: {alias}, to: "file:///srv/{plan}", start_time: "2025-01-01T00:00:00Z", end_time: "2025-01-03T00:00:00Z"}}
+  plan:
+    name: {plan}
+    source: {alias}
+    to: "file:///srv/{plan}"
+    start_time: 2025-01-01T00:00:00Z
+    end_time: 2025-01-03T00:00:00Z
 """
 
 
@@ -111,7 +116,9 @@ def test_the_example_exports_a_window_and_stores_what_its_own_asset_makes_of_it(
     monkeypatch.setenv("SNAPSHOTS", tmp_path.as_uri())
     defs = load(EXAMPLE, "warehouse")
     assert set(defs.resources or {}) == {"pyspark", "snapshots", "snapshot_io_manager"}
-    spec = defs.resolve_assets_def(dg.AssetKey(["flights", "chunks"])).get_asset_spec(dg.AssetKey(["flights", "chunks"]))
+    spec = defs.resolve_assets_def(dg.AssetKey(["flights", "chunks"])).get_asset_spec(
+        dg.AssetKey(["flights", "chunks"])
+    )
     assert (spec.group_name, list(spec.owners)) == ("snapshots", ["team:data"])
 
     with dg.DagsterInstance.ephemeral() as instance:

@@ -1,4 +1,4 @@
-"""Each carrier's mean delay by day, from the chunks of plan `flights`, stored as the verified chunks of plan `delays`."""
+"""Each carrier's mean delay by day: reads the chunks of plan `flights`, and writes those of plan `delays`."""
 
 from pathlib import Path
 
