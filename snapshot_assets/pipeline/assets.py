@@ -13,6 +13,7 @@ from snapshot_assets.catalog.state.totals import outside_text
 from snapshot_assets.engine.export.start_snapshot import skipped_text
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.pipeline.automation import fresh, when_missing, when_updated
 from snapshot_assets.pipeline.checks import chunk_checks, manifest_checks, suspects
 from snapshot_assets.pipeline.copies import copy_definitions
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts, runs_asset
@@ -20,11 +21,12 @@ from snapshot_assets.pipeline.exports import ExportConfig, ManifestConfig, chose
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans, as_failure
 from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
 from snapshot_assets.pipeline.keys import AssetDecorator, asset_key, plan_asset
-from snapshot_assets.pipeline.metadata import seal_metadata
+from snapshot_assets.pipeline.metadata import schema_metadata, seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, require_range
 from snapshot_assets.pipeline.resources import IO_MANAGER, PLAN, SNAPSHOTS, SPARK, Snapshots, snapshots_of
 from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
 from snapshot_assets.pipeline.shared import shared_resources
+from snapshot_assets.pipeline.tables import database_specs, table_specs
 from snapshot_assets.pipeline.tags import create_due_tag, tag_asset, tag_job, tag_sensor
 from snapshot_assets.pipeline.verification import verify_job, verify_schedule
 from snapshot_assets.plan.configuration import Configuration
@@ -88,7 +90,7 @@ def plan_definitions(configuration: Configuration, spark_key: str) -> dg.Definit
     Raises:
         PlanError: A plan's windows cannot be Dagster partitions.
     """
-    return dg.Definitions.merge(*(_definitions_of(plan, spark_key) for plan in configuration.plans))
+    return dg.Definitions.merge(*(_definitions_of(plan, configuration, spark_key) for plan in configuration.plans))
 
 
 def _check_names(settings: Mapping[str, Any]) -> None:
@@ -103,7 +105,7 @@ def _check_names(settings: Mapping[str, Any]) -> None:
         raise TypeError(f"build_definitions() has no argument {name!r}; {remedy}.")
 
 
-def _definitions_of(plan: Plan, spark_key: str) -> dg.Definitions:
+def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) -> dg.Definitions:
     """Return all definitions of a plan, which has no resources of its own."""
     require_range(plan)
     if plan.kind == "query":
@@ -117,8 +119,10 @@ def _definitions_of(plan: Plan, spark_key: str) -> dg.Definitions:
             assets += [_chunks(plan, spark_key), _untimed_tables(plan, spark_key)]
             checks += chunk_checks(plan)
             checks += row_counts_checks(plan, spark_key) if plan.target else []
+    target = configuration.source(plan.target).uri if plan.target else None
+    specs = [*database_specs(plan, configuration.source(plan.source).uri, target), *table_specs(plan)]
     return dg.Definitions(
-        assets=assets,
+        assets=[*assets, *specs],
         asset_checks=checks,
         jobs=[exporting, verifying, *jobs, tagging],
         schedules=[export_schedule(plan, exporting), verify_schedule(plan, verifying), *plan_schedules(plan, jobs)],
@@ -136,6 +140,7 @@ def _chunk_asset(plan: Plan, name: str, spark_key: str, **settings: Any) -> Asse
         deps=[asset_key(plan, "schema")],
         io_manager_key=IO_MANAGER,
         metadata={"location": plan.to, PLAN: plan.name},
+        **when_missing(plan),
         **settings,
     )
 
@@ -144,8 +149,10 @@ def _schema(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
     @plan_asset(
         plan,
         "schema",
+        **when_missing(plan),
         kinds={"json"},
         required_resource_keys={SNAPSHOTS, spark_key},
+        deps=[asset_key(plan, "source")],
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=f"Tables and views of `{plan.source}` as JSON documents. Materialising it starts the snapshot.",
     )
@@ -155,21 +162,10 @@ def _schema(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
             export = snapshots.open_export(plan.name)
         except SnapshotError as error:
             raise as_failure(error) from error
-        state = export.catalog.state
         if export.skipped:
             snapshots.on_skipped(export.skipped)
             context.log.info(skipped_text(export.skipped))
-        return dg.MaterializeResult(
-            metadata={
-                "tables_skipped": [str(name) for name in export.skipped],
-                "snapshot_id": state.snapshot_id,
-                "schema_id": state.schema_id,
-                "folder": state.schemas[state.schema_id].folder,
-                "table_count": len(export.schema.tables),
-                "view_count": len(export.schema.views),
-                "tables": dg.MetadataValue.md("\n".join(f"- `{table.table_name}`" for table in export.schema.tables)),
-            }
-        )
+        return dg.MaterializeResult(metadata=schema_metadata(export))
 
     return schema
 
@@ -217,6 +213,8 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
     @plan_asset(
         plan,
         "manifest",
+        **when_updated(plan),
+        **fresh(plan),
         kinds={"json"},
         required_resource_keys={SNAPSHOTS},
         deps=_upstream_of_manifest(plan),
@@ -239,7 +237,7 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
                 return
             sealed = snapshots.seal(plan.name, config.depth(), suspects(context.instance, plan))
             catalog = Catalog.open_for_writing(snapshots.store(plan.name), single_writer=plan.single_writer)
-            if config.create_due_tag:
+            if plan.dagster.automation if config.create_due_tag is None else config.create_due_tag:
                 create_due_tag(context, plan, catalog)
         except SnapshotError as error:
             raise as_failure(error) from error

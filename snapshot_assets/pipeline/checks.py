@@ -74,8 +74,11 @@ def suspects(instance: dg.DagsterInstance, plan: Plan) -> set[int] | None:
         plan: The plan.
     """
     manifest = (dg.AssetCheckKey(asset_key(plan, "manifest"), name) for name in (CHECKSUM, INTACT))
-    if failed_partitions(instance, *manifest):
-        return None
+    return None if failed_partitions(instance, *manifest) else failed_chunks(instance, plan)
+
+
+def failed_chunks(instance: dg.DagsterInstance, plan: Plan) -> set[int]:
+    """Return the chunks for which the newest result of a check is that it failed."""
     checks = [
         dg.AssetCheckKey(asset_key(plan, asset), name)
         for asset in ("chunks", "untimed_tables")
@@ -140,7 +143,7 @@ def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
 
 def head_faults(state: State, report: Report) -> dict[str, list[Fault]]:
     """Return the faults of the newest state by check of `manifest`."""
-    damage = [fault for fault in report.faults if fault.is_damage]
+    damage = [fault for fault in report.faults if fault.is_damage and not fault.revisions]
     files = {fault.object for fault in damage if chunk_of(fault.object) is not None and not is_receipt(fault.object)}
     return {
         CHECKSUM: _checksum_faults(state, [fault for fault in damage if fault.object not in files]),

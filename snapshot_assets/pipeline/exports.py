@@ -57,7 +57,10 @@ class ManifestConfig(dg.Config):
         description="Whether a missing window is an error; otherwise the run does not seal. By default it is, unless"
         " the run exports windows, too: others may follow.",
     )
-    create_due_tag: bool = Field(default=False, description="Whether the tag that the plan's rule has due is created.")
+    create_due_tag: bool | None = Field(
+        default=None,
+        description="Whether the tag that the plan's rule has due is created; by default with `automation: true`.",
+    )
 
     def depth(self) -> SealDepth | None:
         """Return what a seal hashes; None for what the plan says.

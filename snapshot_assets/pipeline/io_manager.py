@@ -14,17 +14,20 @@ from pyspark.sql import DataFrame
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.chunks import Outcome, completed_chunks
 from snapshot_assets.engine.reading.frames import load_frames
 from snapshot_assets.engine.session import worker_python_of_others_chosen
 from snapshot_assets.errors import ExportFailedError, PlanError, RestoreFailedError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.pipeline.dagster_internals import asks_to_replace, leave_out_events_at_the_end, requiring_resources
+from snapshot_assets.pipeline.keys import asset_key
 from snapshot_assets.pipeline.materializations import report_materialization
-from snapshot_assets.pipeline.metadata import chunk_metadata
+from snapshot_assets.pipeline.metadata import chunk_metadata, schema_metadata
 from snapshot_assets.pipeline.partitions import key_of_chunk, window_of
 from snapshot_assets.pipeline.resources import PLAN, SNAPSHOTS, SPARK, snapshots_of
+from snapshot_assets.pipeline.tables import report_tables
 from snapshot_assets.plan.plan import Plan
 
 
@@ -49,6 +52,7 @@ class ChunkConfig(dg.Config):
     replace: bool = Field(default=False, description="Write completed chunks again, for example for late rows.")
 
 
+Tables = Mapping[TableName, Table]
 Frames = DataFrame | Mapping[str, DataFrame]
 
 
@@ -101,7 +105,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         snapshots = snapshots_of(context)
         try:
             plan = snapshots.configuration.plan(self._plan_of(context))
-            catalog, chunks, commits = _export(context, plan.name, obj)
+            catalog, tables, chunks, commits = _export(context, plan.name, obj)
         except SnapshotError as error:
             raise as_failure(error) from error
         try:
@@ -110,11 +114,8 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
                     done = [outcome for outcome in outcomes if outcome.error is None]
                     for outcome in done:
                         progress.outcome(outcome)
-                        facts = chunk_metadata(outcome, catalog.state)
-                        version = facts["chunk_checksum"]
-                        report_materialization(
-                            context, facts, partition=key_of_chunk(plan, outcome.chunk), version=version
-                        )
+                        _report(context, plan, outcome, catalog.state)
+                        report_tables(context, plan, outcome, tables)
                     if done:
                         context.log.info(progress.committed(done))
         except SnapshotError as error:
@@ -155,24 +156,37 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         raise PlanError(f"{asset} names no plan; give it metadata={{{PLAN!r}: …}} with the name of its plan.")
 
 
-def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, int, Iterator[Sequence[Outcome]]]:
-    """Return the location, the number of chunks, and their outcomes by commit: iterating over them exports."""
+def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Tables, int, Iterator[Sequence[Outcome]]]:
+    """Return the location, the tables, the number of chunks, and their outcomes by commit: iterating over them exports.
+
+    If the source is not needed, there are no tables.
+    """
     snapshots = snapshots_of(context)
     run = snapshots.export_run(plan)
     if not isinstance(obj, ChunkScans):
         chunks = _frame_chunks(context, run.plan, obj)
         started = run.open_frames(chunks)
         commits = started.commits(list(chunks), replace_completed=asks_to_replace(context))
-        return started.catalog, len(chunks), _warning_of_skipped(context, run.store.uri, commits)
+        return started.catalog, {}, len(chunks), _warning_of_skipped(context, run.store.uri, commits)
     catalog = run.read_catalog()
     if not (obj.replace or obj.late or run.force) and all(catalog.state.completed(chunk) for chunk in obj.chunks):
         damaged, skipped = completed_chunks(catalog.store, catalog.state, obj.chunks)
         if not damaged:
-            return catalog, len(skipped), iter([skipped])  # the source is not needed
+            return catalog, {}, len(skipped), iter([skipped])  # the source is not needed
     export = snapshots.open_export(plan, catalog)
     first = export.commits(obj.chunks, replace_completed=obj.replace)
     late = export.commits(obj.late, replace_completed=True)
-    return export.catalog, len(obj.chunks) + len(obj.late), chain(first, late)
+    schema = asset_key(run.plan, "schema")
+    if context.step_context.instance.get_latest_materialization_event(schema) is None:  # this run began the snapshot
+        report_materialization(context, schema_metadata(export), key=schema)
+    tables = {table.table_name: table for table in export.schema.tables}
+    return export.catalog, tables, len(obj.chunks) + len(obj.late), chain(first, late)
+
+
+def _report(context: dg.OutputContext, plan: Plan, outcome: Outcome, state: State) -> None:
+    facts = chunk_metadata(outcome, state)
+    partition = key_of_chunk(plan, outcome.chunk)
+    report_materialization(context, facts, partition=partition, version=facts["chunk_checksum"])
 
 
 def _warning_of_skipped(

@@ -21,6 +21,7 @@ def report_materialization(
     *,
     partition: str | None = None,
     version: str = "",
+    key: dg.AssetKey | None = None,
 ) -> None:
     """Store the materialization of an asset, or of one partition, at once.
 
@@ -30,9 +31,10 @@ def report_materialization(
         partition: The partition key; None for an asset without partitions.
         version: Identifies the data, such as a chunk's checksum: Dagster treats what was made from the same version as
             up to date.
+        key: The asset, if it is not that of the context.
     """
     tags = {"dagster/code_version": CODE_VERSION}
     if version:
         tags |= {"dagster/data_version": version, "dagster/data_version_is_user_provided": "true"}
-    event = dg.AssetMaterialization(context.asset_key, partition=partition, metadata=metadata, tags=tags)
+    event = dg.AssetMaterialization(key or context.asset_key, partition=partition, metadata=metadata, tags=tags)
     context.log_event(event)

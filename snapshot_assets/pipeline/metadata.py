@@ -18,6 +18,7 @@ from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.run import Compacted, totals_of
 from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.engine.export.run import OpenExport
 from snapshot_assets.format.units import duration_text, time_text
 
 _MOST_ROWS = 50
@@ -87,6 +88,20 @@ def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
     if tables := rows_outside(state):
         metadata |= {"not_exported": outside_text(state), "rows_outside_by_table": first_rows(map(vars, tables))}
     return metadata
+
+
+def schema_metadata(export: OpenExport) -> dict[str, Any]:
+    """Return the metadata of the schema's materialization."""
+    state = export.catalog.state
+    return {
+        "tables_skipped": [str(name) for name in export.skipped],
+        "snapshot_id": state.snapshot_id,
+        "schema_id": state.schema_id,
+        "folder": state.schemas[state.schema_id].folder,
+        "table_count": len(export.schema.tables),
+        "view_count": len(export.schema.views),
+        "tables": dg.MetadataValue.md("\n".join(f"- `{table.table_name}`" for table in export.schema.tables)),
+    }
 
 
 def fault_metadata(faults: Sequence[Fault]) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from snapshot_assets.catalog.verify.objects import Report, check_head, files_to_
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.pipeline.checks import REPAIR, check_of_chunk, head_faults, remedy, suspected_files, suspects
+from snapshot_assets.format.units import human_seconds
+from snapshot_assets.pipeline.checks import REPAIR, check_of_chunk, failed_chunks, head_faults, remedy, suspected_files
 from snapshot_assets.pipeline.dagster_internals import check_event
 from snapshot_assets.pipeline.io_manager import as_failure
 from snapshot_assets.pipeline.keys import asset_key, schedule_status
@@ -58,12 +59,13 @@ def verify_job(plan: Plan) -> dg.JobDefinition:
             raise as_failure(error) from error
         for event in _events(context.instance, plan, state, report):
             context.log_event(event)  # type: ignore[arg-type]  # Dagster takes results of checks; its stub does not
+        context.log_event(dg.AssetObservation(asset_key(plan, "manifest"), metadata=_age(state, datetime.now(UTC))))
         facts = {"revision": state.revision, "files": report.files, "hashed_bytes": report.bytes}
         damage = [fault for fault in report.faults if fault.is_damage]
         if damage:
             raise dg.Failure(
                 description=f"{store.uri} is damaged: {damage[0].message}",
-                metadata=facts | fault_metadata(damage) | {"remedy": dg.MetadataValue.md(remedy(damage) or "")},
+                metadata=facts | fault_metadata(damage) | {"remedy": dg.MetadataValue.md(_remedy(report, damage))},
                 allow_retries=False,
             )
         context.add_output_metadata(facts)
@@ -88,6 +90,23 @@ def verify_schedule(plan: Plan, job: dg.JobDefinition) -> dg.ScheduleDefinition:
     )
 
 
+def _age(state: State, now: datetime) -> dict[str, Any]:
+    """Return how old the newest seal is, and what it lacks."""
+    facts: dict[str, Any] = {"sealed": state.sealed, "missing_windows": len(state.missing())}
+    if state.newest_seal is not None:
+        seconds = (now - state.newest_seal.committed_at).total_seconds()
+        facts |= {"seal_age_seconds": round(seconds), "seal_age": human_seconds(seconds)}
+    return facts
+
+
+def _remedy(report: Report, damage: Sequence[Fault]) -> str:
+    """Return what repairs a location: the newest state first, then commands that expire older damaged revisions."""
+    newest = [fault for fault in damage if not fault.revisions]
+    older = "\n".join(f"- `{command}`" for command in report.remedy.commands) if report.remedy else ""
+    ways = (remedy(newest), f"**Expire the older revisions that need damaged objects**:\n\n{older}" if older else None)
+    return "\n\n".join(way for way in ways if way)
+
+
 def _report(store: ObjectStore, state: State, depth: str, suspected: set[str]) -> Report:
     if depth == "full":
         return verify(store, depth="full")
@@ -99,9 +118,9 @@ def _events(
     instance: dg.DagsterInstance, plan: Plan, state: State, report: Report
 ) -> Iterator[dg.AssetCheckEvaluation]:
     """Yield the results of checks: of chunks that are damaged, or were when last checked, and of the manifest."""
-    by_chunk: dict[int, list[Fault]] = {chunk: [] for chunk in suspects(instance, plan) or ()}
+    by_chunk: dict[int, list[Fault]] = {chunk: [] for chunk in failed_chunks(instance, plan)}
     for fault in report.faults:
-        if fault.is_damage and fault.chunk is not None and state.completed(fault.chunk):
+        if fault.is_damage and not fault.revisions and fault.chunk is not None and state.completed(fault.chunk):
             by_chunk.setdefault(fault.chunk, []).append(fault)
     for chunk, faults in sorted(by_chunk.items()):
         partition = key_of_chunk(plan, chunk) if chunk != UNTIMED_CHUNK else None

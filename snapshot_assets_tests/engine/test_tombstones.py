@@ -21,6 +21,7 @@ from snapshot_assets.format.predicate_text import parse_predicate
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.execute import delete_rows
+from snapshot_assets_tests.engine.compact.compactions import compact
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.reading.data_source import read, source_rows
 from snapshot_assets_tests.engine.reading.data_source import rows as rows_of
@@ -87,6 +88,22 @@ def test_rows_exported_again_after_a_tombstone_are_there_again(exported: Place) 
     manifest = exported.manifest()
     assert (manifest["tombstones"], manifest["rows_visible"]) == ([], manifest["rows"])
     assert not verify(exported.store).faults
+
+
+def test_rows_deleted_from_a_chunk_stay_deleted_when_it_is_repaired(exported: Place) -> None:
+    delete(exported, FIRST_DAYS)
+    damaged = {known.file.path for chunk in (1, 2) for known in read_state(exported.store).live_files(chunk)}
+    for path in damaged:
+        (exported.folder / path).unlink()
+    found = exported.export()
+    assert {chunk: outcome.status for chunk, outcome in found.items() if outcome.status != "skipped"} == {
+        1: "repaired",
+        2: "repaired",
+    }
+    assert {fault.object for chunk in (1, 2) for fault in found[chunk].faults} == damaged
+    assert rows(exported.store) == kept(exported, FIRST_DAYS)
+    compact(exported.store)
+    assert rows(exported.store) == kept(exported, FIRST_DAYS)
 
 
 def test_rows_of_a_source_that_was_held_before_a_tombstone_are_deleted(exported: Place) -> None:

@@ -117,7 +117,8 @@ def test_the_session_may_have_another_key(project):
 def test_a_key_prefix_goes_before_the_plans_that_have_none(project, key_prefix):
     own = project.plan.changed(name="own", to=project.plan.to + "2", dagster={"key_prefix": ["mine"]})
     owned = project.plan.changed(name="owned", to=project.plan.to + "3", dagster={"owners": ["team:data"]})
-    configuration = Configuration({}, plans=(project.plan, own, owned))
+    sources = {alias: DatabaseAddress(alias, uri) for alias, uri in project.sources.items()}
+    configuration = Configuration(sources, plans=(project.plan, own, owned))
     resources = {"pyspark": OwnSpark(spark_config={})}
     graph = build_definitions(configuration, key_prefix=key_prefix, resources=resources).resolve_asset_graph()
     prefixes = {tuple(key.path[:-1]) for key in graph.get_all_asset_keys()}

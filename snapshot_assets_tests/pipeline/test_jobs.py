@@ -92,8 +92,12 @@ def test_a_damaged_log_fails_the_job_with_its_words(project: Project, writer: Wr
     assert (project.location / old).exists()
 
 
-def test_each_job_has_a_schedule_that_is_stopped_and_asks_for_a_run_of_it(project: Project, tmp_path: Path) -> None:
-    instance = dg.DagsterInstance.local_temp(str(tmp_path / "instance"))
+def test_each_job_has_a_schedule_that_is_stopped_and_asks_for_a_run_of_it(tmp_path: Path) -> None:
+    with open_project(tmp_path, durable=True) as project:
+        _check_schedules(project)
+
+
+def _check_schedules(project: Project) -> None:
     repository = project.definitions().get_repository_def()
     schedules = {schedule.job_name: schedule for schedule in repository.schedule_defs}
     without_rule = {"demo_retention", "demo_savepoint"}
@@ -104,7 +108,7 @@ def test_each_job_has_a_schedule_that_is_stopped_and_asks_for_a_run_of_it(projec
         assert schedule.description
         definitions = project.definitions()
         with dg.build_schedule_context(
-            instance_ref=instance.get_ref(), repository_def=repository, resources=definitions.resources
+            instance_ref=project.instance.get_ref(), repository_def=repository, resources=definitions.resources
         ) as context:
             tick = schedule.evaluate_tick(context)
         assert tick.run_requests is not None

@@ -1,0 +1,123 @@
+"""One asset for each table that a plan lists, and external assets for the plan's databases.
+
+A table's asset is not executable: it is materialised with each chunk, so that any asset can depend on one table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from snapshot_assets.databases.open import kind_of
+from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets.pipeline.keys import asset_key
+from snapshot_assets.pipeline.materializations import report_materialization
+from snapshot_assets.pipeline.partitions import key_of_chunk, partitions_of
+from snapshot_assets.plan.plan import Plan
+
+
+def table_key(plan: Plan, name: TableName) -> dg.AssetKey:
+    """Return the key of a table's asset: `<plan>/<schema>/<table>`."""
+    return dg.AssetKey([*asset_key(plan, name.schema).path, name.table])
+
+
+def has_table_assets(plan: Plan) -> bool:
+    """Return whether a plan has an asset for each table: if it lists its tables, and does not say otherwise."""
+    wanted = plan.dagster.table_assets
+    return bool(plan.tables) and wanted is not False and not plan.schema_only
+
+
+def untimed(plan: Plan, name: TableName) -> bool:
+    """Return whether the plan makes a table untimed; of other tables only the source knows."""
+    return plan.time_columns.get(name, "") is None
+
+
+def table_specs(plan: Plan) -> list[dg.AssetSpec]:
+    """Return the assets of the tables that a plan lists."""
+    if not has_table_assets(plan):
+        return []
+    return [
+        dg.AssetSpec(
+            table_key(plan, name),
+            deps=[asset_key(plan, "untimed_tables" if untimed(plan, name) else "chunks")],
+            group_name=plan.dagster.group or plan.name,
+            owners=plan.dagster.owners,
+            tags=plan.dagster.tags,
+            kinds={"table", plan.format},
+            partitions_def=None if untimed(plan, name) else partitions_of(plan),
+            metadata={"dagster/table_name": str(name), "dagster/uri": plan.to},
+            description=f"Table `{name}` of `{plan.to}`, materialised with each chunk.",
+        )
+        for name in plan.tables
+    ]
+
+
+def database_specs(plan: Plan, source: str, target: str | None) -> list[dg.AssetSpec]:
+    """Return external assets for a plan's source, and for its target.
+
+    Args:
+        plan: The plan.
+        source: URI of its source.
+        target: URI of its target, if it has one.
+    """
+    specs = [_database(plan, "source", source, [], f"The database that `{plan.name}` exports.")]
+    if target is not None:
+        text = f"The database that `{plan.name}` is restored into."
+        specs.append(_database(plan, "target", target, [asset_key(plan, "restored")], text))
+    return specs
+
+
+def _database(plan: Plan, name: str, uri: str, deps: list[dg.AssetKey], description: str) -> dg.AssetSpec:
+    return dg.AssetSpec(
+        asset_key(plan, name),
+        deps=deps,
+        group_name=plan.dagster.group or plan.name,
+        owners=plan.dagster.owners,
+        kinds={kind_of(uri)},
+        description=description,
+    )
+
+
+def report_tables(context: dg.OutputContext, plan: Plan, outcome: Outcome, tables: Mapping[TableName, Table]) -> None:
+    """Report the tables that a committed chunk materializes.
+
+    Args:
+        context: The output that is exported.
+        plan: The plan.
+        outcome: The chunk's outcome.
+        tables: The exported tables, for their columns; those that are not there are reported without.
+    """
+    for name in plan.tables if has_table_assets(plan) else ():
+        if untimed(plan, name) is not (outcome.chunk == UNTIMED_CHUNK):
+            continue
+        files = [file for file in outcome.files if (file.schema, file.table) == (name.schema, name.table)]
+        rows = "dagster/row_count" if untimed(plan, name) else "dagster/partition_row_count"
+        metadata: dict[str, Any] = {
+            rows: sum(file.rows for file in files),
+            "bytes": sum(file.bytes for file in files),
+            "file_count": len(files),
+        }
+        if name in tables:
+            metadata |= _columns(plan, tables[name])
+        partition = key_of_chunk(plan, outcome.chunk)
+        report_materialization(context, metadata, partition=partition, key=table_key(plan, name))
+
+
+def _columns(plan: Plan, table: Table) -> dict[str, Any]:
+    """Return a table's columns, and that each comes from the column of the source."""
+    name = table.table_name
+    source = asset_key(plan, "source")
+    deps = {
+        column.name: [dg.TableColumnDep(asset_key=source, column_name=f"{name}.{column.name}")]
+        for column in table.columns
+    }
+    return {
+        "dagster/column_schema": dg.TableSchema(
+            columns=[dg.TableColumn(column.name, column.type) for column in table.columns]
+        ),
+        "dagster/column_lineage": dg.TableColumnLineage(deps),
+    }

@@ -1,0 +1,200 @@
+"""The job `<plan>_export`, its schedule, and what a run reports while it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import dagster as dg
+import duckdb
+import pytest
+
+from snapshot_assets.engine.export import chunks as engine_chunks
+from snapshot_assets.engine.export import run as engine_run
+from snapshot_assets.pipeline import partitions
+from snapshot_assets.pipeline.exports import ExportConfig
+from snapshot_assets_tests.pipeline.project import DAY, RANGE_TAGS, ROWS, START, Project, run_job
+
+CONTINUOUS = {"kind": "continuous", "end_time": None}
+
+
+def export(project: Project, **config: Any) -> dg.ExecuteInProcessResult:
+    ops = {"demo__chunks": {"config": config}} if config else {}
+    return run_job(project, "demo_export", ops, raise_on_error=False)
+
+
+@contextmanager
+def closed(monkeypatch: pytest.MonkeyPatch, days: int) -> Iterator[None]:
+    """Let so many windows be closed."""
+    with monkeypatch.context() as patched:
+        clock = type("clock", (datetime,), {"now": classmethod(lambda cls, tz=UTC: START + days * DAY)})
+        patched.setattr(partitions, "datetime", clock)
+        patched.setattr(engine_run, "datetime", clock)
+        yield
+
+
+def tick(project: Project) -> dg.RunRequest | str:
+    """Evaluate the export schedule; returns the request, or why there is none."""
+    definitions = project.definitions()
+    repository = definitions.get_repository_def()
+    schedule = repository.get_schedule_def("demo_export_schedule")
+    with dg.build_schedule_context(
+        instance_ref=project.instance.get_ref(), repository_def=repository, resources=definitions.resources
+    ) as context:
+        found = schedule.evaluate_tick(context)
+    if found.skip_message:
+        return found.skip_message
+    assert found.run_requests is not None
+    [request] = found.run_requests
+    return request
+
+
+def requested(project: Project) -> dg.ExecuteInProcessResult:
+    request = tick(project)
+    assert isinstance(request, dg.RunRequest), request
+    return run_job(project, "demo_export", dict(request.run_config["ops"]), raise_on_error=False)
+
+
+def test_a_run_without_partitions_exports_what_is_due_and_seals_it(project: Project) -> None:
+    result = export(project)
+    assert result.success
+    state = project.state()
+    assert state.sealed
+    assert state.newest_seal is not None
+    assert state.newest_seal.seal.consistency == "run"
+    found = project.materialized()
+    assert {key: facts["dagster/partition_row_count"] for key, facts in found.items()} == dict(
+        zip(project.keys, ROWS, strict=True)
+    )
+    for asset in ("schema", "untimed_tables", "manifest"):
+        assert list(project.materialized(asset)) == [None]
+    assert project.checks("manifest", "files_intact") == {None: True}
+    assert not project.checks("chunks", "file_checksums")  # the manifest has just read the files
+
+    records = project.instance.fetch_materializations(project.key("chunks"), limit=100).records
+    assert len(records) == len(ROWS)  # one for each chunk
+    assert all(record.asset_materialization.tags["dagster/code_version"] for record in records)
+    assert len([line for line in project.log() if line.startswith("Committed ")]) >= 2
+
+
+def test_a_range_of_partitions_is_exported_alone_and_sealed_once_the_rest_is_there(project: Project) -> None:
+    tags = dict(zip(RANGE_TAGS, (project.keys[1], project.keys[3]), strict=True))
+    assert run_job(project, "demo_export", {}, tags=tags).success
+    assert sorted(key or "" for key in project.materialized()) == list(project.keys[1:4])
+    assert not project.materialized("manifest")
+    assert any("Not sealed: 3 windows are not exported" in line for line in project.log())
+    assert export(project, windows=f"{project.keys[4]}...{project.keys[5]}").success
+    assert not project.state().sealed
+    assert export(project).success
+    assert project.state().sealed
+
+
+def test_the_schema_counts_as_materialised_when_windows_began_the_snapshot(project: Project) -> None:
+    assert project.run("chunks", keys=project.keys[:2], with_checks=False).success
+    [facts] = project.materialized("schema").values()
+    assert facts["snapshot_id"] == project.state().snapshot_id
+    assert project.run("chunks", keys=project.keys[2:], with_checks=False).success
+    assert len(project.instance.fetch_materializations(project.key("schema"), limit=9).records) == 1
+
+
+def test_a_range_that_is_none_is_refused(project: Project) -> None:
+    for windows, words in (
+        ("yesterday", "windows 'yesterday' is neither `due` nor a range"),
+        ("2013-01-01T00:00...2014-01-01T00:00", "no partition '2014-01-01T00:00'"),
+    ):
+        result = export(project, windows=windows)
+        assert not result.success
+        assert words in project.failure(result).description
+        assert not any(chunk > 0 for chunk in project.state().chunks)
+
+
+def test_the_schedule_catches_up_and_then_has_nothing_to_do(make_project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = make_project(durable=True, **CONTINUOUS)
+    with closed(monkeypatch, 2):
+        assert requested(project).success
+        assert (len(project.state().windows()), project.state().sealed) == (2, True)
+        assert tick(project) == "Every closed window is exported and sealed."
+    with closed(monkeypatch, 5):  # it did not run for three days
+        assert requested(project).success
+        assert (len(project.state().windows()), project.state().sealed) == (5, True)
+        assert len(project.materialized("manifest")) == 1
+
+
+def test_the_schedule_exports_late_windows_again(make_project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = make_project(durable=True, late_windows=2, **CONTINUOUS)
+    with closed(monkeypatch, 4):
+        assert requested(project).success
+    with duckdb.connect(str(project.database)) as connection:
+        for day in (0, 2, 3):
+            connection.execute(f"INSERT INTO readings VALUES ('{START + day * DAY + timedelta(hours=3)}', 1, -1)")
+    with closed(monkeypatch, 5):
+        assert requested(project).success
+    rows = {key: facts["dagster/partition_row_count"] for key, facts in project.materialized().items()}
+    assert rows == dict(zip(project.keys[:5], (ROWS[0], ROWS[1], 1, ROWS[3] + 1, ROWS[4]), strict=True))
+    assert project.state().sealed
+
+
+def test_no_run_is_requested_while_one_has_not_ended(make_project: Any) -> None:
+    project = make_project(durable=True)
+    job = project.definitions().resolve_job_def("demo_export")
+    run = project.instance.create_run_for_job(job)
+    assert tick(project) == "A run of demo_export has not ended."
+    project.instance.report_run_canceled(run)
+    assert isinstance(tick(project), dg.RunRequest)
+
+
+def test_a_run_that_is_cut_off_leaves_what_it_committed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit, calls = engine_chunks._commit, []
+
+    def cut_off(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        return commit(*args, **kwargs)
+
+    monkeypatch.setattr(engine_chunks, "_commit", cut_off)
+    monkeypatch.setattr(engine_chunks.Pace, "chunks", 2, raising=False)
+    project.plan = project.plan.changed(parallelism=1)
+    assert not export(project).success
+    committed = {chunk for chunk in project.state().chunks if project.state().completed(chunk)}
+    assert committed
+    assert len(project.materialized()) == len(committed)
+    monkeypatch.undo()
+    assert export(project).success
+    assert len(project.materialized()) == len(ROWS)
+
+
+@pytest.mark.parametrize("damage", ["flipped", "missing", "receipt"])
+def test_a_damaged_partition_is_exported_again_and_others_are_skipped(
+    exported: Project, project: Project, damage: str
+) -> None:
+    exported.copy_location(project)
+    state = project.state()
+    path = project.location / next(state.live_files(5)).file.path
+    if damage == "receipt":
+        path = project.location / state.chunks[5].chunk.receipts[0].path
+    if damage == "flipped":
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    else:
+        path.unlink()
+    assert project.run("chunks", keys=project.keys[3:5], with_checks=False).success
+    facts = project.materialized()
+    assert facts[project.keys[3]]["status"] == "skipped"
+    assert "replace: true" in facts[project.keys[3]]["how_to_replace"]
+    assert (facts[project.keys[4]]["status"], facts[project.keys[4]]["repaired"]) == ("repaired", 1)
+    assert facts[project.keys[3]]["dagster/partition_row_count"] == ROWS[3]
+    assert project.run("manifest").success
+    assert project.checks("manifest", "files_intact") == {None: True}
+
+
+def test_many_windows_are_warned_of(make_project: Any) -> None:
+    project = make_project(chunk_time_window="1m", end_time=START + timedelta(minutes=2001))
+    result = export(project, windows=ExportConfig().windows)
+    assert result.success
+    assert any("This run exports 2,001 windows" in line for line in project.log())
+    assert len(project.materialized()) <= 1000  # as many as this test fetches
+    assert project.state().sealed

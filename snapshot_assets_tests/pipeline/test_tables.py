@@ -1,0 +1,45 @@
+"""Assets of single tables, and of the plan's databases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import dagster as dg
+
+from snapshot_assets_tests.pipeline.project import ROWS, Project
+
+
+def test_each_listed_table_is_an_asset_that_is_materialised_with_its_chunk(
+    make_project: Callable[..., Project],
+) -> None:
+    tables = ["main.readings", "main.sensors"]
+    project = make_project(tables=tables, time_columns={"main.sensors": None}, target="copy")
+
+    @dg.asset(deps=[dg.AssetKey(["demo", "main", "readings"])])
+    def downstream() -> None: ...
+
+    project.user_assets.append(downstream)
+    graph = project.definitions().get_repository_def().asset_graph
+    readings = dg.AssetKey(["demo", "main", "readings"])
+    assert graph.get(dg.AssetKey("downstream")).parent_keys == {readings}
+    assert graph.get(readings).partitions_def is not None
+    assert graph.get(dg.AssetKey(["demo", "source"])).child_keys == {project.key("schema")}
+    assert graph.get(dg.AssetKey(["demo", "target"])).parent_keys == {project.key("restored")}
+    assert "duckdb" in graph.get(dg.AssetKey(["demo", "source"])).kinds
+
+    assert project.run("schema", "chunks", "untimed_tables", keys=project.keys, with_checks=False).success
+    records = project.instance.fetch_materializations(readings, limit=100).records
+    found = {record.partition_key: record.asset_materialization for record in records}
+    assert [found[key].metadata["dagster/partition_row_count"].value for key in project.keys] == list(ROWS)
+    columns = found[project.keys[0]].metadata["dagster/column_schema"].value
+    assert [column.name for column in columns.columns] == ["moment", "sensor", "value"]
+    lineage = found[project.keys[0]].metadata["dagster/column_lineage"].value
+    assert lineage.deps_by_column["value"][0].column_name == "main.readings.value"
+    [record] = project.instance.fetch_materializations(dg.AssetKey(["demo", "main", "sensors"]), limit=9).records
+    assert (record.partition_key, record.asset_materialization.metadata["dagster/row_count"].value) == (None, 2)
+
+
+def test_there_are_none_where_the_plan_lists_no_tables_or_wants_none(make_project: Callable[..., Project]) -> None:
+    project = make_project(tables=["main.readings"], dagster={"table_assets": False})
+    keys = project.definitions().get_repository_def().asset_graph.get_all_asset_keys()
+    assert {key.path[-1] for key in keys} == {"source", "schema", "chunks", "untimed_tables", "manifest", "tag"}

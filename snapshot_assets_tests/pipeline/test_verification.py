@@ -1,0 +1,116 @@
+"""The job `<plan>_verify`, checks without partitions, and what a seal makes of damage that they found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from snapshot_assets_tests.pipeline.project import Project, job, run_job
+
+OP = "demo_verify_location"
+
+
+@pytest.fixture
+def sealed(exported: Project, project: Project) -> Project:
+    exported.copy_location(project)
+    assert project.run("schema", "chunks", "untimed_tables", "manifest", keys=project.keys, with_checks=False).success
+    return project
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def data_file(project: Project, chunk: int) -> Path:
+    return project.location / next(project.state().live_files(chunk)).file.path
+
+
+@pytest.mark.parametrize("depth", ["quick", "sample", "full"])
+def test_a_whole_location_passes(sealed: Project, depth: str) -> None:
+    found = job(sealed, "demo_verify", OP, depth=depth)
+    size = sum(known.file.bytes for known in sealed.state().live_files())
+    assert found["hashed_bytes"] == (0 if depth == "quick" else size)
+    for name in ("files_intact", "snapshot_checksum", "coverage"):
+        assert sealed.checks("manifest", name) == {None: True}
+    assert not sealed.checks("chunks", "file_checksums")
+
+
+@pytest.mark.parametrize("depth", ["sample", "full"])
+def test_damage_fails_the_run_and_the_checks_of_what_has_it(sealed: Project, depth: str) -> None:
+    flip(data_file(sealed, 5))
+    flip(data_file(sealed, 0))
+    result = run_job(sealed, "demo_verify", {OP: {"config": {"depth": depth}}}, raise_on_error=False)
+    failure = sealed.failure(result)
+    assert "is damaged: data/0/" in failure.description
+    assert failure.metadata["faults"].value == 2
+    assert "Materialise" in failure.metadata["remedy"].value
+    assert sealed.checks("chunks", "file_checksums") == {sealed.keys[4]: False}
+    assert sealed.checks("untimed_tables", "file_checksums") == {None: False}
+    assert sealed.checks("manifest", "files_intact") == {None: False}
+    assert sealed.checks("manifest", "snapshot_checksum") == {None: True}
+
+    assert sealed.run("chunks", "untimed_tables", keys=sealed.keys[4:5], with_checks=False).success
+    result = run_job(sealed, "demo_verify", {OP: {"config": {"depth": depth}}}, raise_on_error=False)
+    assert result.success is (depth == "sample")
+    if depth == "full":  # the seal before the repair needs the damaged files
+        assert "needs it." in sealed.failure(result).description
+        assert "- `snapshots catalog expire" in sealed.failure(result).metadata["remedy"].value
+    assert sealed.checks("manifest", "files_intact") == {None: True}
+    assert sealed.checks("chunks", "file_checksums") == {sealed.keys[4]: True}
+    assert sealed.checks("untimed_tables", "file_checksums") == {None: True}
+
+
+def test_an_unknown_depth_is_refused(sealed: Project) -> None:
+    result = run_job(sealed, "demo_verify", {OP: {"config": {"depth": "deep"}}}, raise_on_error=False)
+    assert "depth 'deep' is invalid; write one of quick, sample, full." in sealed.failure(result).description
+
+
+def test_all_checks_of_an_asset_run_without_a_partition(sealed: Project) -> None:
+    flip(data_file(sealed, 2))
+    assert sealed.run_checks("chunks", keys=()).success
+    assert sealed.checks("chunks", "file_checksums") == {key: key != sealed.keys[1] for key in sealed.keys}
+    assert sealed.checks("chunks", "chunk_checksum") == dict.fromkeys(sealed.keys, True)
+    assert sealed.run_checks("untimed_tables", keys=()).success
+    assert sealed.checks("untimed_tables", "file_checksums") == {None: True}
+    key = dg.AssetCheckKey(sealed.key("chunks"), "file_checksums")
+    [shown] = {
+        record.event.dagster_event.asset_check_evaluation_data.description
+        for record in sealed.instance.event_log_storage.get_asset_check_execution_history(key, limit=100)
+        if record.partition == sealed.keys[1]
+        and record.event.dagster_event.event_specific_data.__class__.__name__ == "AssetCheckEvaluation"
+    }
+    assert "Materialise this partition again" in shown
+
+
+@pytest.mark.parametrize("found_by", ["check", "verify"])
+def test_damage_that_was_found_is_not_sealed_over(
+    sealed: Project, monkeypatch: pytest.MonkeyPatch, found_by: str
+) -> None:
+    """A seal of new files hashes those, and of the others what checks found damaged."""
+    flip(data_file(sealed, 5))
+    if found_by == "check":
+        assert sealed.run_checks("chunks", keys=sealed.keys[4:5]).success
+    else:
+        assert not run_job(sealed, "demo_verify", {}, raise_on_error=False).success
+    replaced = {"chunks": {"replace": True}}
+    result = sealed.run("chunks", "manifest", keys=sealed.keys[1:2], config=replaced, with_checks=False)
+    assert not result.success
+    assert "The snapshot is damaged and was not sealed: data/5/" in sealed.failure(result).description
+    assert not sealed.state().sealed
+    assert sealed.run("chunks", "manifest", keys=sealed.keys[4:5]).success
+    assert sealed.state().sealed
+    assert sealed.checks("chunks", "file_checksums")[sealed.keys[4]]
+
+
+def test_what_no_check_found_is_found_by_a_full_seal(sealed: Project) -> None:
+    flip(data_file(sealed, 5))
+    replaced = {"chunks": {"replace": True}, "manifest": {"verify": "full"}}
+    result = sealed.run("chunks", "manifest", keys=sealed.keys[1:2], config=replaced, with_checks=False)
+    assert not result.success
+    assert "data/5/" in sealed.failure(result).description
+    result = sealed.run("manifest", config={"manifest": {"verify": "deep"}})
+    assert "verify 'deep' is invalid; write new or full" in sealed.failure(result).description
