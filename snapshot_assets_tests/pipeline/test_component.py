@@ -46,11 +46,11 @@ attributes:
 
 
 @pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path, str], dg.Definitions]]:
+def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], dg.Definitions]]:
     """Load the folder `defs` of a project's package."""
     before = set(sys.modules)
 
-    def load(folder: Path, name: str) -> dg.Definitions:
+    def load(folder: Path) -> dg.Definitions:
         monkeypatch.syspath_prepend(str(folder))
         importlib.invalidate_caches()
         return ComponentTree.for_project(folder).build_defs()
@@ -62,7 +62,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path, str], dg.D
 
 
 @pytest.fixture
-def wrong(tmp_path: Path, load: Callable[[Path, str], dg.Definitions]) -> Callable[..., dg.Definitions]:
+def wrong(tmp_path: Path, load: Callable[[Path], dg.Definitions]) -> Callable[..., dg.Definitions]:
     """Load a project with a component for each text, in folders `a`, `b`, …"""
 
     def wrong(*components: str) -> dg.Definitions:
@@ -73,7 +73,7 @@ def wrong(tmp_path: Path, load: Callable[[Path, str], dg.Definitions]) -> Callab
             (folder / "defs.yaml").write_text(text)
         (tmp_path / "wrong" / "__init__.py").touch()
         (tmp_path / "wrong" / "defs" / "__init__.py").touch()
-        return load(tmp_path, "wrong")
+        return load(tmp_path)
 
     return wrong
 
@@ -114,7 +114,7 @@ def test_the_example_exports_a_window_and_stores_what_its_own_asset_makes_of_it(
         connection.execute(FLIGHTS)
     monkeypatch.setenv("FLIGHTS_DATABASE", str(database))
     monkeypatch.setenv("SNAPSHOTS", tmp_path.as_uri())
-    defs = load(EXAMPLE, "warehouse")
+    defs = load(EXAMPLE)
     assert set(defs.resources or {}) == {"pyspark", "snapshots", "snapshot_io_manager"}
     spec = defs.resolve_assets_def(dg.AssetKey(["flights", "chunks"])).get_asset_spec(
         dg.AssetKey(["flights", "chunks"])
