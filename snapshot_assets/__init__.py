@@ -10,6 +10,7 @@ is first used, so `import snapshot_assets` starts neither Dagster nor Spark.
 `build_definitions`      Builds the Dagster definitions of every plan in a configuration.
 `partitions_of`          Returns the Dagster partitions of a plan: one partition is one window.
 `SnapshotIOManager`      Writes an asset's DataFrames as the chunks of a plan.
+`SnapshotPlan`           Dagster component: a plan in a folder of the project's `defs`.
 `ChunkConfig`            Run configuration of assets that write chunks.
 `spark_resource`         Returns a Spark session resource that starts on first use.
 `register`               Lets a Spark session read snapshots.
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from snapshot_assets.engine.reading.source import register
     from snapshot_assets.errors import SnapshotError
     from snapshot_assets.pipeline.assets import build_definitions
+    from snapshot_assets.pipeline.component import SnapshotPlan
     from snapshot_assets.pipeline.io_manager import ChunkConfig, SnapshotIOManager
     from snapshot_assets.pipeline.partitions import partitions_of
     from snapshot_assets.pipeline.resources import spark_resource
@@ -38,6 +40,7 @@ __all__ = [
     "Plan",
     "SnapshotError",
     "SnapshotIOManager",
+    "SnapshotPlan",
     "__version__",
     "build_definitions",
     "load_configuration",
@@ -52,6 +55,7 @@ _HOMES = {
     "Plan": "plan.plan",
     "SnapshotError": "errors",
     "SnapshotIOManager": "pipeline.io_manager",
+    "SnapshotPlan": "pipeline.component",
     "build_definitions": "pipeline.assets",
     "load_configuration": "plan.configuration",
     "partitions_of": "pipeline.partitions",

@@ -1,14 +1,16 @@
 """Uses the built wheel, alone in a fresh environment: `make test-wheel`.
 
 It builds the wheel, installs it with nothing but the pinned dependencies that it declares, and from a folder outside
-the checkout exports, verifies and imports a DuckDB file with the command `snapshots`; with the extra `postgres` it
-then does the same with a PostgreSQL server.
+the checkout exports, verifies and imports a DuckDB file with the command `snapshots`. Then it makes the projects of
+README's section "In your own Dagster project", and runs them. With the extra `postgres` it also exports, verifies and
+imports a PostgreSQL database.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -54,15 +56,22 @@ class Installation:
         print("$ snapshots", *arguments, flush=True)  # noqa: T201
         print(self._tool("snapshots", *arguments), flush=True)  # noqa: T201
 
+    def materialise(self, project: Path, module: str, selection: str, *partitions: str, **variables: str) -> None:
+        """Materialise assets of a project, as its user does, in an environment that is not activated."""
+        print("$ dagster asset materialize", selection, flush=True)  # noqa: T201
+        dagster = self._folder / "venv" / "bin" / "dagster"
+        command = [dagster, "asset", "materialize", "-m", module, "--select", selection, *partitions]
+        _run(command, project, **variables)
+
     def _tool(self, name: str, *arguments: str) -> str:
         return _run([self._folder / "venv" / "bin" / name, *arguments], self._folder)
 
 
-def _run(command: list[str | Path], folder: Path) -> str:
+def _run(command: list[str | Path], folder: Path, **variables: str) -> str:
     kept = ("HOME", "LANG", "JAVA_HOME", "TMPDIR", "SSL_CERT_FILE")
     environment = {name: os.environ[name] for name in kept if name in os.environ}
     environment |= {name: value for name, value in os.environ.items() if name.startswith(("UV_", "PIP_"))}
-    environment |= {"PATH": os.defpath, "DAGSTER_HOME": str(folder / "dagster")}
+    environment |= {"PATH": os.defpath, "DAGSTER_HOME": str(folder / "dagster")} | variables
     if "JAVA_HOME" in os.environ:
         environment["PATH"] = f"{os.environ['JAVA_HOME']}/bin:{os.defpath}"
     done = subprocess.run(list(map(str, command)), cwd=folder, env=environment, capture_output=True, text=True)
@@ -97,6 +106,49 @@ def duckdb(installed: Installation, folder: Path) -> None:
     assert found[0] == found[1], found
 
 
+def own_projects(installed: Installation, folder: Path) -> None:
+    """Run README's section "In your own Dagster project": its Python module, and its component."""
+    readme = (_ROOT / "README.md").read_text()
+    section = readme.partition("### In your own Dagster project")[2].partition("\n## ")[0]
+    [module] = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    [component] = re.findall(r"```yaml\n(type: snapshot_assets.SnapshotPlan.*?)```", section, re.DOTALL)
+    database = folder / "source.duckdb"  # as `duckdb` left it
+    for name, project in (("python", _python_project), ("component", _component_project)):
+        place = folder / name
+        (place / "dagster").mkdir(parents=True)
+        project(place, module if name == "python" else component, database)
+        chosen = 'key:"shop/*" and not key:"shop/tag"'
+        keys = ("--partition-range", "2025-01-01T00:00...2025-01-04T00:00")
+        installed.materialise(place, "shop.definitions", chosen, *keys, SHOP_DATABASE=str(database))
+        installed.snapshots("export", "verify", "--snapshot", f"file://{place}/snapshots")
+
+
+def _python_project(folder: Path, module: str, database: Path) -> None:
+    (folder / "shop").mkdir()
+    (folder / "shop" / "definitions.py").write_text(module)
+    (folder / "snapshots.yaml").write_text(
+        f"sources: {{shop: 'duckdb://{database}'}}\nplans:\n  shop:\n    source: shop\n    to: file://{folder}/snapshots\n"
+        "    start_time: 2025-01-01T00:00:00Z\n    end_time: 2025-01-05T00:00:00Z\n"
+    )
+
+
+def _component_project(folder: Path, component: str, _: Path) -> None:
+    for written, ours in (
+        ("postgresql://reader:{{ env.SHOP_PASSWORD }}@db.example.com/shop", "duckdb://{{ env.SHOP_DATABASE }}"),
+        ("s3://backups/shop", f"file://{folder}/snapshots"),
+        ("2025-07-01", "2025-01-05"),
+    ):
+        assert written in component, f"README's component lacks {written}"
+        component = component.replace(written, ours)
+    example = _ROOT / "examples" / "warehouse"
+    (folder / "pyproject.toml").write_text((example / "pyproject.toml").read_text().replace("warehouse", "shop"))
+    (folder / "shop" / "defs" / "backups").mkdir(parents=True)
+    (folder / "shop" / "defs" / "backups" / "defs.yaml").write_text(component)
+    (folder / "shop" / "definitions.py").write_text((example / "warehouse" / "definitions.py").read_text())
+    for package in ("shop", "shop/defs"):
+        (folder / package / "__init__.py").touch()
+
+
 def postgresql(installed: Installation, folder: Path) -> None:
     """Export, verify and import a PostgreSQL database."""
     with start_postgresql() as server:
@@ -122,6 +174,7 @@ def main() -> None:
         place = installed.python("import snapshot_assets; print(snapshot_assets.__file__)")
         assert Path(place).is_relative_to(folder / "venv"), place
         duckdb(installed, folder)
+        own_projects(installed, folder)
         installed.install("[postgres]")
         postgresql(installed, folder)
 

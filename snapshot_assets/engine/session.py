@@ -51,6 +51,8 @@ SPARK_CONFIG: dict[str, str] = {
 
 _DAEMON = {"spark.python.daemon.module": "snapshot_assets.engine.worker_daemon"}
 _PYTHON, _PYTHON_VARIABLE, _DRIVER_VARIABLE = "spark.pyspark.python", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
+_PLACES_OF_DEFAULTS = {"SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE"}
+"""Variables by which a session may get settings that its program does not name."""
 _UNCHOSEN = "python3"
 """PySpark's default interpreter: the first in the path of the worker's machine."""
 
@@ -97,17 +99,40 @@ def worker_python_chosen(settings: Mapping[str, str]) -> Iterator[None]:
     PySpark reads the interpreter only from the environment; only `spark-submit` reads `spark.pyspark.python`. The
     environment is restored afterwards, because another session may be a cluster's.
     """
-    with _starting:  # two threads would restore each other's variables
-        python, before = worker_python(settings), dict(os.environ)
-        if python:
-            # Without the second variable, Spark's start script runs the workers' interpreter, which may not exist here.
-            os.environ |= {_PYTHON_VARIABLE: python, _DRIVER_VARIABLE: before.get(_DRIVER_VARIABLE, sys.executable)}
-        try:
-            yield
-        finally:
-            for name in (_PYTHON_VARIABLE, _DRIVER_VARIABLE):
-                os.environ.pop(name, None)
-                os.environ |= {name: before[name]} if name in before else {}
+    with _starting, _python_variables(worker_python(settings)):  # two threads would restore each other's variables
+        yield
+
+
+@contextmanager
+def worker_python_of_others_chosen(settings: Mapping[str, str]) -> Iterator[None]:
+    """Choose `worker_python` for a session that other code starts inside the context, or has started before.
+
+    It waits for no other session. Without a known master it chooses nothing, unless the master can only be Spark's
+    default, which is local.
+
+    Args:
+        settings: The session's settings, as far as they are known.
+    """
+    if (running := SparkSession.getActiveSession()) is not None:
+        _correct_worker_python(running)
+    pip_only = not _PLACES_OF_DEFAULTS & os.environ.keys()
+    master = settings.get("spark.master") or ("local[*]" if pip_only else None)
+    with _python_variables(worker_python({**settings, "spark.master": master}) if master else None):
+        yield
+
+
+@contextmanager
+def _python_variables(python: str | None) -> Iterator[None]:
+    before = dict(os.environ)
+    if python:
+        # Without the second variable, Spark's start script runs the workers' interpreter, which may not exist here.
+        os.environ |= {_PYTHON_VARIABLE: python, _DRIVER_VARIABLE: before.get(_DRIVER_VARIABLE, sys.executable)}
+    try:
+        yield
+    finally:
+        for name in (_PYTHON_VARIABLE, _DRIVER_VARIABLE):
+            os.environ.pop(name, None)
+            os.environ |= {name: before[name]} if name in before else {}
 
 
 def prepare_session(spark: SparkSession) -> SparkSession:

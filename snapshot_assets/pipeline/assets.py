@@ -1,7 +1,7 @@
 """Builds the Dagster definitions of a configuration: each plan's are named after it. Nothing here connects."""
 
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -18,14 +18,15 @@ from snapshot_assets.pipeline.checks import chunk_checks, manifest_checks, suspe
 from snapshot_assets.pipeline.copies import copy_definitions
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts, runs_asset
 from snapshot_assets.pipeline.exports import ExportConfig, ManifestConfig, chosen_chunks, export_job, export_schedule
-from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans, as_failure, snapshot_io_manager
+from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans, as_failure
 from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
 from snapshot_assets.pipeline.keys import AssetDecorator, asset_key, plan_asset
 from snapshot_assets.pipeline.metadata import schema_metadata, seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, require_range
 from snapshot_assets.pipeline.references import with_references
-from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, Snapshots, snapshots_of, snapshots_resource
+from snapshot_assets.pipeline.resources import IO_MANAGER, PLAN, SNAPSHOTS, SPARK, Snapshots, snapshots_of
 from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
+from snapshot_assets.pipeline.shared import shared_resources
 from snapshot_assets.pipeline.tables import database_specs, table_specs
 from snapshot_assets.pipeline.tags import create_due_tag, tag_asset, tag_job, tag_sensor
 from snapshot_assets.pipeline.verification import verify_job, verify_schedule
@@ -35,7 +36,7 @@ from snapshot_assets.plan.plan import Plan
 _SETTINGS = tuple(
     name
     for name in (each.name for each in fields(Snapshots))
-    if not name.startswith("_") and name not in ("configuration", "run_id", "session", "s3")
+    if not name.startswith("_") and name not in ("configuration", "run_id", "session", "spark_key", "s3")
 )
 
 
@@ -44,17 +45,21 @@ def build_definitions(
     *,
     executor: dg.ExecutorDefinition | dg.Executor | None = None,
     resources: Mapping[str, Any] | None = None,
+    key_prefix: str | Sequence[str] = (),
+    spark_key: str = SPARK,
     s3: S3Resource | None = None,
     **settings: Any,
 ) -> dg.Definitions:
     """Return the definitions of all plans of a configuration; nothing connects.
 
-    They need a Spark session as resource `pyspark`. If your project has one, or an executor, merge the definitions.
+    They need a resource with a Spark session. If your project has one, or an executor, merge the definitions.
 
     Args:
         configuration: Sources, storage options and plans.
         executor: Runs the steps; by default the executor of the merged definitions, else Dagster's default.
         resources: Further resources, such as `{"pyspark": spark_resource()}`.
+        key_prefix: Parts of the assets' keys before the names of plans that have no `key_prefix` of their own.
+        spark_key: Resource key of the Spark session.
         s3: Endpoint and credentials of `s3://` locations without storage options in the configuration.
         **settings: Further attributes of `Snapshots`.
 
@@ -74,14 +79,23 @@ def build_definitions(
             merged = dg.Definitions.merge(your_definitions, build_definitions(load_configuration()))
     """
     _check_names(settings)
-    shared = dg.Definitions(
-        resources={SNAPSHOTS: snapshots_resource(configuration, s3=s3, **settings), **(resources or {})},
-        executor=executor,
-    )
+    prefixed = configuration.with_key_prefix((key_prefix,) if isinstance(key_prefix, str) else tuple(key_prefix))
+    shared = shared_resources(lambda: prefixed, spark_key=spark_key, s3=s3, **settings)
+    alone = dg.Definitions(resources=shared | dict(resources or {}), executor=executor)
+    return dg.Definitions.merge(alone, plan_definitions(prefixed, spark_key))
+
+
+def plan_definitions(configuration: Configuration, spark_key: str) -> dg.Definitions:
+    """Return the definitions of all plans of a configuration, without the resources that they share.
+
+    Raises:
+        PlanError: A plan's windows cannot be Dagster partitions.
+    """
     plans = (
-        with_references(_definitions_of(plan, configuration), plan, configuration.path) for plan in configuration.plans
+        with_references(_definitions_of(plan, configuration, spark_key), plan, configuration.path)
+        for plan in configuration.plans
     )
-    return dg.Definitions.merge(shared, *plans)
+    return dg.Definitions.merge(*plans)
 
 
 def _check_names(settings: Mapping[str, Any]) -> None:
@@ -90,26 +104,26 @@ def _check_names(settings: Mapping[str, Any]) -> None:
         if name == "spark":
             remedy = "pass the Spark session as resources={'pyspark': spark_resource()}"
         elif name not in _SETTINGS:
-            remedy = f"it has executor, resources, s3, {', '.join(_SETTINGS)}"
+            remedy = f"it has executor, resources, key_prefix, spark_key, s3, {', '.join(_SETTINGS)}"
         else:
             continue
         raise TypeError(f"build_definitions() has no argument {name!r}; {remedy}.")
 
 
-def _definitions_of(plan: Plan, configuration: Configuration) -> dg.Definitions:
-    """Return all definitions of a plan except the resources `snapshots` and `pyspark`."""
+def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) -> dg.Definitions:
+    """Return all definitions of a plan, which has no resources of its own."""
     require_range(plan)
     if plan.kind == "query":
-        return copy_definitions(plan)
-    jobs, tagging, exporting, verifying = plan_jobs(plan), tag_job(plan), export_job(plan), verify_job(plan)
+        return copy_definitions(plan, spark_key)
+    jobs, tagging, exporting, verifying = plan_jobs(plan, spark_key), tag_job(plan), export_job(plan), verify_job(plan)
     with accepting_unstable_parts():
-        assets, checks = [_schema(plan), _manifest(plan), tag_asset(plan)], manifest_checks(plan)
+        assets, checks = [_schema(plan, spark_key), _manifest(plan), tag_asset(plan)], manifest_checks(plan)
         if plan.target:
-            assets.append(restored_asset(plan))
+            assets.append(restored_asset(plan, spark_key))
         if not plan.schema_only:
-            assets += [_chunks(plan), _untimed_tables(plan)]
+            assets += [_chunks(plan, spark_key), _untimed_tables(plan, spark_key)]
             checks += chunk_checks(plan)
-            checks += row_counts_checks(plan) if plan.target else []
+            checks += row_counts_checks(plan, spark_key) if plan.target else []
     target = configuration.source(plan.target).uri if plan.target else None
     specs = [*database_specs(plan, configuration.source(plan.source).uri, target), *table_specs(plan)]
     return dg.Definitions(
@@ -118,32 +132,31 @@ def _definitions_of(plan: Plan, configuration: Configuration) -> dg.Definitions:
         jobs=[exporting, verifying, *jobs, tagging],
         schedules=[export_schedule(plan, exporting), verify_schedule(plan, verifying), *plan_schedules(plan, jobs)],
         sensors=[tag_sensor(plan, tagging)] if plan.retention.tag else [],
-        resources={f"{plan.name}_io_manager": snapshot_io_manager(plan.name)},
     )
 
 
-def _chunk_asset(plan: Plan, name: str, **settings: Any) -> AssetDecorator:
+def _chunk_asset(plan: Plan, name: str, spark_key: str, **settings: Any) -> AssetDecorator:
     """Return the decorator of an asset whose output the IO manager writes as chunks."""
     return plan_asset(
         plan,
         name,
         kinds={"pyspark", plan.format},
-        required_resource_keys={SNAPSHOTS, SPARK},
+        required_resource_keys={SNAPSHOTS, spark_key},
         deps=[asset_key(plan, "schema")],
-        io_manager_key=f"{plan.name}_io_manager",
-        metadata={"location": plan.to},
+        io_manager_key=IO_MANAGER,
+        metadata={"location": plan.to, PLAN: plan.name},
         **when_missing(plan),
         **settings,
     )
 
 
-def _schema(plan: Plan) -> dg.AssetsDefinition:
+def _schema(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
     @plan_asset(
         plan,
         "schema",
         **when_missing(plan),
         kinds={"json"},
-        required_resource_keys={SNAPSHOTS},
+        required_resource_keys={SNAPSHOTS, spark_key},
         deps=[asset_key(plan, "source")],
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=f"Tables and views of `{plan.source}` as JSON documents. Materialising it starts the snapshot.",
@@ -162,10 +175,11 @@ def _schema(plan: Plan) -> dg.AssetsDefinition:
     return schema
 
 
-def _chunks(plan: Plan) -> dg.AssetsDefinition:
+def _chunks(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
     @_chunk_asset(
         plan,
         "chunks",
+        spark_key,
         partitions_def=partitions_of(plan),
         backfill_policy=dg.BackfillPolicy(max_partitions_per_run=plan.chunks_per_run),
         description=f"One chunk of `{plan.to}` per window: all timed tables' rows of `{plan.source}` in it.",
@@ -179,10 +193,11 @@ def _chunks(plan: Plan) -> dg.AssetsDefinition:
     return chunks
 
 
-def _untimed_tables(plan: Plan) -> dg.AssetsDefinition:
+def _untimed_tables(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
     @_chunk_asset(
         plan,
         "untimed_tables",
+        spark_key,
         backfill_policy=dg.BackfillPolicy.single_run(),
         description="Chunk 0: tables without a time index, and rows whose time is NULL or infinite.",
     )

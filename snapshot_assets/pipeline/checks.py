@@ -198,7 +198,9 @@ def _checksum_faults(state: State, faults: list[Fault]) -> list[Fault]:
     return faults
 
 
-def chunk_check(plan: Plan, asset: str, name: str, description: str, opened: Opened) -> dg.AssetChecksDefinition:
+def chunk_check(
+    plan: Plan, asset: str, name: str, description: str, opened: Opened, *resources: str
+) -> dg.AssetChecksDefinition:
     """Return a check that judges chunks by themselves: of each partition, or of chunk 0 for other assets.
 
     A run without partitions, such as that of all checks of an asset, judges all chunks that there are.
@@ -211,7 +213,7 @@ def chunk_check(plan: Plan, asset: str, name: str, description: str, opened: Ope
         name=name,
         description=description,
         partitions_def=partitions_of(plan) if partitioned else None,
-        required_resource_keys={SNAPSHOTS},
+        required_resource_keys={SNAPSHOTS, *resources},
     )
     def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
         # One evaluation per key: an AssetCheckResult loses its partition in a range run.

@@ -16,14 +16,14 @@ from snapshot_assets.pipeline.keys import plan_asset
 from snapshot_assets.pipeline.materializations import report_materialization
 from snapshot_assets.pipeline.metadata import chunk_metadata, first_rows, seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
-from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
+from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 
 
-def copy_definitions(plan: Plan) -> dg.Definitions:
+def copy_definitions(plan: Plan, spark_key: str) -> dg.Definitions:
     """Return the definitions of a plan of kind `query`: its asset `copy`, and the job `<plan>_copy`."""
     with accepting_unstable_parts():
-        asset = copy_asset(plan)
+        asset = copy_asset(plan, spark_key)
     job = dg.define_asset_job(
         f"{plan.name}_copy",
         selection=dg.AssetSelection.assets(asset.key),
@@ -32,14 +32,14 @@ def copy_definitions(plan: Plan) -> dg.Definitions:
     return dg.Definitions(assets=[asset], jobs=[job])
 
 
-def copy_asset(plan: Plan) -> dg.AssetsDefinition:
+def copy_asset(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
     """Return the asset `<plan>/copy`; it is partitioned if the query has windows."""
 
     @plan_asset(
         plan,
         "copy",
         kinds={"pyspark", plan.format},
-        required_resource_keys={SNAPSHOTS, SPARK},
+        required_resource_keys={SNAPSHOTS, spark_key},
         partitions_def=partitions_of(plan) if plan.windowed else None,
         backfill_policy=dg.BackfillPolicy(max_partitions_per_run=plan.chunks_per_run) if plan.windowed else None,
         metadata={"location": plan.to, "query": _query_text(plan)},

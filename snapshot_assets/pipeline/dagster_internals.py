@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from typing import Any
 
@@ -88,3 +88,12 @@ def asks_to_replace(context: dg.OutputContext) -> bool:
     """Return whether the run config of an output's asset has `replace: true`; see `ChunkConfig`."""
     config = context.step_context.op_config
     return isinstance(config, dict) and config.get("replace") is True
+
+
+def requiring_resources(definition: dg.IOManagerDefinition, keys: Set[str]) -> dg.IOManagerDefinition:
+    """Let the definition of a configurable IO manager require resources of a run by their keys.
+
+    Dagster's own way is to nest resources, which copies them: each copy would have its own Spark session.
+    """
+    definition._required_resource_keys = frozenset(keys)
+    return definition

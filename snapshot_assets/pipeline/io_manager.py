@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -16,15 +17,16 @@ from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.chunks import Outcome, completed_chunks
 from snapshot_assets.engine.reading.frames import load_frames
+from snapshot_assets.engine.session import worker_python_of_others_chosen
 from snapshot_assets.errors import ExportFailedError, PlanError, RestoreFailedError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Table, TableName
-from snapshot_assets.pipeline.dagster_internals import asks_to_replace, leave_out_events_at_the_end
+from snapshot_assets.pipeline.dagster_internals import asks_to_replace, leave_out_events_at_the_end, requiring_resources
 from snapshot_assets.pipeline.keys import asset_key
 from snapshot_assets.pipeline.materializations import report_materialization
 from snapshot_assets.pipeline.metadata import chunk_metadata, schema_metadata
 from snapshot_assets.pipeline.partitions import key_of_chunk, window_of
-from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
+from snapshot_assets.pipeline.resources import PLAN, SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.pipeline.tables import report_tables
 from snapshot_assets.plan.plan import Plan
 
@@ -54,7 +56,7 @@ Tables = Mapping[TableName, Table]
 Frames = DataFrame | Mapping[str, DataFrame]
 
 
-class SnapshotIOManager(dg.IOManager):
+class SnapshotIOManager(dg.ConfigurableIOManager):
     """Writes an asset's output as chunks of a plan's snapshot, and loads chunks back as DataFrames.
 
     Features:
@@ -65,21 +67,35 @@ class SnapshotIOManager(dg.IOManager):
     - attaches rows, bytes, files and checksums to each partition
 
     A DataFrame becomes the table `<plan's name>.<asset's name>`. In a run of several partitions, return a dict by
-    partition key.
-
-    Args:
-        plan: Name of the plan whose snapshot is written.
+    partition key. It requires the resources `snapshots` and the Spark session's.
 
     Example:
         .. code-block:: python
 
-            @dg.asset(partitions_def=partitions_of(plan), io_manager_key="demo_io_manager")
+            @dg.asset(
+                partitions_def=partitions_of(plan),
+                io_manager_key="snapshot_io_manager",
+                metadata={"snapshots/plan": "demo"},
+            )
             def daily_delays(context, config: ChunkConfig, pyspark: LazyPySparkResource) -> DataFrame:
                 return pyspark.spark_session.table("delays").where(...)
     """
 
-    def __init__(self, plan: str) -> None:
-        self.plan = plan
+    plan: str | None = Field(
+        default=None, description="Plan of the assets whose metadata has no `snapshots/plan`, which names theirs."
+    )
+    spark_key: str = Field(default=SPARK, description="Resource key of the Spark session.")
+
+    def get_resource_definition(self) -> Any:
+        """Return the definition, which requires `snapshots` and the Spark session."""
+        return requiring_resources(super().get_resource_definition(), {SNAPSHOTS, self.spark_key})
+
+    @contextmanager
+    def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[SnapshotIOManager]:
+        """Choose the interpreter of Spark's workers before the asset starts a session of the user's own resource."""
+        spark = getattr(context.resources, self.spark_key)
+        with worker_python_of_others_chosen(getattr(spark, "spark_config", {})):
+            yield self
 
     def handle_output(self, context: dg.OutputContext, obj: ChunkScans | Frames | Mapping[str, Frames]) -> None:
         """Write and commit chunks, and report each once it is committed.
@@ -87,9 +103,9 @@ class SnapshotIOManager(dg.IOManager):
         If some fail, the run fails after the others are committed.
         """
         snapshots = snapshots_of(context)
-        plan = snapshots.configuration.plan(self.plan)
         try:
-            catalog, tables, chunks, commits = _export(context, self.plan, obj)
+            plan = snapshots.configuration.plan(self._plan_of(context))
+            catalog, tables, chunks, commits = _export(context, plan.name, obj)
         except SnapshotError as error:
             raise as_failure(error) from error
         try:
@@ -115,15 +131,29 @@ class SnapshotIOManager(dg.IOManager):
             dagster.Failure: A chunk is not completed, or a file has another checksum.
         """
         snapshots = snapshots_of(context)
-        run = snapshots.export_run(self.plan)
-        keys = context.asset_partition_keys if context.has_asset_partitions else []
-        chunks = [window_of(run.plan, key).id for key in keys] or [UNTIMED_CHUNK]
         try:
-            frames = load_frames(snapshots.session(), run.store, Catalog.open(run.store).state, chunks)
+            run = snapshots.export_run(self._plan_of(context.upstream_output))
+            keys = context.asset_partition_keys if context.has_asset_partitions else []
+            chunks = [window_of(run.plan, key).id for key in keys] or [UNTIMED_CHUNK]
+            frames = load_frames(snapshots.spark(), run.store, Catalog.open(run.store).state, chunks)
         except SnapshotError as error:
             raise as_failure(error) from error
         named = {str(name): frame for name, frame in frames.items()}
         return next(iter(named.values())) if len(named) == 1 else named
+
+    def _plan_of(self, output: dg.OutputContext | None) -> str:
+        """Return the plan that the asset of an output names.
+
+        Raises:
+            PlanError: Neither the asset nor this IO manager names one.
+        """
+        named = (output.definition_metadata or {}).get(PLAN) if output is not None else None
+        if isinstance(named, dg.TextMetadataValue):
+            named = named.value
+        if plan := named or self.plan:
+            return str(plan)
+        asset = output.asset_key.to_user_string() if output is not None else "The asset"
+        raise PlanError(f"{asset} names no plan; give it metadata={{{PLAN!r}: …}} with the name of its plan.")
 
 
 def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Tables, int, Iterator[Sequence[Outcome]]]:
@@ -213,13 +243,3 @@ def _named(context: dg.OutputContext, plan: Plan, obj: Any) -> dict[TableName, D
         schema, dot, table = name.rpartition(".")
         named[TableName(schema if dot else plan.name, table)] = frame
     return named
-
-
-def snapshot_io_manager(plan: str) -> dg.IOManagerDefinition:
-    """Return the IO manager of a plan as a Dagster definition; it needs the resources `snapshots` and `pyspark`."""
-
-    @dg.io_manager(required_resource_keys={SNAPSHOTS, SPARK})
-    def manager(_: dg.InitResourceContext) -> SnapshotIOManager:
-        return SnapshotIOManager(plan)
-
-    return manager

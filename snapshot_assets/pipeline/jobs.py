@@ -30,7 +30,7 @@ from snapshot_assets.format.units import parse_file_size, size_text
 from snapshot_assets.pipeline.io_manager import as_failure
 from snapshot_assets.pipeline.keys import schedule_status
 from snapshot_assets.pipeline.metadata import checkpoint_metadata, compaction_metadata, garbage_metadata, plan_metadata
-from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
+from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.pipeline.tags import show_tags
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.retention import SavepointFields, TagFields
@@ -79,14 +79,19 @@ def compact_config(wanted: Wanted) -> dict[str, Any]:
     }
 
 
-def plan_jobs(plan: Plan) -> list[dg.JobDefinition]:
+def plan_jobs(plan: Plan, spark_key: str) -> list[dg.JobDefinition]:
     """Return a plan's jobs: `<plan>_checkpoint`, `_gc`, `_compact`, `_retention` and `_savepoint`."""
     return [
         _job(plan, "checkpoint", _checkpoint_op(plan), f"Writes a checkpoint of the newest state of `{plan.to}`."),
         _job(plan, "gc", _gc_op(plan), f"Deletes the garbage of `{plan.to}`."),
-        _job(plan, "compact", _compact_op(plan), f"Merges small files of `{plan.to}`, leaves out deleted rows."),
+        _job(
+            plan,
+            "compact",
+            _compact_op(plan, spark_key),
+            f"Merges small files of `{plan.to}`, leaves out deleted rows.",
+        ),
         _job(plan, "retention", _retention_op(plan), f"Applies the plan's `retention` to `{plan.to}`."),
-        _job(plan, "savepoint", _savepoint_op(plan), f"Creates the savepoint of `{plan.to}` that is due."),
+        _job(plan, "savepoint", _savepoint_op(plan, spark_key), f"Creates the savepoint of `{plan.to}` that is due."),
     ]
 
 
@@ -155,10 +160,10 @@ def _gc_op(plan: Plan) -> dg.OpDefinition:
     return collect
 
 
-def _compact_op(plan: Plan) -> dg.OpDefinition:
+def _compact_op(plan: Plan, spark_key: str) -> dg.OpDefinition:
     @dg.op(
         name=f"{plan.name}_compact_files",
-        required_resource_keys={SNAPSHOTS, SPARK},
+        required_resource_keys={SNAPSHOTS, spark_key},
         description="Merges small files of a table and chunk, and files with deleted rows; older versions keep theirs.",
     )
     def compact(context: dg.OpExecutionContext, config: CompactConfig) -> None:
@@ -228,10 +233,10 @@ def _change_tags(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog, w
     return gone
 
 
-def _savepoint_op(plan: Plan) -> dg.OpDefinition:
+def _savepoint_op(plan: Plan, spark_key: str) -> dg.OpDefinition:
     @dg.op(
         name=f"{plan.name}_save",
-        required_resource_keys={SNAPSHOTS, SPARK},
+        required_resource_keys={SNAPSHOTS, spark_key},
         description="Compacts everything and pins it under the next number, if the plan's rule has a savepoint due, "
         "and deletes the oldest automatic ones above the maximum.",
     )

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import dagster as dg
 from dagster_aws.s3 import S3Resource
 from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import SparkSession
@@ -45,8 +44,13 @@ SNAPSHOTS = "snapshots"
 """Resource key of `Snapshots`."""
 
 SPARK = "pyspark"
-"""Resource key of the Spark session, as in dagster-pyspark's examples."""
+"""Default resource key of the Spark session, as in dagster-pyspark's examples."""
 
+IO_MANAGER = "snapshot_io_manager"
+"""Resource key of the IO manager of all plans."""
+
+PLAN = "snapshots/plan"
+"""Metadata of an asset that names the plan whose chunks it writes."""
 
 POOL = "snapshots"
 """Concurrency pool of the assets."""
@@ -57,6 +61,7 @@ class Snapshots:
     """Opens locations and sources for the assets of one Dagster run.
 
     Attributes:
+        session: Returns the Spark session; None until a step that requires it binds it.
         s3: Endpoint and credentials of `s3://` locations without storage options in the configuration.
         written: By plan name, the plan as the user wrote it, if its range was not resolved there.
         force: Names of plans that start a new snapshot.
@@ -66,12 +71,13 @@ class Snapshots:
         compactions: By plan name, the compaction that its job executes; without one, the job plans from its run config.
         master: Spark's master, if it is known without starting a session.
         overwrite: Whether copies are deleted that are where a copy is written.
+        spark_key: Resource key of the Spark session.
         started: When the run started, for locations with a time in them.
     """
 
     configuration: Configuration
     run_id: str
-    session: Session
+    session: Session | None = None
     s3: S3Resource | None = None
     written: dict[str, Plan] = field(default_factory=dict)
     force: frozenset[str] = frozenset()
@@ -81,6 +87,7 @@ class Snapshots:
     compactions: dict[str, CompactionPlan] = field(default_factory=dict)
     master: str = ""
     overwrite: bool = False
+    spark_key: str = SPARK
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     _counting: LoggedProgress | None = None
     _exports: dict[str, OpenExport] = field(default_factory=dict)
@@ -107,9 +114,30 @@ class Snapshots:
             if (counting := self._counting) is not None:
                 counting.report(report)
 
-        runner = SparkRunner(self.session, report)
+        runner = SparkRunner(self.spark, report)
         self._resources.callback(runner.close)
         return runner
+
+    def bind_spark(self, resource: Any) -> None:
+        """Use the Spark session of a resource, which starts on first use."""
+
+        def session() -> SparkSession:
+            spark: SparkSession = resource.spark_session
+            return spark
+
+        self.session = session
+        # Other kinds of resources reveal the master only once a session runs.
+        self.master = self.master or getattr(resource, "spark_config", {}).get("spark.master", "")
+
+    def spark(self) -> SparkSession:
+        """Return the Spark session.
+
+        Raises:
+            PlanError: The step does not require the Spark session's resource.
+        """
+        if self.session is None:
+            raise PlanError(f"This step needs Spark and does not require the resource {self.spark_key!r}; require it.")
+        return self.session()
 
     def plan(self, name: str) -> Plan:
         """Return a plan whose location is that of this run."""
@@ -136,7 +164,7 @@ class Snapshots:
             store=self.store(name),
             runner=self._runner(),
             run_id=self.run_id,
-            session=self.session,
+            session=self.spark,
             most_parts=max(2, os.cpu_count() or 1),
             written=self.written.get(name),
             force=name in self.force and name not in self._exports,
@@ -175,7 +203,7 @@ class Snapshots:
                 parallelism=plan.parallelism,
                 slots=max(2, os.cpu_count() or 1),
                 settings=planned.settings if planned else RestoreSettings(),
-                session=self.session,
+                session=self.spark,
                 plan=planned,
             )
         return self._restore_runs[name]
@@ -186,8 +214,11 @@ class Snapshots:
         _refuse_local_files(plan, None, self._master)
         return CompactRun(catalog, self._runner(), self.run_id, plan.parallelism)
 
-    def _master(self) -> str:
-        return self.master or self.session().conf.get("spark.master", "") or ""
+    def _master(self) -> str | None:
+        """Return Spark's master; None in a step without Spark, which starts no tasks."""
+        if self.master or self.session is None:
+            return self.master or None
+        return self.session().conf.get("spark.master", "") or ""
 
     def close(self) -> None:
         """Close all open exports, with their connections and database snapshots, and stop listening to tasks."""
@@ -195,12 +226,12 @@ class Snapshots:
         self._resources.close()
 
 
-def _refuse_local_files(plan: Plan, database: DatabaseAddress | None, master: Callable[[], str]) -> None:
+def _refuse_local_files(plan: Plan, database: DatabaseAddress | None, master: Callable[[], str | None]) -> None:
     """Refuse a plan whose location or database is a file of this machine, if Spark's tasks may run on others."""
     files = [f"its location {plan.to}"] if plan.to.lower().startswith("file:") else []
     if database is not None and kind_of(database.uri) == "duckdb":
         files.append(f"its source {database.alias!r}, a DuckDB file,")
-    if not files or is_local(found := master()):
+    if not files or (found := master()) is None or is_local(found):
         return
     raise PlanError(
         f"plan {plan.name!r}: {' and '.join(files)} can be on one machine only, and Spark's master is {found!r}, whose "
@@ -210,8 +241,10 @@ def _refuse_local_files(plan: Plan, database: DatabaseAddress | None, master: Ca
 
 
 def snapshots_of(context: Any) -> Snapshots:
-    """Return the resource from the context of an asset, a check, an input or an output that requires it."""
+    """Return the resource from the context of a step that requires it, with Spark if the step requires that, too."""
     snapshots: Snapshots = getattr(context.resources, SNAPSHOTS)
+    if (spark := getattr(context.resources, snapshots.spark_key, None)) is not None:
+        snapshots.bind_spark(spark)
     return snapshots
 
 
@@ -260,28 +293,3 @@ def spark_resource(**config: str) -> LazyPySparkResource:
         **config: Settings that override `SPARK_CONFIG`, such as `{"spark.master": "local[2]"}`.
     """
     return _SparkResource(spark_config=session_config(config))
-
-
-def snapshots_resource(
-    configuration: Configuration, *, s3: S3Resource | None = None, **settings: Any
-) -> dg.ResourceDefinition:
-    """Return the resource that a configuration's assets need; the settings are attributes of `Snapshots`."""
-
-    @dg.resource(required_resource_keys={SPARK}, description="Locations and sources of the snapshot plans.")
-    @contextmanager
-    def snapshots(context: dg.InitResourceContext) -> Iterator[Snapshots]:
-        def session() -> SparkSession:
-            spark: SparkSession = getattr(context.resources, SPARK).spark_session
-            return spark
-
-        # Other kinds of resources reveal the master only once a session runs.
-        master = getattr(getattr(context.resources, SPARK), "spark_config", {}).get("spark.master", "")
-        opened = Snapshots(
-            configuration, context.run.run_id if context.run else "", session, s3, **({"master": master} | settings)
-        )
-        try:
-            yield opened
-        finally:
-            opened.close()
-
-    return snapshots

@@ -22,7 +22,7 @@ from snapshot_assets.pipeline.keys import asset_key, plan_asset
 from snapshot_assets.pipeline.materializations import report_materialization
 from snapshot_assets.pipeline.metadata import first_rows
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
-from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
+from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 
 _RESTORE_AGAIN = "**Materialise this partition of `restored` again** with run config `replace: true`."
@@ -50,14 +50,14 @@ class RestoreConfig(dg.Config):
         )
 
 
-def restored_asset(plan: Plan) -> dg.AssetsDefinition:
+def restored_asset(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
     """Return the asset `restored` of a plan that has a target."""
 
     @plan_asset(
         plan,
         "restored",
         kinds={"pyspark"},
-        required_resource_keys={SNAPSHOTS, SPARK},
+        required_resource_keys={SNAPSHOTS, spark_key},
         deps=[asset_key(plan, "manifest")],
         partitions_def=None if plan.schema_only else partitions_of(plan),
         backfill_policy=dg.BackfillPolicy.single_run(),
@@ -105,15 +105,15 @@ def _metadata(outcome: ChunkOutcome, plan: RestorePlan) -> dict[str, Any]:
     }
 
 
-def row_counts_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
+def row_counts_checks(plan: Plan, spark_key: str) -> list[dg.AssetChecksDefinition]:
     """Return the checks of `restored`: the target has as many rows as the revision that was restored.
 
     `row_counts` counts each window; `untimed_row_counts` counts rows that lie in no window.
     """
     text = "The target has as many rows {} as the manifest, table by table."
     return [
-        chunk_check(plan, "restored", "row_counts", text.format("of the window"), _counting),
-        chunk_check(plan, "restored", "untimed_row_counts", text.format("that lie in no window"), _counting),
+        chunk_check(plan, "restored", "row_counts", text.format("of the window"), _counting, spark_key),
+        chunk_check(plan, "restored", "untimed_row_counts", text.format("that lie in no window"), _counting, spark_key),
     ]
 
 

@@ -107,6 +107,14 @@ class Configuration:
         """Return the configuration with a plan added last; it replaces one of the same name."""
         return replace(self, plans=(*(other for other in self.plans if other.name != plan.name), plan))
 
+    def with_key_prefix(self, key_prefix: tuple[str, ...]) -> Configuration:
+        """Return the configuration with a prefix of asset keys for the plans that have none.
+
+        Raises:
+            PlanError: A part of the prefix is not a name in Dagster.
+        """
+        return replace(self, plans=tuple(_with_key_prefix(plan, key_prefix) for plan in self.plans))
+
     def source(self, reference: DatabaseReference | str) -> DatabaseAddress:
         """Return the address of the database that an alias or a URI names.
 
@@ -139,6 +147,14 @@ class Configuration:
     @property
     def _file(self) -> str:
         return str(self.path) if self.path else f"the configuration (no {DEFAULT_FILE} was found)"
+
+
+def _with_key_prefix(plan: Plan, key_prefix: tuple[str, ...]) -> Plan:
+    own = plan.dagster
+    if own.key_prefix or not key_prefix:
+        return plan
+    fields = {name: getattr(own, name) for name in own.model_fields_set}
+    return plan.changed(dagster=fields | {"key_prefix": key_prefix})
 
 
 def load_configuration(
@@ -186,9 +202,23 @@ def parse_configuration(
         PlanError: The text is wrong; the message lists every mistake.
     """
     tree = parse_yaml(text, str(path))
-    references = References(environment)
     if isinstance(tree, dict):
         tree = {name: section for name, section in tree.items() if name in sections or name not in _SECTIONS}
+    return configuration_of(tree, path, environment)
+
+
+def configuration_of(tree: object, path: Path, environment: Mapping[str, str]) -> Configuration:
+    """Return the configuration that a parsed YAML file describes.
+
+    Args:
+        tree: Mappings, lists and scalars.
+        path: The file, for messages.
+        environment: Values of references.
+
+    Raises:
+        PlanError: The content is wrong; the message lists every mistake.
+    """
+    references = References(environment)
     configuration = _Reader(references).read(tree, path)
     if references.problems:
         raise plan_error(str(path), references.problems)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WrapValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema, WrapValidator
 
 from snapshot_assets.databases.open import default_alias
 from snapshot_assets.errors import PlanError
@@ -79,10 +79,13 @@ def parsed(parse: Callable[[Any], Any]) -> BeforeValidator:
     return BeforeValidator(raising_value_errors(parse))
 
 
-Time = Annotated[datetime, parsed(parse_time), PlainSerializer(time_text, when_used="json")]
-Duration = Annotated[timedelta, parsed(parse_duration), PlainSerializer(duration_text, when_used="json")]
-FileSize = Annotated[int, parsed(parse_size), PlainSerializer(size_text, when_used="json")]
-Table = Annotated[TableName, parsed(parse_table), PlainSerializer(table_text, when_used="json")]
-ColumnOfTable = Annotated[ColumnPath, parsed(parse_column), PlainSerializer(column_text, when_used="json")]
-Reference = Annotated[DatabaseReference, parsed(DatabaseReference.parse), PlainSerializer(str, return_type=str)]
+_TEXT = WithJsonSchema({"type": "string"}, mode="validation")
+"""The JSON schema of what users write."""
+
+Time = Annotated[datetime, parsed(parse_time), PlainSerializer(time_text, when_used="json"), _TEXT]
+Duration = Annotated[timedelta, parsed(parse_duration), PlainSerializer(duration_text, when_used="json"), _TEXT]
+FileSize = Annotated[int, parsed(parse_size), PlainSerializer(size_text, when_used="json"), _TEXT]
+Table = Annotated[TableName, parsed(parse_table), PlainSerializer(table_text, when_used="json"), _TEXT]
+ColumnOfTable = Annotated[ColumnPath, parsed(parse_column), PlainSerializer(column_text, when_used="json"), _TEXT]
+Reference = Annotated[DatabaseReference, parsed(DatabaseReference.parse), PlainSerializer(str, return_type=str), _TEXT]
 Storage = Annotated[StoreOptions, WrapValidator(lambda value, handler: raising_value_errors(handler)(value))]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from dagster_pyspark import LazyPySparkResource
+from dagster_pyspark import LazyPySparkResource, PySparkResource
 from pyspark.sql import SparkSession
 
 from snapshot_assets.databases.source import DatabaseAddress
@@ -68,11 +68,62 @@ def test_plans_join_a_project_with_its_own_executor_and_spark_session(project):
 def test_nothing_is_set_that_is_not_asked_for(project):
     alone = definitions_of(project)
     assert alone.executor is None
-    assert set(alone.resources) == {"snapshots", "demo_io_manager"}
+    assert set(alone.resources) == {"snapshots", "snapshot_io_manager"}
     spark = OwnSpark(spark_config={})
     asked = definitions_of(project, executor=dg.in_process_executor, resources={"pyspark": spark})
     assert asked.executor is dg.in_process_executor
     assert asked.resources["pyspark"] is spark
+
+
+class EagerSpark(PySparkResource):
+    """A project's own resource that starts its session before the first step."""
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        asked.append("session")
+        super().setup_for_execution(context)
+
+
+def test_what_reads_no_rows_never_starts_spark(exported, tmp_path):
+    asked.clear()
+    defs = definitions_of(exported, resources={"pyspark": EagerSpark(spark_config={})})
+    for name in ("checkpoint", "gc", "retention", "verify"):
+        job = defs.resolve_job_def(f"demo_{name}")
+        assert job.execute_in_process(instance=exported.instance, run_config=QUIET).success
+    schedule = defs.get_repository_def().get_schedule_def("demo_export_schedule")
+    snapshots = {"snapshots": defs.resources["snapshots"]}  # alone: it requires no Spark session
+    reference = dg.DagsterInstance.local_temp(str(tmp_path)).get_ref()
+    with dg.build_schedule_context(instance_ref=reference, resources=snapshots) as context:
+        assert schedule.evaluate_tick(context).skip_message == "Every closed window is exported and sealed."
+    assert not asked
+
+
+def test_the_session_may_have_another_key(project):
+    asked.clear()
+    defs = definitions_of(
+        project,
+        executor=dg.in_process_executor,
+        spark_key="warehouse_spark",
+        resources={"warehouse_spark": OwnSpark(spark_config={})},
+    )
+    dg.Definitions.validate_loadable(defs)
+    done = defs.resolve_job_def("demo_export").execute_in_process(
+        instance=project.instance, partition_key=project.keys[1], run_config=QUIET
+    )
+    assert done.success
+    assert asked
+
+
+@pytest.mark.parametrize("key_prefix", ["lake", ["lake"]])
+def test_a_key_prefix_goes_before_the_plans_that_have_none(project, key_prefix):
+    own = project.plan.changed(name="own", to=project.plan.to + "2", dagster={"key_prefix": ["mine"]})
+    owned = project.plan.changed(name="owned", to=project.plan.to + "3", dagster={"owners": ["team:data"]})
+    sources = {alias: DatabaseAddress(alias, uri) for alias, uri in project.sources.items()}
+    configuration = Configuration(sources, plans=(project.plan, own, owned))
+    resources = {"pyspark": OwnSpark(spark_config={})}
+    graph = build_definitions(configuration, key_prefix=key_prefix, resources=resources).resolve_asset_graph()
+    prefixes = {tuple(key.path[:-1]) for key in graph.get_all_asset_keys()}
+    assert prefixes == {("lake", "demo"), ("mine", "own"), ("lake", "owned")}
+    assert graph.get(dg.AssetKey(["lake", "owned", "chunks"])).owners == ("team:data",)
 
 
 @pytest.mark.parametrize(

@@ -54,3 +54,68 @@ def test_workers_run_this_interpreter_where_the_command_line_starts_spark(
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
     with duckdb.connect(str(copy), read_only=True) as connection:
         assert connection.execute("SELECT count(*) FROM readings").fetchall() == [(72,)]
+
+
+_OWN_ASSET = """
+import sys
+
+import dagster as dg
+from dagster_pyspark import LazyPySparkResource, PySparkResource
+from pyspark.sql import DataFrame, functions
+
+from snapshot_assets import Configuration, Plan, build_definitions, partitions_of, spark_resource
+
+kind, location = sys.argv[1:]
+settings = {"spark.sql.session.timeZone": "UTC", "spark.ui.enabled": "false"}
+sessions = {
+    "ours": lambda: spark_resource(),
+    "lazy": lambda: LazyPySparkResource(spark_config=settings),
+    "eager": lambda: PySparkResource(spark_config=settings),
+}
+plan = Plan(
+    name="own", source="duckdb:///none.duckdb", to=location, start_time="2025-01-01T00:00:00Z",
+    end_time="2025-01-02T00:00:00Z",
+)
+
+
+@dg.asset(
+    partitions_def=partitions_of(plan),
+    io_manager_key="snapshot_io_manager",
+    metadata={"snapshots/plan": "own"},
+    required_resource_keys={"pyspark"},
+)
+def doubled(context) -> DataFrame:
+    double = functions.udf(lambda number: f"{2 * number} {sys.executable}")
+    return context.resources.pyspark.spark_session.range(3).select(double("id").alias("value"))
+
+
+defs = dg.Definitions.merge(
+    build_definitions(
+        Configuration(plans=(plan,)), executor=dg.in_process_executor, resources={"pyspark": sessions[kind]()}
+    ),
+    dg.Definitions(assets=[doubled], jobs=[dg.define_asset_job("run", "doubled")]),
+)
+assert defs.resolve_job_def("run").execute_in_process(partition_key="2025-01-01T00:00").success
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", ["ours", "lazy", "eager"])
+def test_workers_of_a_users_own_asset_run_this_interpreter_whatever_resource_starts_the_session(
+    kind: str, unactivated: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "dagster").mkdir()
+    location = tmp_path / "location"
+    (tmp_path / "own.py").write_text(_OWN_ASSET)
+    done = subprocess.run(
+        [sys.executable, "own.py", kind, location.as_uri()],
+        cwd=tmp_path,
+        env=unactivated,
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
+    found = duckdb.sql(f"SELECT value FROM '{location}/data/*/own.doubled-*.parquet' ORDER BY value").fetchall()
+    assert found == [(f"{2 * number} {sys.executable}",) for number in range(3)]

@@ -8,19 +8,25 @@ import pytest
 from pyspark.sql import DataFrame
 
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
-from snapshot_assets.pipeline.io_manager import ChunkConfig
+from snapshot_assets.pipeline.io_manager import ChunkConfig, SnapshotIOManager
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets_tests.pipeline.project import DAY, START, Project
 
 
 @accepting_unstable_parts()
-def add_asset(project: Project, answer: Callable[[list[str]], Any]) -> None:
+def add_asset(
+    project: Project,
+    answer: Callable[[list[str]], Any],
+    io_manager_key: str = "snapshot_io_manager",
+    metadata: dict[str, str] | None = None,
+) -> None:
     """Give the project a user's own asset `demo/delays`, which returns `answer` of its keys."""
 
     @dg.asset(
         key=["demo", "delays"],
         partitions_def=partitions_of(project.plan),
-        io_manager_key="demo_io_manager",
+        io_manager_key=io_manager_key,
+        metadata={"snapshots/plan": "demo"} if metadata is None else metadata,
         backfill_policy=dg.BackfillPolicy.single_run(),
     )
     def delays(context: dg.AssetExecutionContext, config: ChunkConfig):  # type: ignore[no-untyped-def]
@@ -150,3 +156,21 @@ def test_loading_a_chunk_that_is_not_exported_says_which(project):
     result = project.run("seen", single=project.keys[1])
     assert "Chunks [2]" in project.failure(result).description
     assert "materialise them" in project.failure(result).description
+
+
+def test_a_users_own_io_manager_names_the_plan_itself(project, hours):
+    key = project.keys[1]
+    project.resources["of_demo"] = SnapshotIOManager(plan="demo")
+    add_asset(project, lambda keys: hours(keys[0], 5), "of_demo", {})
+    found = add_reader(project, delays=project.key("delays"))
+    assert project.run("delays", "seen", single=key).success
+    assert found["delays"] == expected(key, 5)
+
+
+def test_an_asset_that_names_no_plan_is_refused_before_anything_is_written(project, hours):
+    add_asset(project, lambda keys: hours(keys[0], 5), metadata={})
+    result = project.run("delays", single=project.keys[1])
+    assert project.failure(result).description == (
+        "demo/delays names no plan; give it metadata={'snapshots/plan': …} with the name of its plan."
+    )
+    assert not project.location.exists()

@@ -239,7 +239,7 @@ def test_the_sensor_asks_for_the_tag_of_what_the_manifest_sealed(project: Projec
 
 def _asked(sensor: dg.SensorDefinition, definitions: dg.Definitions, instance: dg.DagsterInstance) -> Any:
     everything = definitions.get_repository_def().get_top_level_resources()
-    resources = {name: everything[name] for name in ("snapshots", "pyspark")}
+    resources = {name: everything[name] for name in ("snapshots",)}
     reference = instance.get_ref()  # with which the daemon, too, finds the partitions
     with dg.build_sensor_context(instance_ref=reference, definitions=definitions, resources=resources) as built:
         return sensor.evaluate_tick(built)

@@ -1,0 +1,1 @@
+"""A Dagster project whose snapshots are components: see README.md beside it."""

@@ -1,0 +1,1 @@
+"""What the project defines: one folder for each subject."""

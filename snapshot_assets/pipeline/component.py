@@ -1,0 +1,149 @@
+"""The Dagster component `SnapshotPlan`: a plan, or a whole `snapshots.yaml`, in a project's folder `defs`."""
+
+# Dagster reads the annotations of components, so they must not be postponed here.
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import dagster as dg
+from pydantic import BaseModel, Field, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+
+from snapshot_assets.errors import PlanError
+from snapshot_assets.pipeline.assets import plan_definitions
+from snapshot_assets.pipeline.resources import SPARK, spark_resource
+from snapshot_assets.pipeline.shared import shared_resources
+from snapshot_assets.plan.configuration import Configuration, StorageByScheme, configuration_of, load_configuration
+from snapshot_assets.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class _FieldsOf:
+    """Gives a mapping the JSON schema of a model: its values may be templates, so the model checks them later."""
+
+    model: type[BaseModel]
+
+    def __get_pydantic_json_schema__(self, _: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return handler(self.model.__pydantic_core_schema__)
+
+
+class SnapshotPlan(dg.Component, dg.Model, dg.Resolvable):
+    """Snapshots of a database on object storage, as verified and resumable Dagster assets.
+
+    Give the fields of one plan, with the sources and storage options that it needs, or the path of a `snapshots.yaml`.
+    All components of a project share one Spark session, one IO manager and one set of resources.
+
+    Example:
+        .. code-block:: yaml
+
+            type: snapshot_assets.SnapshotPlan
+            attributes:
+              sources:
+                shop: postgresql://reader:{{ env.SHOP_PASSWORD }}@db.example.com/shop
+              plan:
+                name: shop
+                source: shop
+                to: s3://backups/shop
+                kind: continuous
+                start_time: 2025-01-01T00:00:00Z
+    """
+
+    plan: Annotated[dict[str, Any], _FieldsOf(Plan)] | None = Field(
+        None, description="The plan, with its name; the fields of `snapshot_assets.Plan`."
+    )
+    sources: dict[str, str] = Field({}, description="Databases: alias and URI.")
+    storage: Annotated[dict[str, Any], _FieldsOf(StorageByScheme)] | None = Field(
+        None, description="Storage options by URI scheme, as in `snapshots.yaml`."
+    )
+    configuration: str | None = Field(
+        None,
+        description="Path of a `snapshots.yaml`, relative to this file's folder, all of whose plans are defined.",
+    )
+    spark_key: str | None = Field(
+        None, description="Resource key of the project's own Spark session; by default the component brings one."
+    )
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Return the definitions of the plans, with the resources that all components of the project share.
+
+        Raises:
+            PlanError: A plan is wrong, or contradicts another component of the project.
+        """
+        configuration = self._configuration(context.path)
+        place = (context.project_root, context.defs_module_name)
+        project = _projects.setdefault(place, _Project())
+        resources = project.add(str(context.component_path), configuration, self.spark_key)
+        return dg.Definitions.merge(
+            dg.Definitions(resources=resources), plan_definitions(configuration, self.spark_key or SPARK)
+        )
+
+    def _configuration(self, path: Path) -> Configuration:
+        """Return the sources, storage options and plans that the component describes."""
+        folder = path if path.is_dir() else path.parent
+        inline = {"sources": self.sources, "storage": self.storage, "plans": self.plan}
+        if self.configuration is not None:
+            if any(inline.values()):
+                raise PlanError(f"{path}: configuration names a file that has everything; remove the other attributes.")
+            return load_configuration(folder / self.configuration)
+        if self.plan is None:
+            raise PlanError(f"{path}: there is no plan; write plan with its fields, or configuration with a path.")
+        inline["plans"] = {self.plan.get("name", "plan"): self.plan}
+        return configuration_of(inline, path, os.environ)
+
+
+@dataclass
+class _Project:
+    """What the components of one project share. Dagster merges definitions only if a resource is the same object.
+
+    Attributes:
+        configurations: The configuration of each component.
+    """
+
+    configurations: dict[str, Configuration] = field(default_factory=dict)
+    _resources: dict[str, Any] = field(default_factory=dict)
+    _spark_key: str | None = None
+
+    def add(self, component: str, configuration: Configuration, spark_key: str | None) -> Mapping[str, Any]:
+        """Add or replace the configuration of a component, and return the shared resources.
+
+        Raises:
+            PlanError: The component contradicts another.
+        """
+        self.configurations.pop(component, None)
+        if not self.configurations:
+            self._spark_key = spark_key
+            self._resources = shared_resources(self.merged, spark_key=spark_key or SPARK)
+            self._resources |= {} if spark_key else {SPARK: spark_resource()}
+        elif spark_key != self._spark_key:
+            raise PlanError(
+                f"{component}: spark_key is {spark_key or 'missing'}, and {self._spark_key or 'missing'} in another "
+                "component of the project; write the same in all."
+            )
+        self.configurations[component] = configuration
+        self.merged()
+        return self._resources
+
+    def merged(self) -> Configuration:
+        """Return one configuration with the sources and plans of all components.
+
+        Raises:
+            PlanError: Two components define a source or a plan differently.
+        """
+        merged = Configuration()
+        for component, configuration in self.configurations.items():
+            for alias, address in configuration.sources.items():
+                if merged.sources.get(alias, address) != address:
+                    raise PlanError(f"{component}: another component has another source {alias!r}; rename one.")
+            known = {plan.name for plan in merged.plans}
+            if doubled := [plan.name for plan in configuration.plans if plan.name in known]:
+                raise PlanError(f"{component}: another component has a plan {doubled[0]!r}; rename or remove one.")
+            # Storage options are those of one component, so they move to its plans.
+            plans = (plan.changed(storage=configuration.store_options(plan)) for plan in configuration.plans)
+            merged = replace(merged, sources={**merged.sources, **configuration.sources}, plans=(*merged.plans, *plans))
+        return merged
+
+
+_projects: dict[tuple[Path, str], _Project] = {}
+"""By root folder and module of its definitions; a process has one, or several in tests."""

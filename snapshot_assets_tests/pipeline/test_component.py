@@ -1,0 +1,178 @@
+"""The component `SnapshotPlan`, in real projects: that of `examples/warehouse`, and wrong ones."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import duckdb
+import pytest
+from dagster.components.core.component_tree import ComponentTree
+
+from snapshot_assets import SnapshotPlan
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.errors import PlanError
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.pipeline.project import ROOT
+
+# Dagster's own calls, when it loads a project's folder.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:`parse_obj_as` is deprecated"),
+    pytest.mark.filterwarnings("ignore::dagster.PreviewWarning", "ignore::dagster.BetaWarning"),
+]
+EXAMPLE = ROOT / "examples" / "warehouse"
+FLIGHTS = """
+CREATE TABLE flights AS SELECT TIMESTAMPTZ '2013-01-01 00:00:00Z' + i * INTERVAL '1 hour' AS time_hour,
+CASE WHEN i % 3 = 0 THEN 'AA' ELSE 'UA' END AS carrier, i::DOUBLE AS arr_delay FROM range(168) AS s(i)
+"""
+QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
+PYPROJECT = '[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "{name}"\n'
+PLAN = """
+type: snapshot_assets.SnapshotPlan
+attributes:
+  sources: {{{alias}: "duckdb:///{database}"}}
+  plan:
+    name: {plan}
+    source: {alias}
+    to: "file:///srv/{plan}"
+    start_time: 2025-01-01T00:00:00Z
+    end_time: 2025-01-03T00:00:00Z
+"""
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], dg.Definitions]]:
+    """Load the folder `defs` of a project's package."""
+    before = set(sys.modules)
+
+    def load(folder: Path) -> dg.Definitions:
+        monkeypatch.syspath_prepend(str(folder))
+        importlib.invalidate_caches()
+        return ComponentTree.for_project(folder).build_defs()
+
+    yield load
+    for added in set(sys.modules) - before:
+        if added.partition(".")[0] in ("warehouse", "wrong"):
+            del sys.modules[added]
+
+
+@pytest.fixture
+def wrong(tmp_path: Path, load: Callable[[Path], dg.Definitions]) -> Callable[..., dg.Definitions]:
+    """Load a project with a component for each text, in folders `a`, `b`, …"""
+
+    def wrong(*components: str) -> dg.Definitions:
+        (tmp_path / "pyproject.toml").write_text(PYPROJECT.format(name="wrong"))
+        for name, text in zip("abc", components, strict=False):
+            folder = tmp_path / "wrong" / "defs" / name
+            folder.mkdir(parents=True)
+            (folder / "defs.yaml").write_text(text)
+        (tmp_path / "wrong" / "__init__.py").touch()
+        (tmp_path / "wrong" / "defs" / "__init__.py").touch()
+        return load(tmp_path)
+
+    return wrong
+
+
+def plan(name: str = "shop", alias: str = "shop", database: str = "shop.duckdb") -> str:
+    return PLAN.format(plan=name, alias=alias, database=database)
+
+
+def cause(error: BaseException) -> PlanError:
+    """Return the mistake, which Dagster's errors are around."""
+    found: BaseException | None = error
+    while found is not None and not isinstance(found, PlanError):
+        found = found.__cause__ or found.__context__
+    assert found is not None
+    return found
+
+
+def materialise(defs: dg.Definitions, instance: dg.DagsterInstance, *keys: list[str], partition: str) -> None:
+    job = dg.define_asset_job("run", dg.AssetSelection.assets(*map(dg.AssetKey, keys)).without_checks())
+    merged = dg.Definitions.merge(defs, dg.Definitions(jobs=[job], executor=dg.in_process_executor))
+    done = merged.resolve_job_def("run").execute_in_process(
+        instance=instance, partition_key=partition, run_config=QUIET, raise_on_error=True
+    )
+    assert done.success
+
+
+def rows(location: Path, table: str) -> list[tuple[Any, ...]]:
+    files = f"{location}/data/*/{table}-*.parquet"
+    return duckdb.sql(f"SELECT * EXCLUDE filename FROM read_parquet('{files}', filename = true) ORDER BY 1").fetchall()
+
+
+def test_the_example_exports_a_window_and_stores_what_its_own_asset_makes_of_it(
+    load, spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = tmp_path / "flights.duckdb"
+    with duckdb.connect(str(database)) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(FLIGHTS)
+    monkeypatch.setenv("FLIGHTS_DATABASE", str(database))
+    monkeypatch.setenv("SNAPSHOTS", tmp_path.as_uri())
+    defs = load(EXAMPLE)
+    assert set(defs.resources or {}) == {"pyspark", "snapshots", "snapshot_io_manager"}
+    spec = defs.resolve_assets_def(dg.AssetKey(["flights", "chunks"])).get_asset_spec(
+        dg.AssetKey(["flights", "chunks"])
+    )
+    assert (spec.group_name, list(spec.owners)) == ("snapshots", ["team:data"])
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        materialise(defs, instance, ["flights", "chunks"], partition="2013-01-02T00:00")
+        materialise(defs, instance, ["delays", "mean_delays"], partition="2013-01-02T00:00")
+    assert len(rows(tmp_path / "flights", "main.flights")) == 24
+    assert rows(tmp_path / "delays", "delays.mean_delays") == [("AA", 8, 34.5), ("UA", 16, 36.0)]
+    state = Catalog.open(open_store(parse_location(f"{tmp_path.as_uri()}/delays"))).state
+    assert (state.completed(2), state.completed(1)) == (True, False)
+
+
+def test_components_of_one_project_share_its_resources(wrong) -> None:
+    defs = wrong(plan("shop"), plan("stock"))
+    assert set(defs.resources or {}) == {"pyspark", "snapshots", "snapshot_io_manager"}
+    dg.Definitions.validate_loadable(defs)
+    keys = {key.path[0] for key in defs.resolve_asset_graph().get_all_asset_keys()}
+    assert {"shop", "stock"} <= keys
+
+
+def test_a_project_with_a_spark_session_of_its_own_names_it(wrong) -> None:
+    defs = wrong(plan() + "  spark_key: my_spark\n")
+    assert set(defs.resources or {}) == {"snapshots", "snapshot_io_manager"}
+    own = dg.Definitions(resources={"my_spark": dg.ResourceDefinition.hardcoded_resource(None)})
+    dg.Definitions.validate_loadable(dg.Definitions.merge(defs, own))
+
+
+@pytest.mark.parametrize(
+    ("components", "message"),
+    [
+        ([plan(), plan("stock", database="other.duckdb")], "another component has another source 'shop'; rename one"),
+        ([plan(), plan(alias="other")], "another component has a plan 'shop'; rename or remove one"),
+        ([plan(), plan("stock") + "  spark_key: mine\n"], "spark_key is mine, and missing in another component"),
+        ([plan() + "  configuration: snapshots.yaml\n"], "remove the other attributes"),
+        (["type: snapshot_assets.SnapshotPlan\nattributes: {}\n"], "there is no plan; write plan with its fields"),
+        ([plan().replace("2025-01-03", "2024-01-03")], "end_time"),
+        ([plan().replace("source: shop", "source: shup")], "'shup' is not among sources"),
+        ([plan().replace("start_time", "begin")], "begin"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_remedy(wrong, components: list[str], message: str) -> None:
+    with pytest.raises(Exception) as raised:  # noqa: PT011  # Dagster's own, around the error
+        wrong(*components)
+    assert message in str(cause(raised.value))
+    assert "wrong/defs/" in str(cause(raised.value))
+
+
+def test_the_json_schema_has_the_fields_as_users_write_them() -> None:
+    schema = SnapshotPlan.get_model_cls().model_json_schema()
+    fields = schema["$defs"]["Plan"]["properties"]
+    assert {name: fields[name]["type"] for name in ("source", "to", "chunk_time_window", "parallelism")} == {
+        "source": "string",
+        "to": "string",
+        "chunk_time_window": "string",
+        "parallelism": "integer",
+    }
+    assert {"$ref": "#/$defs/Plan"} in schema["properties"]["plan"]["anyOf"]
+    assert set(schema["$defs"]["StorageByScheme"]["properties"]) == {"s3", "gs", "azblob", "oss"}
