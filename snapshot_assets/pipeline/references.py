@@ -13,7 +13,7 @@ from snapshot_assets.plan.plan import Plan
 
 def with_references(definitions: dg.Definitions, plan: Plan, path: Path | None) -> dg.Definitions:
     """Return the definitions of a plan whose assets refer to the plan in a configuration's file, if there is one."""
-    if path is None:
+    if path is None or not path.is_file():  # a component has the references that Dagster gives it
         return definitions
     with accepting_unstable_parts():
         reference = dg.LocalFileCodeReference(
