@@ -12,10 +12,10 @@ UI_PORT ?= 3000
 export DAGSTER_HOME ?= $(DEMO)/dagster
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
 
-.PHONY: help install demo ui test test-slow test-wheel lint format bench lock proto clean
+.PHONY: help install demo ui test test-slow test-browser test-wheel lint format bench lock proto clean
 
 help:  ## Show this help
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
 
 install: $(STAMP)  ## Make .venv with every pinned dependency
 
@@ -48,6 +48,9 @@ test: install  ## Run the quick tests
 
 test-slow: install  ## Run the long tests too
 	$(BIN)/pytest -q -m slow $(WORKERS)
+
+test-browser: install  ## Run the tests of Dagster's UI in a headless Chromium
+	$(BIN)/pytest -q -m browser
 
 test-wheel: install  ## Build the wheel, install it alone, and export and import with it
 	$(BIN)/python -m snapshot_assets_tests.wheel

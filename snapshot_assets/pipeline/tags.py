@@ -75,10 +75,10 @@ def _create(catalog: Catalog, name: str, config: TagConfig) -> TagState:
 
 
 def _metadata(plan: Plan, known: TagState, fact: RevisionSummary, uri: str) -> dict[str, Any]:
-    """Return the metadata that links a tag to its snapshot in Dagster's UI; columns of `$tags` keep their names."""
+    """Return the metadata that links a tag to its snapshot in Dagster's UI."""
     tag = known.pin
     metadata: dict[str, Any] = {
-        "tagged_snapshot_id": tag.revision,
+        "tagged_revision": str(tag.revision),
         "snapshot_id": fact.sealed.snapshot_id,
         "commit_time": dg.MetadataValue.timestamp(fact.sealed.committed_at),
         "create_time": dg.MetadataValue.timestamp(tag.created_at),

@@ -77,7 +77,7 @@ def test_materialising_a_partition_pins_the_newest_seal_under_its_name(project: 
     [event] = result.get_asset_materialization_events()
     metadata = {key: value.value for key, value in event.materialization.metadata.items()}
     assert event.materialization.partition == "before-migration"
-    assert (metadata["tagged_snapshot_id"], metadata["snapshot_id"]) == (newest.revision, newest.snapshot_id)
+    assert (metadata["tagged_revision"], metadata["snapshot_id"]) == (str(newest.revision), newest.snapshot_id)
     assert metadata["manifest"] == f"{writer.store.uri}/{known.object.path}"
     assert metadata["sealed_by"] == project.key("manifest")
     assert metadata["record_count"] == 4
@@ -166,14 +166,14 @@ def test_tags_that_are_changed_without_dagster_are_shown_as_they_are(project: Pr
     create_tag(writer.catalog, "gone", newest)
     job(project, "demo_retention", "demo_retain")
     assert partitions(project) == {"asked-for", "kept", "gone"}
-    assert project.materialized("tag")["kept"]["tagged_snapshot_id"] == first
+    assert project.materialized("tag")["kept"]["tagged_revision"] == str(first)
 
     replace_tag(writer.catalog, "kept", newest)
     delete_tag(writer.catalog, "gone")
     for _ in range(2):
         job(project, "demo_retention", "demo_retain")
     assert partitions(project) == {"asked-for", "kept"}
-    assert project.materialized("tag")["kept"]["tagged_snapshot_id"] == newest
+    assert project.materialized("tag")["kept"]["tagged_revision"] == str(newest)
     made = dg.AssetRecordsFilter(asset_key=project.key("tag"), asset_partitions=["kept"])
     assert len(project.instance.fetch_materializations(made, limit=9).records) == 2  # once for each change
 

@@ -1,0 +1,48 @@
+"""A month in the UI: backfilled, damaged, checked and repaired."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from snapshot_assets_tests.browser.project import DAYS, WHOLE_MONTH, flip_a_byte
+from snapshot_assets_tests.browser.ui import Ui
+
+DAMAGED, KEY = 5, "2013-01-05T00:00"
+
+
+@pytest.mark.browser
+@pytest.mark.timeout(1200)
+def test_a_month_is_backfilled_and_a_damaged_partition_is_found_and_repaired(ui: Ui, project: Path) -> None:
+    assert ui.end(ui.materialise("month/chunks", WHOLE_MONTH)) == "SUCCESS"
+    ui.open("assets/month/chunks?view=partitions")
+    ui.expect_counts(materialized=DAYS, failed=0, missing=0)
+
+    flip_a_byte(project, DAMAGED)
+    ui.open("assets/month/chunks?view=checks")
+    assert ui.end(ui.launch(ui.button("Execute all").click)) == "SUCCESS"
+    show_partitions_of_check(ui)
+    ui.expect_counts(failed=1, passed=DAYS - 1)
+    ui.page.get_by_text(f"Passed ({DAYS - 1})").click()
+    ui.expect_text("1 Partitions Selected")
+    ui.page.get_by_text(KEY, exact=True).first.click()
+    ui.expect_text("Materialise this partition again.")
+
+    assert ui.end(ui.materialise("month/chunks", KEY)) == "SUCCESS"
+    ui.partition("month/chunks", KEY)
+    ui.expect_metadata("status", "repaired")
+    show_partitions_of_check(ui)
+    ui.expect_counts(failed=0, passed=DAYS)
+
+    for asset in ("schema", "untimed_tables", "manifest"):
+        assert ui.end(ui.materialise(f"month/{asset}")) == "SUCCESS"
+    ui.open("assets/month/manifest?view=checks&checkDetail=files_intact")
+    expect(ui.page.get_by_text("Succeeded")).to_have_count(3)
+
+
+def show_partitions_of_check(ui: Ui) -> None:
+    ui.open("assets/month/chunks?view=checks&checkDetail=file_checksums")
+    tabs = ui.page.get_by_role("tablist").filter(has=ui.page.get_by_role("tab", name="Execution history"))
+    tabs.get_by_role("tab", name="Partitions").click()

@@ -1,0 +1,95 @@
+"""Dagster's UI in a browser: what these tests click, found by roles and texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from playwright.sync_api import Locator, Page, expect
+
+from snapshot_assets_tests.e2e.graphql import until
+from snapshot_assets_tests.servers.dagster import DagsterServers
+
+ENDED = ("SUCCESS", "FAILURE", "CANCELED")
+SECONDS = 180
+"""How long a test waits for what must come: a run on a loaded machine starts slowly."""
+
+_RUNS = "{ runsOrError(limit: 1000) { ... on Runs { results { runId status } } } }"
+
+
+@dataclass
+class Ui:
+    """A page of the browser that shows a project.
+
+    Attributes:
+        page: The page.
+        servers: Dagster's web server and daemon.
+    """
+
+    page: Page
+    servers: DagsterServers
+
+    def open(self, path: str) -> None:
+        """Open a page of the UI."""
+        self.page.goto(f"{self.servers.url}/{path}")
+
+    def button(self, name: str) -> Locator:
+        """Return the first button whose name begins so; names of icons may stand before it."""
+        return self.page.get_by_role("button", name=re.compile(rf"(^|\s){name}")).first
+
+    def expect_text(self, text: str | re.Pattern[str]) -> None:
+        """Wait until the page shows a text."""
+        expect(self.page.get_by_text(text).first).to_be_visible(timeout=SECONDS * 1000)
+
+    def launch(self, act: Callable[[], None]) -> str:
+        """Do what launches one run, and return the run's id."""
+        before = self.runs()
+        act()
+        [run] = until(lambda: self.runs().keys() - before.keys(), bool, SECONDS)
+        return str(run)
+
+    def end(self, run: str) -> str:
+        """Wait until a run ends, and return its status."""
+        return str(until(lambda: self.runs()[run], lambda status: status in ENDED, SECONDS))
+
+    def runs(self) -> dict[str, str]:
+        """Return the status of every run."""
+        return {run["runId"]: run["status"] for run in self.servers.graphql(_RUNS)["runsOrError"]["results"]}
+
+    def materialise(self, asset: str, partitions: str = "") -> str:
+        """Materialise an asset on its page, with partitions as one types them, and return the run's id."""
+        self.open(f"assets/{asset}?view=overview")
+
+        def click() -> None:
+            self.button("Materialize").click()
+            if partitions:
+                self._choose(partitions)
+
+        return self.launch(click)
+
+    def _choose(self, partitions: str) -> None:
+        dialog = self.page.get_by_role("dialog")
+        confirm, launch = dialog.get_by_role("button", name="Confirm"), dialog.get_by_role("button", name="Launch")
+        expect(confirm.or_(launch).first).to_be_visible(timeout=SECONDS * 1000)
+        if confirm.is_visible():  # upstream assets are not materialised
+            confirm.click()
+        keys = dialog.get_by_placeholder(re.compile("^ex: "))
+        keys.fill(partitions)
+        keys.press("Enter")
+        expect(launch).to_be_enabled()
+        launch.click()
+
+    def partition(self, asset: str, key: str) -> None:
+        """Open the page of an asset's partition."""
+        self.open(f"assets/{asset}?view=partitions&partition={key}")
+
+    def expect_metadata(self, label: str, value: str | re.Pattern[str]) -> None:
+        """Wait until the page shows a row of metadata."""
+        row = self.page.get_by_role("row").filter(has=self.page.get_by_role("cell", name=label, exact=True))
+        expect(row.first).to_contain_text(value, timeout=SECONDS * 1000)
+
+    def expect_counts(self, **counts: int) -> None:
+        """Wait until the page of partitions shows how many have which status."""
+        for status, count in counts.items():
+            self.expect_text(f"{status.capitalize()} ({count})")
