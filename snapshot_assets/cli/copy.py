@@ -66,6 +66,6 @@ def _copy(options: argparse.Namespace, configuration: Configuration, plan: Plan)
         "files": sum(len(outcome.files) for outcome in outcomes),
         "file": values.get("file"),
         "sealed": values["sealed"],
-        "revision": values.get("revision"),
+        "revision": int(values["revision"]) if "revision" in values else None,
         "checksum": values.get("snapshot_checksum"),
     }

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import dagster as dg
@@ -38,14 +39,15 @@ CHECKSUM, INTACT, COVERAGE, FILES = "snapshot_checksum", "files_intact", "covera
 ChunkCheck = Callable[[ObjectStore, State, int], list[Fault]]
 
 Judge = Callable[[int], tuple[bool, Mapping[str, Any], str | None]]
-"""Returns whether a chunk passes, its metadata, and in Markdown what to do."""
+"""Returns whether a chunk passes, its metadata, and what to do."""
 
 Opened = Callable[[dg.AssetCheckExecutionContext, Plan], AbstractContextManager[tuple[Sequence[int], Judge]]]
 """Opens the judge of a plan's chunks, for one run of a check; gives the chunks that there are, too."""
 
+# Dagster shows a result's description as it is, without Markdown.
 REPAIR = (
-    "**Materialise this partition again.** A run exports a chunk whose files are damaged again, without `replace`. Then"
-    " materialise `manifest`, which seals the repaired snapshot."
+    "Materialise this partition again. A run exports a chunk whose files are damaged again, without replace. Then"
+    " materialise manifest, which seals the repaired snapshot."
 )
 
 
@@ -153,16 +155,16 @@ def head_faults(state: State, report: Report) -> dict[str, list[Fault]]:
 
 
 def remedy(faults: Sequence[Fault]) -> str | None:
-    """Return in Markdown what repairs faults; None without any."""
+    """Return what repairs faults; None without any."""
     if not faults:
         return None
     if all(fault.kind is FaultKind.COVERAGE for fault in faults):
-        return "**Materialise the missing partitions**, or run the job `…_export`, which exports what is missing."
+        return "Materialise the missing partitions, or run the export job, which exports what is missing."
     chunks = sorted({fault.chunk for fault in faults if fault.chunk is not None})
     if not chunks:
-        return "**Materialise `manifest`**; if that fails, `snapshots export verify` names what to do."
+        return "Materialise manifest; if that fails, snapshots export verify names what to do."
     which = ", ".join(map(str, chunks[:10])) + (", …" if len(chunks) > 10 else "")
-    return f"**Materialise the partitions of these chunks again**: {which}. A run exports damaged chunks again."
+    return f"Materialise the partitions of these chunks again: {which}. A run exports damaged chunks again."
 
 
 def _files(store: ObjectStore, state: State, chunk: int) -> list[Fault]:
@@ -219,8 +221,9 @@ def chunk_check(
         # One evaluation per key: an AssetCheckResult loses its partition in a range run.
         with opened(context, plan) as (known, judge):
             chosen = _chosen(context, plan, known) if partitioned else [UNTIMED_CHUNK]
-            for chunk in chosen:
-                passed, metadata, remedy = judge(chunk)
+            judged = [(chunk, *judge(chunk)) for chunk in chosen]
+            # Failed ones last: the overview of the check shows its newest result.
+            for chunk, passed, metadata, remedy in sorted(judged, key=itemgetter(1), reverse=True):
                 partition = key_of_chunk(plan, chunk) if partitioned else None
                 yield check_event(
                     context.instance, key, partition, passed=passed, metadata=metadata, description=remedy

@@ -1,4 +1,4 @@
-"""Metadata of chunks, seals, checks and jobs in Dagster's UI; numbers stay numbers, so that the UI plots them."""
+"""Metadata of chunks, seals, checks and jobs in Dagster's UI, which plots numbers: so ids and revisions are text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.run import Compacted, totals_of
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.run import OpenExport
-from snapshot_assets.format.units import duration_text, time_text
+from snapshot_assets.format.units import duration_text, human_bytes, time_text
 
 _MOST_ROWS = 50
 _HOW_TO_REPLACE = (
@@ -34,9 +34,10 @@ def chunk_metadata(outcome: Outcome, state: State) -> dict[str, Any]:
     metadata: dict[str, Any] = {
         "dagster/partition_row_count": outcome.rows,
         "bytes": outcome.bytes,
+        "size": human_bytes(outcome.bytes),
         "file_count": len(outcome.files),
         "status": outcome.status,
-        "chunk": outcome.chunk,
+        "chunk": str(outcome.chunk),
         "snapshot_id": state.snapshot_id,
         "chunk_checksum": known.chunk.checksum if known else "",
     }
@@ -71,7 +72,7 @@ def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
     metadata = {
         "location": dg.MetadataValue.text(uri),
         "snapshot_id": state.snapshot_id,
-        "revision": sealed.seal.revision,
+        "revision": str(sealed.seal.revision),
         "snapshot_checksum": sealed.seal.seal.checksum,
         "consistency": sealed.seal.seal.consistency,
         "dagster/row_count": manifest["rows"],

@@ -25,7 +25,7 @@ from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 
-_RESTORE_AGAIN = "**Materialise this partition of `restored` again** with run config `replace: true`."
+_RESTORE_AGAIN = "Materialise this partition of restored again, with run config replace: true."
 
 
 class RestoreConfig(dg.Config):
@@ -98,8 +98,8 @@ def _metadata(outcome: ChunkOutcome, plan: RestorePlan) -> dict[str, Any]:
         "rows_loaded": outcome.rows,
         "bytes": outcome.bytes,
         "status": outcome.status,
-        "chunk": outcome.chunk,
-        "revision": plan.state.revision,
+        "chunk": str(outcome.chunk),
+        "revision": str(plan.state.revision),
         "snapshot_id": plan.state.snapshot_id,
         "import": plan.record.id,
     }

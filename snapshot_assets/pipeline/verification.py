@@ -103,7 +103,7 @@ def _remedy(report: Report, damage: Sequence[Fault]) -> str:
     """Return what repairs a location: the newest state first, then commands that expire older damaged revisions."""
     newest = [fault for fault in damage if not fault.revisions]
     older = "\n".join(f"- `{command}`" for command in report.remedy.commands) if report.remedy else ""
-    ways = (remedy(newest), f"**Expire the older revisions that need damaged objects**:\n\n{older}" if older else None)
+    ways = (remedy(newest), f"Expire the older revisions that need damaged objects:\n\n{older}" if older else None)
     return "\n\n".join(way for way in ways if way)
 
 

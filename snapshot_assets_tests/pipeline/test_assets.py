@@ -15,7 +15,7 @@ def test_a_range_in_one_run_materialises_every_window_with_its_own_numbers(expor
     for chunk, key in enumerate(exported.keys, 1):
         files = [known.file for known in state.live_files(chunk)]
         metadata = found[key]
-        assert metadata["chunk"] == chunk
+        assert metadata["chunk"] == str(chunk)
         assert metadata["dagster/partition_row_count"] == sum(file.rows for file in files) == ROWS[chunk - 1]
         assert metadata["bytes"] == sum(file.bytes for file in files)
         assert metadata["file_count"] == len(files) == ("files" in metadata) == bool(ROWS[chunk - 1])
@@ -28,7 +28,7 @@ def test_the_manifest_asset_tells_what_was_sealed(exported):
     seal = exported.state().newest_seal
     found = exported.materialized("manifest")[None]
     assert found["snapshot_checksum"] == seal.seal.checksum
-    assert found["revision"] == seal.revision
+    assert found["revision"] == str(seal.revision)
     assert found["dagster/row_count"] == sum(ROWS) + 2
     assert (found["chunk_count"], found["empty_window_count"]) == (6, 1)  # chunk 0 and five days with rows
     assert found["rows_outside"] == 0

@@ -56,12 +56,12 @@ def test_a_range_in_one_run_restores_every_window_with_its_own_numbers(restoring
     for chunk, key in enumerate(restoring.keys, 1):
         metadata = found[key]
         rows = ROWS[chunk - 1]
-        assert metadata["chunk"] == chunk
+        assert metadata["chunk"] == str(chunk)
         assert metadata["dagster/partition_row_count"] == metadata["rows_loaded"] == rows
         assert metadata["bytes"] == sum(known.file.bytes for known in state.live_files(chunk))
         assert metadata["status"] == ("loaded" if rows else "skipped")
         assert metadata["snapshot_id"] == state.snapshot_id
-        assert metadata["revision"] == state.seals[-1].revision
+        assert metadata["revision"] == str(state.seals[-1].revision)
     assert len({metadata["import"] for metadata in found.values()}) == 1
     assert restoring.checks("restored", "row_counts") == dict.fromkeys(restoring.keys, True)
     assert restoring.state().tags == {}  # unpinned
@@ -186,7 +186,7 @@ def test_an_earlier_version_is_restored_when_configured(restoring: Project) -> N
     assert restoring.state().seals[-1].revision > first
     config = {"restored": {"version": f"rev:{first}"}}
     assert restoring.run("restored", keys=keys, config=config).success
-    assert restoring.materialized("restored")[keys[0]]["revision"] == first
+    assert restoring.materialized("restored")[keys[0]]["revision"] == str(first)
     assert differing(restoring) == {"readings": 1}
     restoring.run_checks("restored", keys=keys)  # a check in its own process has only the ledger
     assert restoring.checks("restored", "row_counts") == dict.fromkeys(keys, True)
