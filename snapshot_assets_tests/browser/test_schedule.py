@@ -1,0 +1,23 @@
+"""The export schedule, turned on in the UI."""
+
+from __future__ import annotations
+
+import pytest
+
+from snapshot_assets_tests.browser.test_slow_run import materialized
+from snapshot_assets_tests.browser.ui import SECONDS, Ui
+from snapshot_assets_tests.e2e.graphql import until
+
+
+@pytest.mark.browser
+@pytest.mark.timeout(1200)
+def test_a_schedule_that_is_turned_on_exports_the_windows_that_close(ui: Ui) -> None:
+    ui.open("locations/snapshot_assets.definitions/schedules/live_export_schedule")
+    ui.expect_text("Exports every closed window of live")
+    ui.page.get_by_role("checkbox").first.check(force=True)
+    first = until(lambda: materialized(ui, "live"), lambda count: count >= 3, SECONDS)
+    assert first >= 3
+    assert until(lambda: materialized(ui, "live"), lambda count: count > first, SECONDS) > first
+    ui.page.get_by_role("checkbox").first.uncheck(force=True)
+    ui.open("assets/live/manifest?view=events")
+    ui.expect_text("newly_sealed")
