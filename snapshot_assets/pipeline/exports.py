@@ -126,7 +126,6 @@ def export_job(plan: Plan) -> Any:
     return dg.define_asset_job(
         f"{plan.name}_export",
         selection=chosen | dg.AssetSelection.checks_for_assets(manifest),
-        config=_run_config(plan, late_windows=0),
         executor_def=dg.in_process_executor,  # steps share the state of the source, and one Spark session
         description=f"Exports the windows of {plan.name} that are due, or those of its partitions, and seals the"
         " snapshot if it is complete: all in one run, which reads one state of the source where that is supported.",

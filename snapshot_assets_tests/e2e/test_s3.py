@@ -132,7 +132,9 @@ def s3_run(
             instance,
             definitions.resolve_implicit_global_asset_job_def().execute_in_process(
                 instance=instance,
-                asset_selection=[key for key in definitions.resolve_all_asset_keys() if key.path[-1] != "tag"],
+                asset_selection=[
+                    key for key in definitions.resolve_all_asset_keys() if key.path[-1] not in ("source", "tag")
+                ],
                 tags={
                     "dagster/asset_partition_range_start": "2025-01-01T00:00",
                     "dagster/asset_partition_range_end": "2025-01-03T00:00",
