@@ -28,7 +28,7 @@ class Pace:
         chunks: Most chunks of the next job.
     """
 
-    chunks: int = 2
+    chunks: int = 8
     _SECONDS: ClassVar[float] = 2.0
     _MOST: ClassVar[int] = 256
 

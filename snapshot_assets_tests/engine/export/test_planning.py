@@ -51,7 +51,7 @@ def test_chunks_are_planned_when_a_job_needs_them():
 
 def test_jobs_grow_while_they_are_short_and_shrink_when_they_are_long():
     pace = Pace()
-    for seconds, expected in ((0.1, 4), (0.1, 8), (4.0, 4), (1000.0, 1), (0.0, 2)):
+    for seconds, expected in ((0.1, 16), (0.1, 32), (4.0, 16), (1000.0, 1), (0.0, 2)):
         pace.finished(pace.chunks, seconds)
         assert pace.chunks == expected
     for _ in range(20):
