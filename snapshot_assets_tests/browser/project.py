@@ -17,13 +17,11 @@ WHOLE_MONTH = "[2013-01-01T00:00...2013-01-31T00:00]"
 _PLANS = """
 sources:
   readings: duckdb://${{CONFIG_DIR}}/source.duckdb
-  restored: duckdb://${{CONFIG_DIR}}/restored.duckdb
   slow: {slow}
 plans:
   month:
     source: readings
     to: file://${{CONFIG_DIR}}/month
-    target: restored
     start_time: 2013-01-01T00:00:00Z
     end_time: 2013-02-01T00:00:00Z
     chunk_time_window: 1d
