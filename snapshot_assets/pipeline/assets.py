@@ -29,7 +29,6 @@ from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
 from snapshot_assets.pipeline.shared import shared_resources
 from snapshot_assets.pipeline.tables import database_specs, table_specs
 from snapshot_assets.pipeline.tags import create_due_tag, tag_asset, tag_job, tag_sensor
-from snapshot_assets.pipeline.verification import verify_job, verify_schedule
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 
@@ -115,7 +114,7 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
     require_range(plan)
     if plan.kind == "query":
         return copy_definitions(plan, spark_key)
-    jobs, tagging, exporting, verifying = plan_jobs(plan, spark_key), tag_job(plan), export_job(plan), verify_job(plan)
+    jobs, tagging, exporting = plan_jobs(plan, spark_key), tag_job(plan), export_job(plan)
     with accepting_unstable_parts():
         assets, checks = [_schema(plan, spark_key), _manifest(plan), tag_asset(plan)], manifest_checks(plan)
         if plan.target:
@@ -129,8 +128,8 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
     return dg.Definitions(
         assets=[*assets, *specs],
         asset_checks=checks,
-        jobs=[exporting, verifying, *jobs, tagging],
-        schedules=[export_schedule(plan, exporting), verify_schedule(plan, verifying), *plan_schedules(plan, jobs)],
+        jobs=[exporting, *jobs, tagging],
+        schedules=[export_schedule(plan, exporting), *plan_schedules(plan, jobs)],
         sensors=[tag_sensor(plan, tagging)] if plan.retention.tag else [],
     )
 
@@ -241,13 +240,13 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
                 )
                 return
             sealed = snapshots.seal(plan.name, config.depth(), suspects(context.instance, plan))
-            catalog = Catalog.open_for_writing(snapshots.store(plan.name), single_writer=plan.single_writer)
-            if plan.dagster.automation if config.create_due_tag is None else config.create_due_tag:
-                create_due_tag(context, plan, catalog)
+            if config.tags(plan):
+                create_due_tag(context, plan)
+            state = Catalog.open(snapshots.store(plan.name)).state
         except SnapshotError as error:
             raise as_failure(error) from error
-        if outside := outside_text(catalog.state):
+        if outside := outside_text(state):
             context.log.info(outside)
-        yield dg.MaterializeResult(metadata=seal_metadata(sealed, catalog.state, plan.to))
+        yield dg.MaterializeResult(metadata=seal_metadata(sealed, state, plan.to))
 
     return manifest

@@ -28,7 +28,7 @@ from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK, chunk_of, is_
 from snapshot_assets.pipeline.dagster_internals import check_event, failed_partitions
 from snapshot_assets.pipeline.keys import asset_key
 from snapshot_assets.pipeline.metadata import fault_metadata
-from snapshot_assets.pipeline.partitions import key_of_chunk, partitions_of, window_of
+from snapshot_assets.pipeline.partitions import chunks_of_run, key_of_chunk, partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
@@ -94,7 +94,7 @@ def failed_chunks(instance: dg.DagsterInstance, plan: Plan) -> set[int]:
 
 
 def suspected_files(instance: dg.DagsterInstance, plan: Plan, state: State) -> set[str]:
-    """Return the paths of the files that `suspects` tells of, which must be hashed until they prove to be whole."""
+    """Return the paths of the files of `suspects`: checks and verifications hash them until they are whole."""
     chunks = suspects(instance, plan)
     return {known.file.path for known in state.live_files() if chunks is None or known.file.chunk in chunks}
 
@@ -234,9 +234,8 @@ def chunk_check(
 
 
 def _chosen(context: dg.AssetCheckExecutionContext, plan: Plan, known: Sequence[int]) -> list[int]:
-    if context.has_partition_key or context.has_partition_key_range:
-        return [window_of(plan, key).id for key in context.partition_keys]
-    return [chunk for chunk in known if chunk != UNTIMED_CHUNK]
+    chunks = chunks_of_run(context, plan)
+    return [chunk for chunk in known if chunk != UNTIMED_CHUNK] if chunks is None else chunks
 
 
 @contextmanager

@@ -13,8 +13,8 @@ from snapshot_assets.errors import SnapshotError
 from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, accepting_unstable_parts
 from snapshot_assets.pipeline.io_manager import as_failure
 from snapshot_assets.pipeline.keys import plan_asset
-from snapshot_assets.pipeline.materializations import report_materialization
-from snapshot_assets.pipeline.metadata import chunk_metadata, first_rows, seal_metadata
+from snapshot_assets.pipeline.materializations import report_chunk
+from snapshot_assets.pipeline.metadata import first_rows, seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
@@ -48,22 +48,20 @@ def copy_asset(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
     )
     def copy_(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         snapshots = snapshots_of(context)
-        keys = sorted(context.partition_keys) if plan.windowed else []
-        by_chunk = {window_of(plan, key).id: key for key in keys}
+        windows = sorted(window_of(plan, key).id for key in context.partition_keys) if plan.windowed else []
 
         def report(outcomes: Sequence[Outcome], state: State) -> None:
             for outcome in outcomes:
                 progress.outcome(outcome)
                 if plan.windowed:
-                    facts = chunk_metadata(outcome, state)
-                    version = facts["chunk_checksum"]
-                    report_materialization(context, facts, partition=by_chunk[outcome.chunk], version=version)
-            context.log.info(progress.committed(outcomes))
+                    report_chunk(context, plan, outcome, state)
+            if committed := [outcome for outcome in outcomes if outcome.status != "skipped"]:
+                context.log.info(progress.committed(committed))
 
         try:
             run = snapshots.export_run(plan.name)
-            with snapshots.counting("copying", len(keys) or 1, context.log.info) as progress:
-                copied = copy(run, list(by_chunk), overwrite=snapshots.overwrite, on_commit=report)
+            with snapshots.counting("copying", len(windows) or 1, context.log.info) as progress:
+                copied = copy(run, windows, overwrite=snapshots.overwrite, on_commit=report)
         except SnapshotError as error:
             raise as_failure(error) from error
         context.log.info(f"COPY {copied.rows}")

@@ -15,7 +15,7 @@ from snapshot_assets.catalog.operations.seal import SealDepth
 from snapshot_assets.errors import PlanError
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans
 from snapshot_assets.pipeline.keys import asset_key, op_name, schedule_status
-from snapshot_assets.pipeline.partitions import cron_of, window_of, windows_of
+from snapshot_assets.pipeline.partitions import chunks_of_run, cron_of, window_of, windows_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 
@@ -62,6 +62,10 @@ class ManifestConfig(dg.Config):
         description="Whether the tag that the plan's rule has due is created; by default with `automation: true`.",
     )
 
+    def tags(self, plan: Plan) -> bool:
+        """Return whether a run creates the tag that is due."""
+        return plan.dagster.automation if self.create_due_tag is None else self.create_due_tag
+
     def depth(self) -> SealDepth | None:
         """Return what a seal hashes; None for what the plan says.
 
@@ -84,25 +88,27 @@ def chosen_chunks(context: dg.AssetExecutionContext, plan: Plan, config: ExportC
     Raises:
         PlanError: `windows` names no window of the plan.
     """
-    if context.has_partition_key or context.has_partition_key_range:
-        windows = [window_of(plan, key).id for key in context.partition_keys]
-    elif config.windows == "due":
-        windows = _due(context, plan)
-    else:
+    windows = chunks_of_run(context, plan)
+    due = windows is None and config.windows == "due"
+    exported = _exported(context, plan) if due or config.late_windows else []
+    if due:
+        windows = sorted({window.id for window in windows_of(plan)} - set(exported))
+    elif windows is None:
         windows = _range(plan, config.windows)
     if len(windows) > MANY_WINDOWS:
         context.log.warning(
             f"This run exports {len(windows):,} windows. Dagster stores an event for each, which takes longer than"
             f" small windows do; use a longer chunk_time_window, or runs of at most {MANY_WINDOWS:,} (chunks_per_run)."
         )
-    late = _exported_last(context, plan, config.late_windows) if config.late_windows else ()
-    return ChunkScans(tuple(sorted(windows)), config.replace, late)
+    late = tuple(exported[-config.late_windows :]) if config.late_windows else ()
+    return ChunkScans(tuple(windows), config.replace, late)
 
 
-def _due(context: dg.AssetExecutionContext, plan: Plan) -> list[int]:
+def _exported(context: dg.AssetExecutionContext, plan: Plan) -> list[int]:
+    """Return the ids of the closed windows that are exported, in order; none for a run that starts a new snapshot."""
     run = snapshots_of(context).export_run(plan.name)
     state = run.read_catalog().state
-    return [window.id for window in windows_of(plan) if run.force or not state.completed(window.id)]
+    return [window.id for window in windows_of(plan) if not run.force and state.completed(window.id)]
 
 
 def _range(plan: Plan, text: str) -> list[int]:
@@ -110,12 +116,6 @@ def _range(plan: Plan, text: str) -> list[int]:
     if not dots:
         raise PlanError(f"windows {text!r} is neither `due` nor a range of partition keys, first...last.")
     return list(range(window_of(plan, first).id, window_of(plan, last).id + 1))
-
-
-def _exported_last(context: dg.AssetExecutionContext, plan: Plan, count: int) -> tuple[int, ...]:
-    state = snapshots_of(context).export_run(plan.name).read_catalog().state
-    exported = [window.id for window in windows_of(plan) if state.completed(window.id)]
-    return tuple(exported[-count:])
 
 
 def export_job(plan: Plan) -> Any:

@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
-from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.chunks import Outcome, completed_chunks
 from snapshot_assets.engine.reading.frames import load_frames
 from snapshot_assets.engine.session import worker_python_of_others_chosen
@@ -23,9 +22,9 @@ from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.pipeline.dagster_internals import asks_to_replace, leave_out_events_at_the_end, requiring_resources
 from snapshot_assets.pipeline.keys import asset_key
-from snapshot_assets.pipeline.materializations import report_materialization
-from snapshot_assets.pipeline.metadata import chunk_metadata, schema_metadata
-from snapshot_assets.pipeline.partitions import key_of_chunk, window_of
+from snapshot_assets.pipeline.materializations import report_chunk, report_materialization
+from snapshot_assets.pipeline.metadata import schema_metadata
+from snapshot_assets.pipeline.partitions import window_of
 from snapshot_assets.pipeline.resources import PLAN, SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.pipeline.tables import report_tables
 from snapshot_assets.plan.plan import Plan
@@ -114,10 +113,10 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
                     done = [outcome for outcome in outcomes if outcome.error is None]
                     for outcome in done:
                         progress.outcome(outcome)
-                        _report(context, plan, outcome, catalog.state)
+                        report_chunk(context, plan, outcome, catalog.state)
                         report_tables(context, plan, outcome, tables)
-                    if done:
-                        context.log.info(progress.committed(done))
+                    if committed := [outcome for outcome in done if outcome.status != "skipped"]:
+                        context.log.info(progress.committed(committed))
         except SnapshotError as error:
             raise as_failure(error) from error
         finally:
@@ -181,12 +180,6 @@ def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Ta
         report_materialization(context, schema_metadata(export), key=schema)
     tables = {table.table_name: table for table in export.schema.tables}
     return export.catalog, tables, len(obj.chunks) + len(obj.late), chain(first, late)
-
-
-def _report(context: dg.OutputContext, plan: Plan, outcome: Outcome, state: State) -> None:
-    facts = chunk_metadata(outcome, state)
-    partition = key_of_chunk(plan, outcome.chunk)
-    report_materialization(context, facts, partition=partition, version=facts["chunk_checksum"])
 
 
 def _warning_of_skipped(

@@ -32,10 +32,11 @@ from snapshot_assets.pipeline.keys import schedule_status
 from snapshot_assets.pipeline.metadata import checkpoint_metadata, compaction_metadata, garbage_metadata, plan_metadata
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.pipeline.tags import show_tags
+from snapshot_assets.pipeline.verification import verify_op
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.retention import SavepointFields, TagFields
 
-SCHEDULES = {"checkpoint": "15 2 * * *", "gc": "45 2 * * *", "compact": "15 3 * * 0"}
+SCHEDULES = {"checkpoint": "15 2 * * *", "gc": "45 2 * * *", "verify": "30 3 * * *", "compact": "15 3 * * 0"}
 """When the schedules of jobs run that no rule of the plan sets, UTC."""
 
 
@@ -80,10 +81,12 @@ def compact_config(wanted: Wanted) -> dict[str, Any]:
 
 
 def plan_jobs(plan: Plan, spark_key: str) -> list[dg.JobDefinition]:
-    """Return a plan's jobs: `<plan>_checkpoint`, `_gc`, `_compact`, `_retention` and `_savepoint`."""
+    """Return a plan's jobs: `<plan>_checkpoint`, `_gc`, `_verify`, `_compact`, `_retention` and `_savepoint`."""
+    verified = f"Verifies `{plan.to}`; damage fails the run, and the checks of the partitions that have it."
     return [
         _job(plan, "checkpoint", _checkpoint_op(plan), f"Writes a checkpoint of the newest state of `{plan.to}`."),
         _job(plan, "gc", _gc_op(plan), f"Deletes the garbage of `{plan.to}`."),
+        _job(plan, "verify", verify_op(plan), verified),
         _job(
             plan,
             "compact",

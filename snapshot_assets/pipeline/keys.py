@@ -27,15 +27,18 @@ def op_name(plan: Plan, name: str) -> str:
 def plan_asset(plan: Plan, name: str, **settings: Any) -> AssetDecorator:
     """Return Dagster's decorator `asset` with the key, group, owners and tags that the plan gives."""
     decorator: AssetDecorator = dg.asset(
-        key=asset_key(plan, name),
-        group_name=plan.dagster.group or plan.name,
-        owners=plan.dagster.owners,
-        tags=plan.dagster.tags,
-        code_version=CODE_VERSION,
-        pool=POOL,
-        **settings,
+        key=asset_key(plan, name), code_version=CODE_VERSION, pool=POOL, **shared_settings(plan), **settings
     )
     return decorator
+
+
+def shared_settings(plan: Plan) -> dict[str, Any]:
+    """Return the group, owners and tags of all assets of a plan."""
+    return {
+        "group_name": plan.dagster.group or plan.name,
+        "owners": plan.dagster.owners,
+        "tags": plan.dagster.tags,
+    }
 
 
 def schedule_status(plan: Plan) -> dg.DefaultScheduleStatus:

@@ -11,8 +11,23 @@ from typing import Any
 
 import dagster as dg
 
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.pipeline.metadata import chunk_metadata
+from snapshot_assets.pipeline.partitions import key_of_chunk
+from snapshot_assets.plan.plan import Plan
+
 CODE_VERSION = "1"
 """Raise it when an asset writes something else, so that Dagster marks its partitions as made by older code."""
+
+
+def report_chunk(
+    context: dg.OutputContext | dg.AssetExecutionContext, plan: Plan, outcome: Outcome, state: State
+) -> None:
+    """Store the materialization of the partition of a committed chunk, with the chunk's checksum as its version."""
+    metadata = chunk_metadata(outcome, state)
+    version = metadata["chunk_checksum"]
+    report_materialization(context, metadata, partition=key_of_chunk(plan, outcome.chunk), version=version)
 
 
 def report_materialization(

@@ -116,6 +116,13 @@ def key_of(window: Window) -> str:
     return text if window.start.second or window.start.microsecond else text.removesuffix(":00")
 
 
+def chunks_of_run(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, plan: Plan) -> list[int] | None:
+    """Return the chunks of a run's partitions, in order; None for a run without partitions."""
+    if not (context.has_partition_key or context.has_partition_key_range):
+        return None
+    return sorted(window_of(plan, key).id for key in context.partition_keys)
+
+
 def key_of_chunk(plan: Plan, chunk: int) -> str | None:
     """Return the partition key of a chunk's window; None for chunk 0, which has none."""
     return key_of(window_at(_start_of(plan), plan.chunk_time_window, chunk)) if chunk != UNTIMED_CHUNK else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import dropwhile
 from pathlib import Path
 
 import dagster as dg
@@ -26,5 +27,6 @@ def with_references(definitions: dg.Definitions, plan: Plan, path: Path | None) 
 def _line(plan: Plan, path: Path) -> int | None:
     """Return the number of the line where a plan begins; None if it is written in another way than one per line."""
     begins = re.compile(rf"\s+[\"']?{re.escape(plan.name)}[\"']?\s*:")
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return next((number for number, line in enumerate(lines, 1) if begins.match(line)), None)
+    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+    below_plans = dropwhile(lambda numbered: not numbered[1].startswith("plans:"), lines)  # a source may have its name
+    return next((number for number, line in below_plans if begins.match(line)), None)

@@ -14,7 +14,7 @@ from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Table, TableName
-from snapshot_assets.pipeline.keys import asset_key
+from snapshot_assets.pipeline.keys import asset_key, shared_settings
 from snapshot_assets.pipeline.materializations import report_materialization
 from snapshot_assets.pipeline.partitions import key_of_chunk, partitions_of
 from snapshot_assets.plan.plan import Plan
@@ -27,8 +27,7 @@ def table_key(plan: Plan, name: TableName) -> dg.AssetKey:
 
 def has_table_assets(plan: Plan) -> bool:
     """Return whether a plan has an asset for each table: if it lists its tables, and does not say otherwise."""
-    wanted = plan.dagster.table_assets
-    return bool(plan.tables) and wanted is not False and not plan.schema_only
+    return bool(plan.tables) and plan.dagster.table_assets and not plan.schema_only
 
 
 def untimed(plan: Plan, name: TableName) -> bool:
@@ -44,9 +43,7 @@ def table_specs(plan: Plan) -> list[dg.AssetSpec]:
         dg.AssetSpec(
             table_key(plan, name),
             deps=[asset_key(plan, "untimed_tables" if untimed(plan, name) else "chunks")],
-            group_name=plan.dagster.group or plan.name,
-            owners=plan.dagster.owners,
-            tags=plan.dagster.tags,
+            **shared_settings(plan),
             kinds={"table", plan.format},
             partitions_def=None if untimed(plan, name) else partitions_of(plan),
             metadata={"dagster/table_name": str(name), "dagster/uri": plan.to},
@@ -73,12 +70,7 @@ def database_specs(plan: Plan, source: str, target: str | None) -> list[dg.Asset
 
 def _database(plan: Plan, name: str, uri: str, deps: list[dg.AssetKey], description: str) -> dg.AssetSpec:
     return dg.AssetSpec(
-        asset_key(plan, name),
-        deps=deps,
-        group_name=plan.dagster.group or plan.name,
-        owners=plan.dagster.owners,
-        kinds={kind_of(uri)},
-        description=description,
+        asset_key(plan, name), deps=deps, kinds={kind_of(uri)}, description=description, **shared_settings(plan)
     )
 
 

@@ -1,4 +1,4 @@
-"""The job `<plan>_verify` and its schedule: verify a location, and record the results as those of asset checks."""
+"""The op of `<plan>_verify`: verifies a location, and records the results as those of asset checks."""
 
 # Dagster reads the annotations of ops, so they must not be postponed here.
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,19 +14,17 @@ from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.catalog.verify.objects import Report, check_head, files_to_seal, verified_revision
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import PlanError, SnapshotError
-from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.units import human_seconds
 from snapshot_assets.pipeline.checks import REPAIR, check_of_chunk, failed_chunks, head_faults, remedy, suspected_files
 from snapshot_assets.pipeline.dagster_internals import check_event
 from snapshot_assets.pipeline.io_manager import as_failure
-from snapshot_assets.pipeline.keys import asset_key, schedule_status
+from snapshot_assets.pipeline.keys import asset_key
 from snapshot_assets.pipeline.metadata import fault_metadata
 from snapshot_assets.pipeline.partitions import key_of_chunk
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 
-_CRON = "30 3 * * *"
 _DEPTHS = ("quick", "sample", "full")
 
 
@@ -40,8 +38,8 @@ class VerifyConfig(dg.Config):
     )
 
 
-def verify_job(plan: Plan) -> dg.JobDefinition:
-    """Return the job `<plan>_verify`."""
+def verify_op(plan: Plan) -> dg.OpDefinition:
+    """Return the op of the job `<plan>_verify`."""
 
     @dg.op(
         name=f"{plan.name}_verify_location",
@@ -70,24 +68,7 @@ def verify_job(plan: Plan) -> dg.JobDefinition:
             )
         context.add_output_metadata(facts)
 
-    graph = dg.GraphDefinition(
-        name=f"{plan.name}_verify",
-        description=f"Verifies `{plan.to}`; damage fails the run, and the checks of the partitions that have it.",
-        node_defs=[verify_location],
-    )
-    return graph.to_job()
-
-
-def verify_schedule(plan: Plan, job: dg.JobDefinition) -> dg.ScheduleDefinition:
-    """Return the schedule that verifies another part of the location each day."""
-    return dg.ScheduleDefinition(
-        name=f"{job.name}_schedule",
-        job=job,
-        cron_schedule=_CRON,
-        execution_timezone="UTC",
-        default_status=schedule_status(plan),
-        description=f"Verifies `{plan.to}`, up to 1 GB of its files each day.",
-    )
+    return verify_location
 
 
 def _age(state: State, now: datetime) -> dict[str, Any]:
@@ -123,8 +104,8 @@ def _events(
         if fault.is_damage and not fault.revisions and fault.chunk is not None and state.completed(fault.chunk):
             by_chunk.setdefault(fault.chunk, []).append(fault)
     for chunk, faults in sorted(by_chunk.items()):
-        partition = key_of_chunk(plan, chunk) if chunk != UNTIMED_CHUNK else None
-        yield _event(instance, check_of_chunk(plan, chunk), partition, faults, REPAIR if faults else None, {})
+        check, repair = check_of_chunk(plan, chunk), REPAIR if faults else None
+        yield _event(instance, check, key_of_chunk(plan, chunk), faults, repair, {})
     manifest = asset_key(plan, "manifest")
     for name, faults in head_faults(state, report).items():
         read = {"hashed_bytes": report.bytes}

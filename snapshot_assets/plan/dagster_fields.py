@@ -54,10 +54,7 @@ class DagsterFields(BaseModel):
         None, description="When the export schedule runs, UTC; by default when windows close, hourly for `once`."
     )
     automation: bool = Field(False, description="Whether the assets have automation conditions.")
-    table_assets: bool | None = Field(
-        None,
-        description="Whether each table that the plan lists has an asset; by default it has if the plan lists some.",
-    )
+    table_assets: bool = Field(True, description="Whether each table that the plan lists has an asset.")
     fresh_for: Duration | None = Field(
         None, description="Age of the newest seal at which `manifest` counts as stale; by default it never does."
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -155,7 +156,7 @@ def test_a_run_that_is_cut_off_leaves_what_it_committed(project: Project, monkey
         return commit(*args, **kwargs)
 
     monkeypatch.setattr(engine_chunks, "_commit", cut_off)
-    monkeypatch.setattr(engine_chunks.Pace, "chunks", 2, raising=False)
+    monkeypatch.setattr(engine_chunks, "Pace", partial(engine_chunks.Pace, 2))
     project.plan = project.plan.changed(parallelism=1)
     assert not export(project).success
     committed = {chunk for chunk in project.state().chunks if project.state().completed(chunk)}
@@ -185,6 +186,8 @@ def test_a_damaged_partition_is_exported_again_and_others_are_skipped(
     facts = project.materialized()
     assert facts[project.keys[3]]["status"] == "skipped"
     assert "replace: true" in facts[project.keys[3]]["how_to_replace"]
+    [line] = [line for line in project.log() if line.startswith("Committed ")]
+    assert line.startswith("Committed chunk 5: ")
     assert (facts[project.keys[4]]["status"], facts[project.keys[4]]["repaired"]) == ("repaired", 1)
     assert facts[project.keys[3]]["dagster/partition_row_count"] == ROWS[3]
     assert project.run("manifest").success

@@ -184,6 +184,8 @@ def damaged_chunks(store: ObjectStore, state: State, chunks: Sequence[int]) -> d
         state: The newest state.
         chunks: Completed chunks, in order.
     """
+    if not chunks:
+        return {}
     few = len(chunks) <= FEW_CHUNKS
     objects = Listed(store, *(f"data/{chunk}/" for chunk in chunks)) if few else Listed(store, "data/")
     report = Report(store.uri, "full" if few else "quick")

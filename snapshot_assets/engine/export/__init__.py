@@ -1,4 +1,4 @@
-"""Export: start or resume a snapshot, run the tasks of its chunks, and commit each chunk as one transaction.
+"""Export: start or resume a snapshot, run the tasks of its chunks, and commit them job by job.
 
 `run` is one export run of a plan, from opening the location to the seal. `start_snapshot` starts or resumes a snapshot,
 `planning` opens the database and divides chunks into tasks, `tasks` runs one task, and `chunks` commits the results.

@@ -12,6 +12,7 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.verify import objects as module
 from snapshot_assets.catalog.verify.objects import (
     check_head,
+    damaged_chunks,
     due_files,
     files_after_seal,
     files_to_seal,
@@ -150,3 +151,8 @@ def test_a_seal_without_chunk_0_names_the_asset_that_exports_it(store) -> None:
         "1 of 4 chunks are not exported: chunk 0. Materialise these partitions of the asset `chunks`, or the asset "
         "`untimed_tables` for chunk 0, then seal again; `snapshots export create` does both."
     )
+
+
+def test_where_no_chunk_is_completed_nothing_is_listed(sealed, monkeypatch):
+    monkeypatch.setattr(type(sealed.store), "list", lambda *_: pytest.fail("the location was listed"))
+    assert damaged_chunks(sealed.store, sealed.catalog.state, []) == {}
