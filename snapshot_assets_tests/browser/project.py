@@ -17,11 +17,13 @@ WHOLE_MONTH = "[2013-01-01T00:00...2013-01-31T00:00]"
 _PLANS = """
 sources:
   readings: duckdb://${{CONFIG_DIR}}/source.duckdb
+  copy: duckdb://${{CONFIG_DIR}}/copy.duckdb
   slow: {slow}
 plans:
   month:
     source: readings
     to: file://${{CONFIG_DIR}}/month
+    target: copy
     start_time: 2013-01-01T00:00:00Z
     end_time: 2013-02-01T00:00:00Z
     chunk_time_window: 1d
@@ -72,6 +74,13 @@ def write_project(folder: Path, slow: str) -> None:
             " FROM range($rows) AS r(n)",
             {"rows": DAYS * ROWS_A_DAY},
         )
+
+
+def rows_of(folder: Path, database: str) -> list[tuple[object, ...]]:
+    """Return the rows of both tables in one of the DuckDB files: `source` or `copy`."""
+    with duckdb.connect(str(folder / f"{database}.duckdb"), read_only=True) as connection:
+        tables = ("SELECT * FROM sensors ORDER BY id", "SELECT * FROM readings ORDER BY moment")
+        return [row for table in tables for row in connection.execute(table).fetchall()]
 
 
 def flip_a_byte(folder: Path, chunk: int) -> None:

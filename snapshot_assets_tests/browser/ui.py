@@ -80,14 +80,36 @@ class Ui:
         expect(launch).to_be_enabled()
         launch.click()
 
+    def materialise_new_partition(self, asset: str, key: str) -> str:
+        """Add a partition to a dynamically partitioned asset, materialise it, and return the run's id."""
+        self.open(f"assets/{asset}?view=overview")
+
+        def click() -> None:
+            self.button("Materialize").click()
+            dialogs = self.page.get_by_role("dialog")
+            dialogs.get_by_role("button", name="Add a partition").click()
+            naming = dialogs.filter(has_text="Partition name")
+            naming.get_by_placeholder("name").fill(key)
+            naming.get_by_role("button", name="Save").click()
+            dialogs.get_by_role("button", name="Launch 1 run").click()
+
+        return self.launch(click)
+
     def partition(self, asset: str, key: str) -> None:
         """Open the page of an asset's partition."""
         self.open(f"assets/{asset}?view=partitions&partition={key}")
 
     def expect_metadata(self, label: str, value: str | re.Pattern[str]) -> None:
         """Wait until the page shows a row of metadata."""
-        row = self.page.get_by_role("row").filter(has=self.page.get_by_role("cell", name=label, exact=True))
-        expect(row.first).to_contain_text(value, timeout=SECONDS * 1000)
+        expect(self._metadata(label)).to_contain_text(value, timeout=SECONDS * 1000)
+
+    def latest_metadata(self, asset: str, label: str) -> str:
+        """Return the value of an entry of an asset's metadata, as its overview shows it."""
+        self.open(f"assets/{asset}?view=overview")
+        return self._metadata(label).get_by_role("cell").last.inner_text()
+
+    def _metadata(self, label: str) -> Locator:
+        return self.page.get_by_role("row").filter(has=self.page.get_by_role("cell", name=label, exact=True)).first
 
     def expect_counts(self, **counts: int) -> None:
         """Wait until the page of partitions shows how many have which status."""
