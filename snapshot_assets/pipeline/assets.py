@@ -3,10 +3,9 @@
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from dagster_aws.s3 import S3Resource
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.state.totals import outside_text
@@ -32,6 +31,9 @@ from snapshot_assets.pipeline.tags import create_due_tag, tag_asset, tag_job, ta
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 
+if TYPE_CHECKING:
+    from dagster_aws.s3 import S3Resource  # loads dagster_aws's other services, too, which takes 50 MB
+
 _SETTINGS = tuple(
     name
     for name in (each.name for each in fields(Snapshots))
@@ -46,7 +48,7 @@ def build_definitions(
     resources: Mapping[str, Any] | None = None,
     key_prefix: str | Sequence[str] = (),
     spark_key: str = SPARK,
-    s3: S3Resource | None = None,
+    s3: "S3Resource | None" = None,
     **settings: Any,
 ) -> dg.Definitions:
     """Return the definitions of all plans of a configuration; nothing connects.

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dagster_aws.s3 import S3Resource
 from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import SparkSession
 
@@ -39,6 +38,9 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions, refuse_profile
+
+if TYPE_CHECKING:
+    from dagster_aws.s3 import S3Resource  # see assets.py
 
 SNAPSHOTS = "snapshots"
 """Resource key of `Snapshots`."""

@@ -1,9 +1,13 @@
-"""What Dagster's processes send each other of many plans' definitions."""
+"""What Dagster's processes send each other of many plans' definitions, and what it takes to load them."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -19,6 +23,27 @@ pytestmark = pytest.mark.filterwarnings("ignore:Property `ScheduleDefinition.env
 START = datetime(2015, 1, 1, tzinfo=UTC)
 WINDOWS = 3650
 MB = 1_000_000
+
+_VALIDATE = """
+import json, re, sys
+from pathlib import Path
+from dagster._cli import create_dagster_cli
+create_dagster_cli()(["definitions", "validate", "-m", "snapshot_assets.definitions"], standalone_mode=False)
+peak = re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())
+print(json.dumps([int(peak[1]), [name for name in sys.argv[1:] if name in sys.modules]]))
+"""
+"""Validates definitions as `dagster definitions validate` does, and reports its memory and which modules it loaded."""
+
+NOT_NEEDED = ("adbc_driver_manager", "boto3", "dagster_aws", "duckdb", "obstore", "opendal", "pandas")
+"""Modules that load what definitions do not use: drivers, clients of stores, Dagster's AWS resources."""
+
+_PLAN = """
+  plan{number:03}:
+    source: shop
+    to: s3://backups/plan{number:03}
+    start_time: {start:%Y-%m-%dT%H:%M:%SZ}
+    end_time: {end:%Y-%m-%dT%H:%M:%SZ}
+"""
 
 
 def snapshot(plans: int, *, jobs: bool) -> str:
@@ -45,7 +70,27 @@ def jobs_of(plan: str, tree: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_the_snapshot_of_a_hundred_plans_is_small() -> None:
-    assert len(snapshot(100, jobs=False)) <= 15 * MB
+    assert len(snapshot(100, jobs=False)) <= 3 * MB
+
+
+@pytest.mark.slow
+def test_a_hundred_plans_are_validated_in_little_memory(tmp_path: Path) -> None:
+    end = START + timedelta(days=WINDOWS)
+    plans = (_PLAN.format(number=number, start=START, end=end) for number in range(100))
+    sources = "sources:\n  shop: postgresql://u:hunter2@h/shop\nplans:\n"
+    (tmp_path / "snapshots.yaml").write_text(sources + "".join(plans))
+    peak, loaded = validate(tmp_path, *NOT_NEEDED)
+    assert loaded == []
+    assert peak * 1024 <= 290 * MB
+
+
+def validate(folder: Path, *modules: str) -> tuple[int, list[str]]:
+    """Validate a folder's definitions in a fresh process; return its greatest memory in KiB, and what it loaded."""
+    command = [sys.executable, "-W", "ignore", "-c", _VALIDATE, *modules]
+    environment = {name: value for name, value in os.environ.items() if name != "SNAPSHOTS_CONFIG"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    peak, loaded = json.loads(done.stdout.splitlines()[-1])
+    return peak, loaded
 
 
 def test_a_further_plan_adds_only_its_own_assets_checks_and_jobs() -> None:
