@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +13,9 @@ import duckdb
 import pytest
 
 from snapshot_assets_tests.databases.postgresql.helpers import queries_that_run
-from snapshot_assets_tests.e2e.graphql import (
-    Graphql,
-    ask,
-    backfill,
-    end_of,
-    launch,
-    listening,
-    materialise,
-    terminate,
-    until,
-)
-from snapshot_assets_tests.pipeline.project import ROOT
+from snapshot_assets_tests.e2e.graphql import Graphql, backfill, end_of, launch, materialise, terminate, until
+from snapshot_assets_tests.servers.dagster import ROOT, start_dagster
 
-BIN = Path(sys.executable).parent
 EXAMPLES = ROOT / "examples"
 DAYS = [f"2025-01-0{day}T00:00" for day in (1, 2, 3)]
 DEFINITIONS = """
@@ -105,35 +90,6 @@ RUNS = """
 """
 
 
-@contextmanager
-def dagster(folder: Path) -> Iterator[Graphql]:
-    """Run Dagster's web server and daemon on the definitions of a folder."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    (folder / "dagster").mkdir()
-    (folder / "dagster/dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
-    commands = (("dagster-webserver", "--host", "127.0.0.1", "--port", port), ("dagster-daemon", "run"))
-    with (folder / "output").open("wb") as out:
-        processes = [
-            subprocess.Popen(
-                [str(BIN / program), *options, "-f", "definitions.py"],
-                cwd=folder,
-                env=environment(folder),
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-            )
-            for program, *options in commands
-        ]
-        try:
-            yield lambda query, **variables: ask(port, query, variables)
-        finally:
-            for process in processes:
-                os.killpg(process.pid, signal.SIGINT)
-            for process in processes:
-                process.wait(120)
-
-
 def events(graphql: Graphql, *key: str) -> list[dict[str, Any]]:
     """Return the partition and metadata of each materialization of an asset."""
     node = graphql(MATERIALIZATIONS, key={"path": key})["assetNodeOrError"]
@@ -148,9 +104,8 @@ def events(graphql: Graphql, *key: str) -> list[dict[str, Any]]:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return an environment in which the example copies from, and to, a folder."""
-    return os.environ | {
-        "DAGSTER_HOME": str(folder / "dagster"),
+    """Return the variables with which the example copies from, and to, a folder."""
+    return {
         "PYTHONPATH": os.pathsep.join((str(ROOT), str(EXAMPLES))),
         "COPY_SOURCE": f"duckdb://{folder}/source.duckdb",
         "COPY_TO": f"file://{folder}/copies",
@@ -159,9 +114,15 @@ def environment(folder: Path) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_dagster_loads_the_example(tmp_path: Path) -> None:
-    (tmp_path / "dagster").mkdir()
-    command = [str(BIN / "dagster"), "definitions", "validate", "-f", str(EXAMPLES / "hourly_copy.py")]
-    done = subprocess.run(command, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True)
+    command = [
+        str(Path(sys.executable).parent / "dagster"),
+        "definitions",
+        "validate",
+        "-f",
+        str(EXAMPLES / "hourly_copy.py"),
+    ]
+    variables = os.environ | {"DAGSTER_HOME": str(tmp_path)} | environment(tmp_path)
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -174,8 +135,8 @@ def test_copies_are_launched_from_the_ui_and_by_their_schedule_and_show_their_ro
             " FROM range(5) AS r(i)"
         )
     (tmp_path / "definitions.py").write_text(DEFINITIONS.format(folder=tmp_path))
-    with dagster(tmp_path) as graphql:
-        assert until(lambda: listening(graphql), bool, 120), (tmp_path / "output").read_text()
+    with start_dagster(tmp_path, ["-f", "definitions.py"], environment(tmp_path)) as servers:
+        graphql = servers.graphql
         materialise(graphql, ["carriers", "copy"], "definitions.py")
         backfill(graphql, ["days", "copy"], DAYS)
         done = until(lambda: graphql(RUNS)["runsOrError"]["results"], lambda runs: {"status": "SUCCESS"} in runs, 300)
@@ -201,8 +162,8 @@ def test_copies_are_launched_from_the_ui_and_by_their_schedule_and_show_their_ro
 @pytest.mark.timeout(900)
 def test_a_run_that_is_terminated_in_the_ui_ends_its_query(postgresql_database: str, tmp_path: Path) -> None:
     (tmp_path / "definitions.py").write_text(ENDLESS.format(folder=tmp_path, source=postgresql_database))
-    with dagster(tmp_path) as graphql:
-        assert until(lambda: listening(graphql), bool, 120), (tmp_path / "output").read_text()
+    with start_dagster(tmp_path, ["-f", "definitions.py"]) as servers:
+        graphql = servers.graphql
         run = launch(graphql, ["endless", "copy"], "definitions.py")
         assert until(lambda: queries_that_run(postgresql_database), bool, 300)
         terminate(graphql, run)
