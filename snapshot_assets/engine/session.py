@@ -30,18 +30,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from snapshot_assets.databases.spark.failures import error_text
+from snapshot_assets.databases.spark.session_zone import TIME_ZONE, why_not_utc
 from snapshot_assets.errors import TaskFailedError, TaskLostError
 
 Session = Callable[[], SparkSession]
 """Returns the Spark session, starting it on first use."""
 
 _Item = TypeVar("_Item")
-_TIME_ZONE = "spark.sql.session.timeZone"
 
 SPARK_CONFIG: dict[str, str] = {
     "spark.master": "local[*,4]",
     "spark.app.name": "snapshot_assets",
-    _TIME_ZONE: "UTC",
+    TIME_ZONE: "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.shuffle.partitions": "8",
     "spark.ui.enabled": "false",
@@ -143,8 +143,8 @@ def prepare_session(spark: SparkSession) -> SparkSession:
     Raises:
         TaskFailedError: The session's time zone is not UTC, so timestamps would shift.
     """
-    if (zone := spark.conf.get(_TIME_ZONE)) != "UTC":
-        raise TaskFailedError(f"The Spark session has {_TIME_ZONE} = {zone!r}; set it to 'UTC'.")
+    if (reason := why_not_utc(spark)) is not None:
+        raise TaskFailedError(reason)
     return send_package(spark)
 
 

@@ -162,6 +162,24 @@ def time_text(instant: datetime) -> str:
     return (text.rstrip("0") if utc.microsecond else text) + "Z"
 
 
+_UTC = re.compile(
+    r"""
+      Z | UT
+    | (?:Etc/)? (?: UTC | UCT | GMT (?:[+-]?0)? | Greenwich | Universal | Zulu )
+    | (?:UTC|GMT|UT)? [+-] (?: 0{1,2} (?: :0{1,2} ){0,2} | 0000 (?:00)? )
+    """,
+    re.VERBOSE,
+)
+
+
+def is_utc(zone: str) -> bool:
+    """Return whether a time zone is UTC: by a name of the IANA database or of Java, or as an offset of zero.
+
+    Spark accepts all of these, such as `UTC`, `Etc/UTC`, `GMT`, `Zulu`, `Z`, `+00:00` and `UTC+0`.
+    """
+    return _UTC.fullmatch(zone) is not None
+
+
 def to_utc(instant: datetime) -> datetime:
     """Return an aware instant in UTC.
 

@@ -1,5 +1,7 @@
 """A Spark catalog's tables exported as DataFrames, by the same run that exports databases."""
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
@@ -62,6 +64,23 @@ def test_a_catalogs_tables_are_exported_sealed_and_loaded_back(spark, tmp_path):
     assert found["shop.orders"].exceptAll(orders).isEmpty()
     assert orders.exceptAll(found["shop.orders"]).isEmpty()
     assert sorted(str(row["name"]) for row in found["shop.colours"].collect()) == ["None", "red"]
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_session_in_utc_by_another_name_writes_and_reads_the_same_rows(spark, tmp_path):
+    other = spark.newSession()
+    other.conf.set("spark.sql.session.timeZone", "Etc/UTC")
+    rows = {}
+    for name, session in (("UTC", spark), ("Etc/UTC", other)):
+        run = export_run(session, tmp_path / name, tables=["shop.orders"])
+        with run.open() as export:
+            list(export.export([0, 1, 2, 3]))
+            export.seal()
+        [frame] = load_frames(session, run.store, read_state(run.store), [0, 1, 2, 3]).values()
+        [written, *_] = sorted((tmp_path / name).glob("**/data/1/*.parquet"))
+        rows[name] = sorted(frame.collect(), key=str), pq.read_schema(written), pq.read_table(written).sort_by("id")
+    assert rows["UTC"] == rows["Etc/UTC"]
+    assert rows["UTC"][1].field("at").type == pa.timestamp("us", "UTC")
 
 
 @pytest.mark.usefixtures("shop")

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
@@ -69,7 +70,7 @@ kind, location = sys.argv[1:]
 settings = {"spark.sql.session.timeZone": "UTC", "spark.ui.enabled": "false"}
 sessions = {
     "ours": lambda: spark_resource(),
-    "lazy": lambda: LazyPySparkResource(spark_config=settings),
+    "lazy": lambda: LazyPySparkResource(spark_config=settings | {"spark.sql.session.timeZone": "Etc/UTC"}),
     "eager": lambda: PySparkResource(spark_config=settings),
 }
 plan = Plan(
@@ -86,7 +87,8 @@ plan = Plan(
 )
 def doubled(context) -> DataFrame:
     double = functions.udf(lambda number: f"{2 * number} {sys.executable}")
-    return context.resources.pyspark.spark_session.range(3).select(double("id").alias("value"))
+    numbers = context.resources.pyspark.spark_session.range(3)
+    return numbers.select(double("id").alias("value"), functions.expr("timestamp '2025-01-01 06:00'").alias("moment"))
 
 
 defs = dg.Definitions.merge(
@@ -117,5 +119,6 @@ def test_workers_of_a_users_own_asset_run_this_interpreter_whatever_resource_sta
         timeout=500,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
-    found = duckdb.sql(f"SELECT value FROM '{location}/data/*/own.doubled-*.parquet' ORDER BY value").fetchall()
-    assert found == [(f"{2 * number} {sys.executable}",) for number in range(3)]
+    found = duckdb.sql(f"SELECT value, epoch(moment) FROM '{location}/data/*/own.doubled-*.parquet' ORDER BY value")
+    moment = datetime(2025, 1, 1, 6, tzinfo=UTC).timestamp()
+    assert found.fetchall() == [(f"{2 * number} {sys.executable}", moment) for number in range(3)]

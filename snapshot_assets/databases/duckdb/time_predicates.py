@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.databases.time_column import AFTER_ALL, TimeColumn, first_date, known_zone, utc_text
+from snapshot_assets.format.units import is_utc
 
 _UNITS: dict[str, timedelta] = {
     "DATE": timedelta(days=1),
@@ -42,7 +43,7 @@ class DuckDBTimeColumn(TimeColumn):
 
     @property
     def _shifts(self) -> bool:
-        return self.zone != "UTC" and self.type not in _ZONED and self.type != "DATE"
+        return not is_utc(self.zone) and self.type not in _ZONED and self.type != "DATE"
 
     @property
     def _nanoseconds(self) -> bool:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.databases.time_column import TimeColumn, known_zone
 from snapshot_assets.format.relations import Table
+from snapshot_assets.format.units import is_utc
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class PostgresqlTimeColumn(TimeColumn):
 
     @property
     def _shifts(self) -> bool:
-        return self.type != "timestamptz" and self.zone != "UTC"
+        return self.type != "timestamptz" and not is_utc(self.zone)
 
     def _bound(self, bound: datetime) -> str:
         if self.type == "timestamptz":

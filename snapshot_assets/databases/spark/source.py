@@ -14,6 +14,7 @@ from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows, Sca
 from snapshot_assets.databases.spark import catalog_path
 from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.introspect import SparkRelations, exact_frame, schema_columns, schema_table
+from snapshot_assets.databases.spark.session_zone import why_not_utc
 from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.databases.time_column import TimedSource
@@ -21,7 +22,6 @@ from snapshot_assets.errors import DatabaseError, PlanError, UnknownRelationErro
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 
 _ANY_WINDOW = WindowRows(datetime(1970, 1, 1, tzinfo=UTC), datetime(1970, 1, 2, tzinfo=UTC))
-_TIME_ZONE = "spark.sql.session.timeZone"
 
 
 class SparkCatalogDatabase(TimedSource):
@@ -38,9 +38,8 @@ class SparkCatalogDatabase(TimedSource):
     time_column = SparkTimeColumn
 
     def __init__(self, address: DatabaseAddress, spark: SparkSession) -> None:
-        zone = spark.conf.get(_TIME_ZONE)
-        if zone != "UTC":
-            raise DatabaseError(f"The Spark session has {_TIME_ZONE} = {zone!r}; timestamps need 'UTC'. Set it.")
+        if (reason := why_not_utc(spark)) is not None:
+            raise DatabaseError(reason)
         self._alias = address.alias
         self._spark = spark
         self._path, self._namespace = catalog_path(address.uri)

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from snapshot_assets.databases.spark.sql import literal
 from snapshot_assets.databases.time_column import TimeColumn, first_date, known_zone, utc_text
+from snapshot_assets.format.units import is_utc
 
 
 class SparkTimeColumn(TimeColumn):
@@ -29,7 +30,7 @@ class SparkTimeColumn(TimeColumn):
 
     @property
     def _shifts(self) -> bool:
-        return self.type == "timestamp_ntz" and self.zone != "UTC"
+        return self.type == "timestamp_ntz" and not is_utc(self.zone)
 
     def _bound(self, bound: datetime) -> str:
         match self.type:

@@ -12,9 +12,12 @@ from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows, Sca
 from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.errors import DatabaseError, PlanError, UnknownRelationError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.units import is_utc
 from snapshot_assets_tests.databases.restores import utc
 
 ORDERS = TableName("catalog_a", "orders")
+ZEROS = ("0", "00", "0000", "000000", "0:00", "00:0", "00:00", "00:00:00")
+"""Offsets of zero, as Spark and Java accept them."""
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +153,28 @@ def test_a_session_in_another_time_zone_is_refused(spark: SparkSession) -> None:
     other.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     with pytest.raises(DatabaseError, match="'Europe/Berlin'; timestamps need 'UTC'"):
         SparkCatalogDatabase(DatabaseAddress("lake", "spark:spark_catalog"), other)
+
+
+def test_utc_is_every_zone_that_spark_shifts_no_time_to(spark: SparkSession) -> None:
+    prefixed = [f"{name}{sign}{zero}" for name in ("", "UTC", "GMT", "UT") for sign in "+-" for zero in ZEROS]
+    of_java = spark._jvm.java.time.ZoneId.getAvailableZoneIds()
+    zones = {"Z", "UT", "UTC", "+01:00", "-00:30", "UTC+1", "GMT-02:00", *prefixed, *of_java}
+    spark.createDataFrame([(zone,) for zone in sorted(zones)], "zone STRING").createOrReplaceTempView("zones")
+    moments = ("1850-01-01", "1916-07-01", "1941-07-01", "1970-01-01", "1970-07-01", "2024-01-01", "2024-07-01")
+    same = " AND ".join(f"from_utc_timestamp('{moment}', zone) = TIMESTAMP '{moment}'" for moment in moments)
+    unshifted = spark.sql(f"SELECT zone FROM zones WHERE {same}").collect()
+    assert {row["zone"] for row in unshifted} == {zone for zone in zones if is_utc(zone)}
+
+
+@pytest.mark.parametrize("zone", ["Etc/UTC", "Z", "+00:00"])
+def test_a_session_in_utc_by_another_name_reads_the_same_instants(
+    zone: str, spark: SparkSession, lake: SparkCatalogDatabase, schema: DatabaseSchema
+) -> None:
+    other = spark.newSession()
+    other.conf.set("spark.sql.session.timeZone", zone)
+    scan = Scan(schema.table(ORDERS), WindowRows(utc(2024, 1, 1), utc(2024, 1, 2)))
+    found = SparkCatalogDatabase(DatabaseAddress("lake", "spark:spark_catalog"), other).dataframe(scan)
+    assert sorted(found.collect()) == sorted(lake.dataframe(scan).collect())
 
 
 def test_a_part_is_refused(lake: SparkCatalogDatabase, schema: DatabaseSchema) -> None:
