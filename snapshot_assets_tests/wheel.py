@@ -2,8 +2,8 @@
 
 It builds the wheel, installs it with nothing but the pinned dependencies that it declares, and from a folder outside
 the checkout exports, verifies and imports a DuckDB file with the command `snapshots`. Then it makes the projects of
-README's section "In your own Dagster project", and runs them. With the extra `postgres` it also exports, verifies and
-imports a PostgreSQL database.
+README's section "In your own Dagster project", and one with an asset that returns a DataFrame, and runs them. With the
+extra `postgres` it also exports, verifies and imports a PostgreSQL database.
 """
 
 from __future__ import annotations
@@ -28,6 +28,36 @@ _FILL = (
     f"FROM generate_series(1, {_ROWS}) AS s(i)"
 )
 _DIGEST = "SELECT count(*), sum(id), min(t) = '2025-01-01 00:05:00Z', max(note) FROM readings"
+
+
+_OWN_ASSET = """
+import sys
+
+import dagster as dg
+from dagster_pyspark import LazyPySparkResource
+from pyspark.sql import DataFrame, functions
+
+from snapshot_assets import build_definitions, load_configuration, partitions_of
+
+configuration = load_configuration("snapshots.yaml")
+
+
+@dg.asset(
+    partitions_def=partitions_of(configuration.plan("shop")),
+    io_manager_key="snapshot_io_manager",
+    metadata={"snapshots/plan": "shop"},
+)
+def interpreters(pyspark: LazyPySparkResource) -> DataFrame:
+    worker = functions.udf(lambda number: sys.executable)
+    return pyspark.spark_session.range(3).select(worker("id").alias("python"))
+
+
+pyspark = LazyPySparkResource(spark_config={"spark.sql.session.timeZone": "UTC", "spark.ui.enabled": "false"})
+defs = dg.Definitions.merge(
+    build_definitions(configuration), dg.Definitions(assets=[interpreters], resources={"pyspark": pyspark})
+)
+"""
+"""A user's project with a Spark session of its own: the workers run the interpreter that `python` names."""
 
 
 class Installation:
@@ -149,6 +179,17 @@ def _component_project(folder: Path, component: str, _: Path) -> None:
         (folder / package / "__init__.py").touch()
 
 
+def own_asset(installed: Installation, folder: Path) -> None:
+    """Run a user's own asset, whose rows Spark's workers compute; `python3` on the path is another interpreter."""
+    place = folder / "own"
+    (place / "dagster").mkdir(parents=True)
+    _python_project(place, _OWN_ASSET, folder / "source.duckdb")
+    installed.materialise(place, "shop.definitions", "interpreters", "--partition", "2025-01-01T00:00")
+    query = f"SELECT DISTINCT python FROM '{place}/snapshots/data/*/shop.interpreters-*.parquet'"
+    found = installed.python(f"import duckdb, sys; print(duckdb.sql({query!r}).fetchall() == [(sys.executable,)])")
+    assert found == "True", found
+
+
 def postgresql(installed: Installation, folder: Path) -> None:
     """Export, verify and import a PostgreSQL database."""
     with start_postgresql() as server:
@@ -175,6 +216,7 @@ def main() -> None:
         assert Path(place).is_relative_to(folder / "venv"), place
         duckdb(installed, folder)
         own_projects(installed, folder)
+        own_asset(installed, folder)
         installed.install("[postgres]")
         postgresql(installed, folder)
 

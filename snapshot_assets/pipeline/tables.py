@@ -6,6 +6,7 @@ A table's asset is not executable: it is materialised with each chunk, so that a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
 import dagster as dg
@@ -95,8 +96,9 @@ def report_tables(context: dg.OutputContext, plan: Plan, outcome: Outcome, table
         }
         if name in tables:
             metadata |= _columns(plan, tables[name])
+        version = sha256("".join(file.sha256 for file in files).encode()).hexdigest()
         partition = key_of_chunk(plan, outcome.chunk)
-        report_materialization(context, metadata, partition=partition, key=table_key(plan, name))
+        report_materialization(context, metadata, partition=partition, version=version, key=table_key(plan, name))
 
 
 def _columns(plan: Plan, table: Table) -> dict[str, Any]:

@@ -72,6 +72,7 @@ def restore(ui: Ui) -> None:
     ui.expect_counts(materialized=DAYS, failed=0, missing=0)
     ui.partition("month/restored", KEY)
     ui.expect_metadata("status", "loaded")
+    expect(ui.page.get_by_text("Unsynced")).to_have_count(0)
     ui.open("assets/month/restored?view=checks&checkDetail=row_counts")
     expect(ui.page.get_by_text("Succeeded")).to_have_count(2)
 
