@@ -25,6 +25,7 @@ from snapshot_assets.pipeline.metadata import schema_metadata, seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, require_range
 from snapshot_assets.pipeline.references import with_references
 from snapshot_assets.pipeline.resources import IO_MANAGER, PLAN, SNAPSHOTS, SPARK, Snapshots, snapshots_of
+from snapshot_assets.pipeline.restore_sensor import restore_job, restore_sensor
 from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
 from snapshot_assets.pipeline.shared import shared_resources
 from snapshot_assets.pipeline.tables import database_specs, table_specs
@@ -123,14 +124,17 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
             assets += [_chunks(plan, spark_key), _untimed_tables(plan, spark_key)]
             checks += chunk_checks(plan)
             checks += row_counts_checks(plan, spark_key) if plan.target else []
+    restoring = [restore_job(plan)] if plan.target else []
+    sensors = [tag_sensor(plan, tagging)] if plan.retention.tag else []
+    sensors += [restore_sensor(plan, job) for job in restoring if plan.dagster.restore_on]
     target = configuration.source(plan.target).uri if plan.target else None
     specs = [*database_specs(plan, configuration.source(plan.source).uri, target), *table_specs(plan)]
     return dg.Definitions(
         assets=[*assets, *specs],
         asset_checks=checks,
-        jobs=[exporting, *jobs, tagging],
+        jobs=[exporting, *jobs, tagging, *restoring],
         schedules=[export_schedule(plan, exporting), *plan_schedules(plan, jobs)],
-        sensors=[tag_sensor(plan, tagging)] if plan.retention.tag else [],
+        sensors=sensors,
     )
 
 

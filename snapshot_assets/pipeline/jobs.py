@@ -27,6 +27,7 @@ from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.units import parse_file_size, size_text
+from snapshot_assets.pipeline.drill import drill_op
 from snapshot_assets.pipeline.io_manager import as_failure
 from snapshot_assets.pipeline.keys import schedule_status
 from snapshot_assets.pipeline.metadata import checkpoint_metadata, compaction_metadata, garbage_metadata, plan_metadata
@@ -81,7 +82,8 @@ def compact_config(wanted: Wanted) -> dict[str, Any]:
 
 
 def plan_jobs(plan: Plan, spark_key: str) -> list[dg.JobDefinition]:
-    """Return a plan's jobs: `<plan>_checkpoint`, `_gc`, `_verify`, `_compact`, `_retention` and `_savepoint`."""
+    """Return the jobs that maintain a plan's location: checkpoint, gc, verify, compact, retention, savepoint, drill."""
+    drill = f"Restores the newest tag of `{plan.to}` into a scratch database, compares all rows, and drops it."
     verified = f"Verifies `{plan.to}`; damage fails the run, and the checks of the partitions that have it."
     return [
         _job(plan, "checkpoint", _checkpoint_op(plan), f"Writes a checkpoint of the newest state of `{plan.to}`."),
@@ -95,6 +97,7 @@ def plan_jobs(plan: Plan, spark_key: str) -> list[dg.JobDefinition]:
         ),
         _job(plan, "retention", _retention_op(plan), f"Applies the plan's `retention` to `{plan.to}`."),
         _job(plan, "savepoint", _savepoint_op(plan, spark_key), f"Creates the savepoint of `{plan.to}` that is due."),
+        *([_job(plan, "restore_drill", drill_op(plan, spark_key), drill)] if plan.scratch else []),
     ]
 
 
@@ -110,6 +113,8 @@ def plan_schedules(plan: Plan, jobs: Iterable[dg.JobDefinition]) -> list[dg.Sche
         schedules["retention"] = _daily(rules.tag)
     if rules.savepoint:
         schedules["savepoint"] = _daily(rules.savepoint)
+    if plan.scratch:
+        schedules["restore_drill"] = plan.dagster.drill_cron
     by_name = {job.name.removeprefix(f"{plan.name}_"): job for job in jobs}
     return [
         dg.ScheduleDefinition(
