@@ -18,7 +18,8 @@ from snapshot_assets.pipeline.checks import chunk_checks, manifest_checks, suspe
 from snapshot_assets.pipeline.copies import copy_definitions
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts, runs_asset
 from snapshot_assets.pipeline.exports import ExportConfig, ManifestConfig, chosen_chunks, export_job, export_schedule
-from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans, as_failure
+from snapshot_assets.pipeline.failures import as_failure
+from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans
 from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
 from snapshot_assets.pipeline.keys import AssetDecorator, asset_key, plan_asset
 from snapshot_assets.pipeline.metadata import schema_metadata, seal_metadata

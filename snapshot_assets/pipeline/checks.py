@@ -27,7 +27,7 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK, chunk_of, is_receipt
 from snapshot_assets.pipeline.dagster_internals import check_event, failed_partitions
 from snapshot_assets.pipeline.keys import asset_key
-from snapshot_assets.pipeline.metadata import fault_metadata
+from snapshot_assets.pipeline.metadata import fault_metadata, with_sizes
 from snapshot_assets.pipeline.partitions import chunks_of_run, key_of_chunk, partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
@@ -131,7 +131,7 @@ def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
         report = check_head(store, state, hashed)
         for name, faults in head_faults(state, report).items():
             if name in selected:
-                read = {"hashed_bytes": report.bytes} if name == INTACT else {}
+                read = with_sizes({"hashed_bytes": report.bytes}) if name == INTACT else {}
                 yield dg.AssetCheckResult(
                     asset_key=manifest,
                     check_name=name,

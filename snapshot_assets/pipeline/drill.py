@@ -16,7 +16,7 @@ from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.errors import RestoreError, SnapshotError
 from snapshot_assets.format.units import human_seconds
-from snapshot_assets.pipeline.io_manager import as_failure
+from snapshot_assets.pipeline.failures import as_failure
 from snapshot_assets.pipeline.keys import asset_key
 from snapshot_assets.pipeline.metadata import first_rows
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
@@ -51,9 +51,8 @@ def drill_op(plan: Plan, spark_key: str) -> dg.OpDefinition:
             raise as_failure(error) from error
         seconds = time.monotonic() - started
         facts |= {"version": version or "newest seal", "seconds": round(seconds, 1), "time": human_seconds(seconds)}
-        context.log_event(
-            dg.AssetObservation(asset_key(plan, "manifest"), metadata={"restore_drill": "passed"} | facts)
-        )
+        manifest = asset_key(plan, "manifest")
+        context.log_event(dg.AssetObservation(manifest, description="Restore drill passed", metadata=facts))
         context.add_output_metadata(facts)
 
     return drill

@@ -17,10 +17,11 @@ from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.engine.export.chunks import Outcome, completed_chunks
 from snapshot_assets.engine.reading.frames import load_frames
 from snapshot_assets.engine.session import worker_python_of_others_chosen
-from snapshot_assets.errors import ExportFailedError, PlanError, RestoreFailedError, SnapshotError
+from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.pipeline.dagster_internals import asks_to_replace, leave_out_events_at_the_end, requiring_resources
+from snapshot_assets.pipeline.failures import as_failure
 from snapshot_assets.pipeline.keys import asset_key
 from snapshot_assets.pipeline.materializations import report_chunk, report_materialization
 from snapshot_assets.pipeline.metadata import schema_metadata
@@ -193,14 +194,6 @@ def _warning_of_skipped(
                     " Set `replace: true` in the asset's run config (ChunkConfig) to write them in its place."
                 )
         yield outcomes
-
-
-def as_failure(error: SnapshotError) -> dg.Failure:
-    """Return an error as a Dagster failure that no retry policy repeats, because the run has retried already."""
-    metadata: dict[str, Any] = {"error": type(error).__name__}
-    if isinstance(error, ExportFailedError | RestoreFailedError):
-        metadata["failed_chunks"] = dg.MetadataValue.json({str(k): v for k, v in error.attributes["chunks"].items()})
-    return dg.Failure(description=str(error), metadata=metadata, allow_retries=False)
 
 
 def _partition_keys(context: dg.OutputContext, plan: Plan) -> dict[int, str]:

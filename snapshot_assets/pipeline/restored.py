@@ -17,10 +17,10 @@ from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.checks import Judge, chunk_check
 from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END
-from snapshot_assets.pipeline.io_manager import as_failure
+from snapshot_assets.pipeline.failures import as_failure
 from snapshot_assets.pipeline.keys import asset_key, plan_asset
 from snapshot_assets.pipeline.materializations import report_materialization
-from snapshot_assets.pipeline.metadata import first_rows
+from snapshot_assets.pipeline.metadata import first_rows, with_sizes
 from snapshot_assets.pipeline.partitions import chunks_of_run, key_of_chunk, partitions_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
@@ -99,7 +99,7 @@ def _restore(context: dg.AssetExecutionContext, plan: Plan, config: RestoreConfi
 
 
 def _metadata(outcome: ChunkOutcome, plan: RestorePlan) -> dict[str, Any]:
-    return {
+    metadata = {
         "dagster/partition_row_count": rows_after(plan, outcome),
         "rows_loaded": outcome.rows,
         "bytes": outcome.bytes,
@@ -109,6 +109,7 @@ def _metadata(outcome: ChunkOutcome, plan: RestorePlan) -> dict[str, Any]:
         "snapshot_id": plan.state.snapshot_id,
         "import": plan.record.id,
     }
+    return with_sizes(metadata)
 
 
 def row_counts_checks(plan: Plan, spark_key: str) -> list[dg.AssetChecksDefinition]:

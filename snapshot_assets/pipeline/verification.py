@@ -17,9 +17,9 @@ from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.units import human_seconds
 from snapshot_assets.pipeline.checks import REPAIR, check_of_chunk, failed_chunks, head_faults, remedy, suspected_files
 from snapshot_assets.pipeline.dagster_internals import check_event
-from snapshot_assets.pipeline.io_manager import as_failure
+from snapshot_assets.pipeline.failures import as_failure
 from snapshot_assets.pipeline.keys import asset_key
-from snapshot_assets.pipeline.metadata import fault_metadata
+from snapshot_assets.pipeline.metadata import fault_metadata, with_sizes
 from snapshot_assets.pipeline.partitions import key_of_chunk
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
@@ -57,8 +57,9 @@ def verify_op(plan: Plan) -> dg.OpDefinition:
             raise as_failure(error) from error
         for event in _events(context.instance, plan, state, report):
             context.log_event(event)  # type: ignore[arg-type]  # Dagster takes results of checks; its stub does not
-        context.log_event(dg.AssetObservation(asset_key(plan, "manifest"), metadata=_age(state, datetime.now(UTC))))
-        facts = {"revision": state.revision, "files": report.files, "hashed_bytes": report.bytes}
+        age = _age(state, datetime.now(UTC))
+        context.log_event(dg.AssetObservation(asset_key(plan, "manifest"), description="Verification", metadata=age))
+        facts = with_sizes({"revision": str(state.revision), "files": report.files, "hashed_bytes": report.bytes})
         damage = [fault for fault in report.faults if fault.is_damage]
         if damage:
             raise dg.Failure(
@@ -72,12 +73,15 @@ def verify_op(plan: Plan) -> dg.OpDefinition:
 
 
 def _age(state: State, now: datetime) -> dict[str, Any]:
-    """Return how old the newest seal is, and what it lacks."""
+    """Return how old the newest seal is, and what was committed since."""
     facts: dict[str, Any] = {"sealed": state.sealed, "missing_windows": len(state.missing())}
+    sealed = 0
     if state.newest_seal is not None:
+        sealed = state.newest_seal.revision
         seconds = (now - state.newest_seal.committed_at).total_seconds()
         facts |= {"seal_age_seconds": round(seconds), "seal_age": human_seconds(seconds)}
-    return facts
+    new = [known.file for known in state.live_files() if known.added > sealed]
+    return with_sizes(facts | {"unsealed_files": len(new), "unsealed_bytes": sum(file.bytes for file in new)})
 
 
 def _remedy(report: Report, damage: Sequence[Fault]) -> str:
@@ -120,5 +124,5 @@ def _event(
     description: str | None,
     metadata: Mapping[str, Any],
 ) -> dg.AssetCheckEvaluation:
-    facts = fault_metadata(faults) | dict(metadata)
+    facts = fault_metadata(faults) | with_sizes(metadata)
     return check_event(instance, check, partition, passed=not faults, metadata=facts, description=description)

@@ -54,7 +54,7 @@ def test_a_drill_restores_the_newest_tag_compares_all_rows_and_leaves_nothing(co
     assert set(project.state().tags) == {"older", "newer"}  # that of the import is gone
     [observation] = project.instance.fetch_observations(project.key("manifest"), limit=10).records
     assert observation.asset_observation is not None
-    assert observation.asset_observation.metadata["restore_drill"].value == "passed"
+    assert observation.asset_observation.description == "Restore drill passed"
 
 
 def test_a_drill_that_finds_another_row_fails_and_names_the_table(
