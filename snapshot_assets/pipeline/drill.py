@@ -87,7 +87,7 @@ def _restore_and_compare(context: dg.OpExecutionContext, run: RestoreRun) -> dic
         "rows_compared": sum(by_table.values()),
         "tables": first_rows({"table": name, "rows": rows} for name, rows in sorted(by_table.items())),
         "compared": "values" if run.compares_values else "numbers of rows: the scratch database is of another kind",
-        "not_carried": list(plan.lost),
+        "not_carried": first_rows({"what": what} for what in plan.lost),
     }
 
 

@@ -26,7 +26,7 @@ from snapshot_assets.pipeline.keys import asset_key
 from snapshot_assets.pipeline.materializations import report_chunk, report_materialization
 from snapshot_assets.pipeline.metadata import schema_metadata
 from snapshot_assets.pipeline.partitions import window_of
-from snapshot_assets.pipeline.resources import PLAN, SNAPSHOTS, SPARK, snapshots_of
+from snapshot_assets.pipeline.resources import PLAN, SNAPSHOTS, SPARK, TABLE, snapshots_of
 from snapshot_assets.pipeline.tables import report_tables
 from snapshot_assets.plan.plan import Plan
 
@@ -139,6 +139,8 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         except SnapshotError as error:
             raise as_failure(error) from error
         named = {str(name): frame for name, frame in frames.items()}
+        if (table := _metadata_of(context.upstream_output, TABLE)) is not None:
+            return named[table]
         return next(iter(named.values())) if len(named) == 1 else named
 
     def _plan_of(self, output: dg.OutputContext | None) -> str:
@@ -147,13 +149,18 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         Raises:
             PlanError: Neither the asset nor this IO manager names one.
         """
-        named = (output.definition_metadata or {}).get(PLAN) if output is not None else None
-        if isinstance(named, dg.TextMetadataValue):
-            named = named.value
-        if plan := named or self.plan:
-            return str(plan)
+        if plan := _metadata_of(output, PLAN) or self.plan:
+            return plan
         asset = output.asset_key.to_user_string() if output is not None else "The asset"
         raise PlanError(f"{asset} names no plan; give it metadata={{{PLAN!r}: …}} with the name of its plan.")
+
+
+def _metadata_of(output: dg.OutputContext | None, name: str) -> str | None:
+    """Return an entry of the metadata of an output's asset; None without it."""
+    value = (output.definition_metadata or {}).get(name) if output is not None else None
+    if isinstance(value, dg.TextMetadataValue):
+        value = value.value
+    return None if value is None else str(value)
 
 
 def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Tables, int, Iterator[Sequence[Outcome]]]:

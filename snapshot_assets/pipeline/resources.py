@@ -52,6 +52,9 @@ IO_MANAGER = "snapshot_io_manager"
 PLAN = "snapshots/plan"
 """Metadata of an asset that names the plan whose chunks it writes."""
 
+TABLE = "snapshots/table"
+"""Metadata of an asset that is one table of its plan."""
+
 POOL = "snapshots"
 """Concurrency pool of the assets."""
 
