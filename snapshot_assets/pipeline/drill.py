@@ -2,6 +2,7 @@
 
 # Dagster reads the annotations of ops, so they must not be postponed here.
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.open import scratch_database
 from snapshot_assets.engine.restore.compare import ComparedRows
+from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.errors import RestoreError, SnapshotError
@@ -79,16 +81,23 @@ def _restore_and_compare(context: dg.OpExecutionContext, run: RestoreRun) -> dic
     context.log.info(f"Restored revision {plan.state.revision}; comparing its rows with the snapshot's.")
     compared = list(run.compare())
     _check(compared)
-    by_table: dict[str, int] = {}
+    return _facts(plan, compared, by_value=run.compares_values)
+
+
+def _facts(plan: RestorePlan, compared: Sequence[ComparedRows], *, by_value: bool) -> dict[str, Any]:
+    rows = Counter[str]()
     for each in compared:
-        by_table[str(each.table)] = by_table.get(str(each.table), 0) + each.found
-    return {
+        rows[str(each.table)] += each.found
+    facts: dict[str, Any] = {
         "revision": str(plan.state.revision),
-        "rows_compared": sum(by_table.values()),
-        "tables": first_rows({"table": name, "rows": rows} for name, rows in sorted(by_table.items())),
-        "compared": "values" if run.compares_values else "numbers of rows: the scratch database is of another kind",
-        "not_carried": first_rows({"what": what} for what in plan.lost),
+        "rows_compared": rows.total(),
+        "compared": "values" if by_value else "numbers of rows: the scratch database is of another kind",
     }
+    if rows:
+        facts["tables"] = first_rows({"table": name, "rows": found} for name, found in sorted(rows.items()))
+    if plan.lost:
+        facts["not_carried"] = first_rows({"what": what} for what in plan.lost)
+    return facts
 
 
 def _check(compared: Sequence[ComparedRows]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from runpy import run_path
 
 import dagster as dg
 import duckdb
@@ -16,7 +18,7 @@ from snapshot_assets.pipeline.exports import running
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.cli import helpers
-from snapshot_assets_tests.pipeline.project import ROWS, Project, job, run_job
+from snapshot_assets_tests.pipeline.project import ROOT, ROWS, Project, job, run_job
 
 SENSOR = "demo_restore_sensor"
 
@@ -153,3 +155,17 @@ def evaluated(project: Project, sensor: dg.SensorDefinition) -> dg.RunRequest | 
     ) as context:
         data = sensor.evaluate_tick(context)
     return data.run_requests[0] if data.run_requests else dg.SkipReason(data.skip_message)
+
+
+def test_the_example_drills_a_location_that_it_does_not_export(
+    exported: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SNAPSHOTS", exported.plan.to)
+    monkeypatch.setenv("SCRATCH", f"duckdb://{tmp_path}/any.duckdb")
+    defs = run_path(str(ROOT / "examples" / "restore_drill.py"))["defs"]
+    repository = defs.get_repository_def()
+    schedule = repository.get_schedule_def("flights_restore_drill_schedule")
+    assert schedule.cron_schedule == "0 4 * * 0"
+    drilled = defs.resolve_job_def("flights_restore_drill").execute_in_process(instance=exported.instance)
+    assert drilled.success
+    assert list(tmp_path.iterdir()) == []
