@@ -116,11 +116,12 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
     require_range(plan)
     if plan.kind == "query":
         return copy_definitions(plan, spark_key)
+    target = configuration.source(plan.target).uri if plan.target else None
     jobs, tagging, exporting = plan_jobs(plan, spark_key), tag_job(plan), export_job(plan)
     with accepting_unstable_parts():
         assets, checks = [_schema(plan, spark_key), _manifest(plan), tag_asset(plan)], manifest_checks(plan)
-        if plan.target:
-            assets.append(restored_asset(plan, spark_key))
+        if target:
+            assets.append(restored_asset(plan, target, spark_key))
         if not plan.schema_only:
             assets += [_chunks(plan, spark_key), _untimed_tables(plan, spark_key)]
             checks += chunk_checks(plan)
@@ -128,7 +129,6 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
     restoring = [restore_job(plan)] if plan.target else []
     sensors = [tag_sensor(plan, tagging)] if plan.retention.tag else []
     sensors += [restore_sensor(plan, job) for job in restoring if plan.dagster.restore_on]
-    target = configuration.source(plan.target).uri if plan.target else None
     specs = [*database_specs(plan, configuration.source(plan.source).uri, target), *table_specs(plan)]
     return dg.Definitions(
         assets=[*assets, *specs],

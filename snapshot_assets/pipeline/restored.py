@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.row_counts import chunk_differences, rows_after
@@ -54,19 +55,19 @@ class RestoreConfig(dg.Config):
         )
 
 
-def restored_asset(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
-    """Return the asset `restored` of a plan that has a target."""
+def restored_asset(plan: Plan, target: str, spark_key: str) -> dg.AssetsDefinition:
+    """Return the asset `restored` of a plan that has a target, whose URI is given."""
 
     @plan_asset(
         plan,
         "restored",
-        kinds={"pyspark"},
+        kinds={"pyspark", kind_of(target)},
         required_resource_keys={SNAPSHOTS, spark_key},
         deps=[asset_key(plan, "manifest")],
         partitions_def=None if plan.schema_only else partitions_of(plan),
         backfill_policy=dg.BackfillPolicy.single_run(),
         metadata={"location": plan.to},
-        description=f"The newest sealed snapshot of `{plan.to}` in the plan's target, each row exactly once.",
+        description=f"The newest sealed snapshot of `{plan.to}` in the database {plan.target}, each row exactly once.",
     )
     def restored(context: dg.AssetExecutionContext, config: RestoreConfig) -> dg.MaterializeResult[None]:
         try:

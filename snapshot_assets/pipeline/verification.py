@@ -25,6 +25,7 @@ from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 
+_WHOLE = "Found whole by the verification job."
 _DEPTHS = ("quick", "sample", "full")
 
 
@@ -108,12 +109,12 @@ def _events(
         if fault.is_damage and not fault.revisions and fault.chunk is not None and state.completed(fault.chunk):
             by_chunk.setdefault(fault.chunk, []).append(fault)
     for chunk, faults in sorted(by_chunk.items()):
-        check, repair = check_of_chunk(plan, chunk), REPAIR if faults else None
+        check, repair = check_of_chunk(plan, chunk), REPAIR if faults else _WHOLE
         yield _event(instance, check, key_of_chunk(plan, chunk), faults, repair, {})
     manifest = asset_key(plan, "manifest")
     for name, faults in head_faults(state, report).items():
         read = {"hashed_bytes": report.bytes}
-        yield _event(instance, dg.AssetCheckKey(manifest, name), None, faults, remedy(faults), read)
+        yield _event(instance, dg.AssetCheckKey(manifest, name), None, faults, remedy(faults) or _WHOLE, read)
 
 
 def _event(
