@@ -174,7 +174,8 @@ def _schema(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
         if export.skipped:
             snapshots.on_skipped(export.skipped)
             context.log.info(skipped_text(export.skipped))
-        return dg.MaterializeResult(metadata=schema_metadata(export))
+        version = dg.DataVersion(export.catalog.state.snapshot_id)  # chunks belong to one snapshot
+        return dg.MaterializeResult(metadata=schema_metadata(export), data_version=version)
 
     return schema
 
@@ -252,6 +253,7 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
             raise as_failure(error) from error
         if outside := outside_text(state):
             context.log.info(outside)
-        yield dg.MaterializeResult(metadata=seal_metadata(sealed, state, plan.to))
+        version = dg.DataVersion(sealed.seal.seal.checksum)
+        yield dg.MaterializeResult(metadata=seal_metadata(sealed, state, plan.to), data_version=version)
 
     return manifest

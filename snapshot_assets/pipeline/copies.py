@@ -54,7 +54,7 @@ def copy_asset(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
             for outcome in outcomes:
                 progress.outcome(outcome)
                 if plan.windowed:
-                    report_chunk(context, plan, outcome, state)
+                    report_chunk(context, plan, outcome, state, inputs={})
             if committed := [outcome for outcome in outcomes if outcome.status != "skipped"]:
                 context.log.info(progress.committed(committed))
 

@@ -108,13 +108,16 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             catalog, tables, chunks, commits = _export(context, plan.name, obj)
         except SnapshotError as error:
             raise as_failure(error) from error
+        # The assets of a user have inputs that only Dagster knows.
+        scans = isinstance(obj, ChunkScans)
+        inputs = {asset_key(plan, "schema"): catalog.state.snapshot_id} if scans else None
         try:
             with snapshots.counting("exporting", chunks, context.log.info) as progress:
                 for outcomes in commits:
                     done = [outcome for outcome in outcomes if outcome.error is None]
                     for outcome in done:
                         progress.outcome(outcome)
-                        report_chunk(context, plan, outcome, catalog.state)
+                        report_chunk(context, plan, outcome, catalog.state, inputs)
                         report_tables(context, plan, outcome, tables)
                     if committed := [outcome for outcome in done if outcome.status != "skipped"]:
                         context.log.info(progress.committed(committed))
@@ -185,7 +188,8 @@ def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Ta
     late = export.commits(obj.late, replace_completed=True)
     schema = asset_key(run.plan, "schema")
     if context.step_context.instance.get_latest_materialization_event(schema) is None:  # this run began the snapshot
-        report_materialization(context, schema_metadata(export), key=schema)
+        version = export.catalog.state.snapshot_id
+        report_materialization(context, schema_metadata(export), key=schema, version=version)
     tables = {table.table_name: table for table in export.schema.tables}
     return export.catalog, tables, len(obj.chunks) + len(obj.late), chain(first, late)
 

@@ -89,12 +89,13 @@ def _restore(context: dg.AssetExecutionContext, plan: Plan, config: RestoreConfi
     restore_plan = run.begin(only, windows if windows and config.replace else ())
     if not config.replace:
         run.check_rows(restore_plan)
+    sealed = {asset_key(plan, "manifest"): restore_plan.source.checksum}
     with snapshots_of(context).counting("restoring", len(restore_plan.chunks), context.log.info) as progress:
         for outcome in run.restore():
             progress.outcome(outcome)
             key = None if plan.schema_only else key_of_chunk(plan, outcome.chunk)
             if key is not None and outcome.error is None:
-                report_materialization(context, _metadata(outcome, restore_plan), partition=key)
+                report_materialization(context, _metadata(outcome, restore_plan), partition=key, inputs=sealed)
     left = "finished" if run.finish() else "other windows are still to be loaded"
     context.log.info(f"Revision {restore_plan.state.revision}: {left}.")
 
