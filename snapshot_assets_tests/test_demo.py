@@ -17,7 +17,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the repository's configuration with a plan of two weeks."""
     root = tmp_path / "a project"
     root.mkdir()
-    shutil.copy(demo.ROOT / "dagster.yaml", root)
+    (root / "examples").mkdir()
+    shutil.copy(demo.ROOT / "examples" / "dagster.yaml", root / "examples")
     plan = (demo.ROOT / "snapshots.yaml").read_text()
     assert "end_time: 2014-01-07T00:00:00Z" in plan
     (root / "snapshots.yaml").write_text(plan.replace("2014-01-07", "2013-01-15"))

@@ -111,7 +111,7 @@ def dagster(folder: Path) -> Iterator[Graphql]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     (folder / "dagster").mkdir()
-    (folder / "dagster/dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
+    (folder / "dagster/dagster.yaml").write_text((ROOT / "examples" / "dagster.yaml").read_text())
     commands = (("dagster-webserver", "--host", "127.0.0.1", "--port", port), ("dagster-daemon", "run"))
     with (folder / "output").open("wb") as out:
         processes = [

@@ -54,7 +54,7 @@ def start_dagster(
     """
     home = folder / "dagster"
     home.mkdir(exist_ok=True)
-    (home / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
+    (home / "dagster.yaml").write_text((ROOT / "examples" / "dagster.yaml").read_text())
     servers = DagsterServers(_free_port(), folder / "output")
     variables = os.environ | {"DAGSTER_HOME": str(home), "PYTHONPATH": str(ROOT)} | dict(environment or {})
     commands = (("dagster-webserver", "--host", "127.0.0.1", "--port", str(servers.port)), ("dagster-daemon", "run"))
