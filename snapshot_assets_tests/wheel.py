@@ -1,9 +1,10 @@
 """Uses the built wheel, alone in a fresh environment: `make test-wheel`.
 
 It builds the wheel, installs it with nothing but the pinned dependencies that it declares, and from a folder outside
-the checkout exports, verifies and imports a DuckDB file with the command `snapshots`. Then it makes the projects of
-README's section "In your own Dagster project", and one with an asset that returns a DataFrame, and runs them. With the
-extra `postgres` it also exports, verifies and imports a PostgreSQL database.
+the checkout exports, verifies and imports a DuckDB file with the command `snapshots`. Then it makes the project of
+README's section "In your own Dagster project", and one with an asset that returns a DataFrame, and runs both. With the
+extra `postgres` it also exports, verifies and imports a PostgreSQL database. Last, it runs the commands of README's
+section "In a project made by dg".
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from snapshot_assets_tests.servers.postgresql import start_postgresql
+from snapshot_assets_tests.servers.postgresql import QUOTED_PASSWORD, PostgresqlServer, start_postgresql
 
 _ROOT = Path(__file__).parent.parent
 _BIN = Path(sys.executable).parent
@@ -27,6 +28,7 @@ _FILL = (
     "INSERT INTO readings SELECT i, TIMESTAMPTZ '2025-01-01 00:00:00Z' + i * INTERVAL '5 minutes', i / 7.0, 'n' || i "
     f"FROM generate_series(1, {_ROWS}) AS s(i)"
 )
+_TEMPLATE = "{{ env.SHOP_PASSWORD }}"
 _DIGEST = "SELECT count(*), sum(id), min(t) = '2025-01-01 00:05:00Z', max(note) FROM readings"
 
 
@@ -136,68 +138,86 @@ def duckdb(installed: Installation, folder: Path) -> None:
     assert found[0] == found[1], found
 
 
-def own_projects(installed: Installation, folder: Path) -> None:
-    """Run README's section "In your own Dagster project": its Python module, and its component."""
-    readme = (_ROOT / "README.md").read_text()
-    section = readme.partition("### In your own Dagster project")[2].partition("\n## ")[0]
-    [module] = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    [component] = re.findall(r"```yaml\n(type: snapshot_assets.SnapshotPlan.*?)```", section, re.DOTALL)
-    database = folder / "source.duckdb"  # as `duckdb` left it
-    for name, project in (("python", _python_project), ("component", _component_project)):
-        place = folder / name
-        (place / "dagster").mkdir(parents=True)
-        project(place, module if name == "python" else component, database)
-        chosen = 'key:"shop/*" and not key:"shop/tag"'
-        keys = ("--partition-range", "2025-01-01T00:00...2025-01-04T00:00")
-        installed.materialise(place, "shop.definitions", chosen, *keys, SHOP_DATABASE=str(database))
-        installed.snapshots("export", "verify", "--snapshot", f"file://{place}/snapshots")
-
-
-def _python_project(folder: Path, module: str, database: Path) -> None:
-    (folder / "shop").mkdir()
-    (folder / "shop" / "definitions.py").write_text(module)
-    (folder / "snapshots.yaml").write_text(
-        f"sources: {{shop: 'duckdb://{database}'}}\nplans:\n  shop:\n    source: shop\n    to: file://{folder}/snapshots\n"
-        "    start_time: 2025-01-01T00:00:00Z\n    end_time: 2025-01-05T00:00:00Z\n"
-    )
-
-
-def _component_project(folder: Path, component: str, _: Path) -> None:
-    for written, ours in (
-        ("postgresql://reader:{{ env.SHOP_PASSWORD }}@db.example.com/shop", "duckdb://{{ env.SHOP_DATABASE }}"),
-        ("s3://backups/shop", f"file://{folder}/snapshots"),
-        ("2025-07-01", "2025-01-05"),
-    ):
-        assert written in component, f"README's component lacks {written}"
-        component = component.replace(written, ours)
-    example = _ROOT / "examples" / "warehouse"
-    (folder / "pyproject.toml").write_text((example / "pyproject.toml").read_text().replace("warehouse", "shop"))
-    (folder / "shop" / "defs" / "backups").mkdir(parents=True)
-    (folder / "shop" / "defs" / "backups" / "defs.yaml").write_text(component)
-    (folder / "shop" / "definitions.py").write_text((example / "warehouse" / "definitions.py").read_text())
-    for package in ("shop", "shop/defs"):
-        (folder / package / "__init__.py").touch()
+def own_project(installed: Installation, folder: Path) -> None:
+    """Run README's section "In your own Dagster project": its Python module."""
+    [(_, module)] = _blocks("### In your own Dagster project")
+    _write_project(folder, module)
+    keys = ("--partition-range", "2025-01-01T00:00...2025-01-04T00:00")
+    installed.materialise(folder, "shop.definitions", 'key:"shop/*" and not key:"shop/tag"', *keys)
+    installed.snapshots("export", "verify", "--snapshot", f"file://{folder}/snapshots")
 
 
 def own_asset(installed: Installation, folder: Path) -> None:
     """Run a user's own asset, whose rows Spark's workers compute; `python3` on the path is another interpreter."""
-    place = folder / "own"
-    (place / "dagster").mkdir(parents=True)
-    _python_project(place, _OWN_ASSET, folder / "source.duckdb")
-    installed.materialise(place, "shop.definitions", "interpreters", "--partition", "2025-01-01T00:00")
-    query = f"SELECT DISTINCT python FROM '{place}/snapshots/data/*/shop.interpreters-*.parquet'"
+    _write_project(folder, _OWN_ASSET)
+    installed.materialise(folder, "shop.definitions", "interpreters", "--partition", "2025-01-01T00:00")
+    query = f"SELECT DISTINCT python FROM '{folder}/snapshots/data/*/shop.interpreters-*.parquet'"
     found = installed.python(f"import duckdb, sys; print(duckdb.sql({query!r}).fetchall() == [(sys.executable,)])")
     assert found == "True", found
 
 
-def postgresql(installed: Installation, folder: Path) -> None:
-    """Export, verify and import a PostgreSQL database."""
-    with start_postgresql() as server:
-        source, target = server.create_database(), server.create_database()
-        server.psql(source, _TABLE, _FILL)
-        _there_and_back(installed, source, f"file://{folder}/snapshots/postgresql", target)
-        found = [server.psql(uri, _DIGEST) for uri in (source, target)]
-        assert found[0] == found[1], found
+def _write_project(folder: Path, module: str) -> None:
+    (folder / "dagster").mkdir(parents=True)
+    (folder / "shop").mkdir()
+    (folder / "shop" / "definitions.py").write_text(module)
+    (folder / "snapshots.yaml").write_text(
+        f"sources: {{shop: 'duckdb://{folder.parent}/source.duckdb'}}\n"  # as `duckdb` left it
+        f"plans:\n  shop:\n    source: shop\n    to: file://{folder}/snapshots\n"
+        "    start_time: 2025-01-01T00:00:00Z\n    end_time: 2025-01-05T00:00:00Z\n"
+    )
+
+
+def postgresql(installed: Installation, server: PostgresqlServer, folder: Path) -> str:
+    """Export, verify and import a PostgreSQL database; returns its URI."""
+    source, target = server.create_database(), server.create_database()
+    server.psql(source, _TABLE, _FILL)
+    _there_and_back(installed, source, f"file://{folder}/snapshots/postgresql", target)
+    found = [server.psql(uri, _DIGEST) for uri in (source, target)]
+    assert found[0] == found[1], found
+    return source
+
+
+def dg_project(wheel: Path, source: str, folder: Path) -> None:
+    """Run README's section "In a project made by dg": its commands, with a PostgreSQL database that is there."""
+    text = [text for _, text in _blocks("### In a project made by dg")]
+    for written, ours in (
+        ("~/dagster", f"{folder}/dagster"),
+        ("/path/to/snapshot_assets", str(wheel)),
+        ("postgresql://reader:{{ env.SHOP_PASSWORD }}@db.example.com/shop", source.replace(QUOTED_PASSWORD, _TEMPLATE)),
+        ("SHOP_PASSWORD=…", f"SHOP_PASSWORD={QUOTED_PASSWORD}"),
+        ("s3://backups/shop", f"file://{folder}/snapshots"),
+        ("2025-07-01", "2025-01-05"),
+    ):
+        assert any(written in each for each in text), f"README's section lacks {written}"
+        text = [each.replace(written, ours) for each in text]
+    make, component, executor, export = text
+    files = ((component, "src/shop/defs/backups/defs.yaml"), (executor, "src/shop/defs/executor.py"))
+    write = "".join(f"cat > {path} <<'END'\n{content}END\n" for content, path in files)
+    (folder / "dagster").mkdir(parents=True)
+    (folder / "dagster" / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    (folder / "pins").write_text(_pins())
+    (folder / "bin").mkdir()
+    for program in ("uv", "uvx"):  # no other program of this environment
+        (folder / "bin" / program).symlink_to(_BIN / program)
+    variables = {"UV_CONSTRAINT": f"{folder}/pins", "UV_PYTHON": sys.executable}
+    script = f"set -e\nexec 2>&1\nPATH={folder}/bin:$PATH\n{make}{write}{export}"
+    print(make, export, sep="", flush=True)  # noqa: T201
+    printed = _run(["bash", "-c", script], folder, **variables)
+    assert printed.count("Finished steps in process") == 2, printed
+    print(printed.splitlines()[-1], flush=True)  # noqa: T201
+
+
+def _pins() -> str:
+    """Return the pinned versions as constraints of a project that also allows a Python without them."""
+    locked = (_ROOT / "requirements" / "dev.txt").read_text()
+    found = re.findall(r"^([\w.-]+==\S+)(?: ; (.*?))? \\$", locked, re.MULTILINE)
+    return "".join(f"{pin} ; python_version >= '3.11'{f' and ({where})' if where else ''}\n" for pin, where in found)
+
+
+def _blocks(heading: str) -> list[tuple[str, str]]:
+    """Return the language and text of each block of code in a section of README."""
+    section = (_ROOT / "README.md").read_text().partition(f"{heading}\n")[2].partition("\n##")[0]
+    return re.findall(r"^```(\w*)\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
 
 
 def _there_and_back(installed: Installation, source: str, location: str, target: str) -> None:
@@ -210,15 +230,18 @@ def main() -> None:
     """Run all checks; the first failure ends the program with a status other than 0."""
     with tempfile.TemporaryDirectory(prefix="snapshot-assets-wheel-") as temporary:
         folder = Path(temporary)
-        installed = Installation(folder, build(folder))
+        wheel = build(folder)
+        installed = Installation(folder, wheel)
         installed.install()
         place = installed.python("import snapshot_assets; print(snapshot_assets.__file__)")
         assert Path(place).is_relative_to(folder / "venv"), place
         duckdb(installed, folder)
-        own_projects(installed, folder)
-        own_asset(installed, folder)
+        own_project(installed, folder / "python")
+        own_asset(installed, folder / "own")
         installed.install("[postgres]")
-        postgresql(installed, folder)
+        with start_postgresql() as server:
+            source = postgresql(installed, server, folder)
+            dg_project(wheel, source, folder / "component")
 
 
 if __name__ == "__main__":

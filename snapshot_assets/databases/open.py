@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from contextlib import AbstractContextManager
 from typing import Protocol, cast
 
 import pyarrow as pa
@@ -35,6 +36,9 @@ class DatabaseModule(Protocol):
 
     def open_target(self, address: DatabaseAddress) -> SqlTarget:
         """Connect for writing; see `open_database`."""
+
+    def scratch(self, address: DatabaseAddress, name: str) -> AbstractContextManager[DatabaseAddress]:
+        """Create a database beside the one of an address, and drop it at the end; see `scratch_database`."""
 
     def default_alias(self, uri: str) -> str:
         """Return a public name from the URI, without user or password."""
@@ -123,3 +127,19 @@ def database_module(uri: str) -> DatabaseModule:
 def open_target(address: DatabaseAddress) -> SqlTarget:
     """Connect to a database as the target of a restore; see `open_database` for its errors."""
     return database_module(address.uri).open_target(address)
+
+
+def scratch_database(address: DatabaseAddress, name: str) -> AbstractContextManager[DatabaseAddress]:
+    """Create an empty database beside another one, yield its address, and drop it at the end.
+
+    If a run was killed, its scratch database is dropped when the next one of the same name is created.
+
+    Args:
+        address: A database of the same server, or a file in the same folder; it is not changed.
+        name: Name of the scratch database.
+
+    Raises:
+        UnknownSourceError: See `open_database`.
+        DatabaseError: It cannot be created, or another process uses it.
+    """
+    return database_module(address.uri).scratch(address, name)

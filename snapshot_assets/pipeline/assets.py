@@ -17,13 +17,15 @@ from snapshot_assets.pipeline.checks import chunk_checks, manifest_checks, suspe
 from snapshot_assets.pipeline.copies import copy_definitions
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts, runs_asset
 from snapshot_assets.pipeline.exports import ExportConfig, ManifestConfig, chosen_chunks, export_job, export_schedule
-from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans, as_failure
+from snapshot_assets.pipeline.failures import as_failure
+from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans
 from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
 from snapshot_assets.pipeline.keys import AssetDecorator, asset_key, plan_asset
 from snapshot_assets.pipeline.metadata import schema_metadata, seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, require_range
 from snapshot_assets.pipeline.references import with_references
 from snapshot_assets.pipeline.resources import IO_MANAGER, PLAN, SNAPSHOTS, SPARK, Snapshots, snapshots_of
+from snapshot_assets.pipeline.restore_sensor import restore_job, restore_sensor
 from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
 from snapshot_assets.pipeline.shared import shared_resources
 from snapshot_assets.pipeline.tables import database_specs, table_specs
@@ -116,23 +118,26 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
     require_range(plan)
     if plan.kind == "query":
         return copy_definitions(plan, spark_key)
+    target = configuration.source(plan.target).uri if plan.target else None
     jobs, tagging, exporting = plan_jobs(plan, spark_key), tag_job(plan), export_job(plan)
     with accepting_unstable_parts():
         assets, checks = [_schema(plan, spark_key), _manifest(plan), tag_asset(plan)], manifest_checks(plan)
-        if plan.target:
-            assets.append(restored_asset(plan, spark_key))
+        if target:
+            assets.append(restored_asset(plan, target, spark_key))
         if not plan.schema_only:
             assets += [_chunks(plan, spark_key), _untimed_tables(plan, spark_key)]
             checks += chunk_checks(plan)
             checks += row_counts_checks(plan, spark_key) if plan.target else []
-    target = configuration.source(plan.target).uri if plan.target else None
+    restoring = [restore_job(plan)] if plan.target else []
+    sensors = [tag_sensor(plan, tagging)] if plan.retention.tag else []
+    sensors += [restore_sensor(plan, job) for job in restoring if plan.dagster.restore_on]
     specs = [*database_specs(plan, configuration.source(plan.source).uri, target), *table_specs(plan)]
     return dg.Definitions(
         assets=[*assets, *specs],
         asset_checks=checks,
-        jobs=[exporting, *jobs, tagging],
+        jobs=[exporting, *jobs, tagging, *restoring],
         schedules=[export_schedule(plan, exporting), *plan_schedules(plan, jobs)],
-        sensors=[tag_sensor(plan, tagging)] if plan.retention.tag else [],
+        sensors=sensors,
     )
 
 
@@ -171,7 +176,8 @@ def _schema(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
         if export.skipped:
             snapshots.on_skipped(export.skipped)
             context.log.info(skipped_text(export.skipped))
-        return dg.MaterializeResult(metadata=schema_metadata(export))
+        version = dg.DataVersion(export.catalog.state.snapshot_id)  # chunks belong to one snapshot
+        return dg.MaterializeResult(metadata=schema_metadata(export), data_version=version)
 
     return schema
 
@@ -249,6 +255,7 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
             raise as_failure(error) from error
         if outside := outside_text(state):
             context.log.info(outside)
-        yield dg.MaterializeResult(metadata=seal_metadata(sealed, state, plan.to))
+        version = dg.DataVersion(sealed.seal.seal.checksum)
+        yield dg.MaterializeResult(metadata=seal_metadata(sealed, state, plan.to), data_version=version)
 
     return manifest

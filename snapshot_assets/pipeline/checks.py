@@ -27,7 +27,7 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK, chunk_of, is_receipt
 from snapshot_assets.pipeline.dagster_internals import check_event, failed_partitions
 from snapshot_assets.pipeline.keys import asset_key
-from snapshot_assets.pipeline.metadata import fault_metadata
+from snapshot_assets.pipeline.metadata import fault_metadata, with_sizes
 from snapshot_assets.pipeline.partitions import chunks_of_run, key_of_chunk, partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
@@ -43,6 +43,13 @@ Judge = Callable[[int], tuple[bool, Mapping[str, Any], str | None]]
 
 Opened = Callable[[dg.AssetCheckExecutionContext, Plan], AbstractContextManager[tuple[Sequence[int], Judge]]]
 """Opens the judge of a plan's chunks, for one run of a check; gives the chunks that there are, too."""
+
+_OF_MANIFEST = {
+    CHECKSUM: "The snapshot has the seal's checksum, and its documents theirs.",
+    INTACT: "All files exist with their size, and up to 1 GB of them, another part each day, have their SHA-256 (all"
+    " with `seal_verify: full`), unless the seal in the same run checked that.",
+    COVERAGE: "Every window of the range is exported, without gap or overlap.",
+}
 
 # Dagster shows a result's description as it is, without Markdown.
 REPAIR = (
@@ -105,20 +112,7 @@ def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
 
     @dg.multi_asset_check(
         name=f"{plan.name}__manifest_checks",
-        specs=[
-            dg.AssetCheckSpec(
-                CHECKSUM, asset=manifest, description="The snapshot has the seal's checksum, and its documents theirs."
-            ),
-            dg.AssetCheckSpec(
-                INTACT,
-                asset=manifest,
-                description="All files exist with their size, and up to 1 GB of them, another part each day, have their"
-                " SHA-256 (all with `seal_verify: full`), unless the seal in the same run checked that.",
-            ),
-            dg.AssetCheckSpec(
-                COVERAGE, asset=manifest, description="Every window of the range is exported, without gap or overlap."
-            ),
-        ],
+        specs=[dg.AssetCheckSpec(name, asset=manifest, description=text) for name, text in _OF_MANIFEST.items()],
         can_subset=True,
         required_resource_keys={SNAPSHOTS},
     )
@@ -131,13 +125,13 @@ def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
         report = check_head(store, state, hashed)
         for name, faults in head_faults(state, report).items():
             if name in selected:
-                read = {"hashed_bytes": report.bytes} if name == INTACT else {}
+                read = with_sizes({"hashed_bytes": report.bytes}) if name == INTACT else {}
                 yield dg.AssetCheckResult(
                     asset_key=manifest,
                     check_name=name,
                     passed=not faults,
                     metadata=fault_metadata(faults) | read,
-                    description=remedy(faults),
+                    description=remedy(faults) or _OF_MANIFEST[name],
                 )
 
     return [whole]
@@ -226,7 +220,12 @@ def chunk_check(
             for chunk, passed, metadata, remedy in sorted(judged, key=itemgetter(1), reverse=True):
                 partition = key_of_chunk(plan, chunk) if partitioned else None
                 yield check_event(
-                    context.instance, key, partition, passed=passed, metadata=metadata, description=remedy
+                    context.instance,
+                    key,
+                    partition,
+                    passed=passed,
+                    metadata=metadata,
+                    description=remedy or description,
                 )
         yield dg.Output(None)
 

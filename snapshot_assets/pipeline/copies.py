@@ -11,7 +11,7 @@ from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.copy import Copied, copy
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, accepting_unstable_parts
-from snapshot_assets.pipeline.io_manager import as_failure
+from snapshot_assets.pipeline.failures import as_failure
 from snapshot_assets.pipeline.keys import plan_asset
 from snapshot_assets.pipeline.materializations import report_chunk
 from snapshot_assets.pipeline.metadata import first_rows, seal_metadata
@@ -54,7 +54,7 @@ def copy_asset(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
             for outcome in outcomes:
                 progress.outcome(outcome)
                 if plan.windowed:
-                    report_chunk(context, plan, outcome, state)
+                    report_chunk(context, plan, outcome, state, inputs={})
             if committed := [outcome for outcome in outcomes if outcome.status != "skipped"]:
                 context.log.info(progress.committed(committed))
 

@@ -145,7 +145,7 @@ def export_schedule(plan: Plan, job: Any) -> dg.ScheduleDefinition:
         description=f"Exports every closed window of {plan.name} that is missing, and seals the snapshot.",
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        if context.instance.get_run_records(dg.RunsFilter(job_name=job.name, statuses=list(_ACTIVE)), limit=1):
+        if running(context.instance, job.name):
             return dg.SkipReason(f"A run of {job.name} has not ended.")
         state = Catalog.open(snapshots_of(context).store(plan.name)).state
         new = not plan.schema_only and any(not state.completed(window.id) for window in windows_of(plan))
@@ -154,6 +154,11 @@ def export_schedule(plan: Plan, job: Any) -> dg.ScheduleDefinition:
         return dg.RunRequest(run_config=_run_config(plan, late_windows=plan.late_windows if new else 0))
 
     return schedule
+
+
+def running(instance: dg.DagsterInstance, job: str) -> bool:
+    """Return whether a run of a job has not ended."""
+    return bool(instance.get_run_records(dg.RunsFilter(job_name=job, statuses=list(_ACTIVE)), limit=1))
 
 
 def _run_config(plan: Plan, *, late_windows: int) -> dg.RunConfig:

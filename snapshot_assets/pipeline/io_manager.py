@@ -17,15 +17,16 @@ from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.engine.export.chunks import Outcome, completed_chunks
 from snapshot_assets.engine.reading.frames import load_frames
 from snapshot_assets.engine.session import worker_python_of_others_chosen
-from snapshot_assets.errors import ExportFailedError, PlanError, RestoreFailedError, SnapshotError
+from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.pipeline.dagster_internals import asks_to_replace, leave_out_events_at_the_end, requiring_resources
+from snapshot_assets.pipeline.failures import as_failure
 from snapshot_assets.pipeline.keys import asset_key
 from snapshot_assets.pipeline.materializations import report_chunk, report_materialization
 from snapshot_assets.pipeline.metadata import schema_metadata
 from snapshot_assets.pipeline.partitions import window_of
-from snapshot_assets.pipeline.resources import PLAN, SNAPSHOTS, SPARK, snapshots_of
+from snapshot_assets.pipeline.resources import PLAN, SNAPSHOTS, SPARK, TABLE, snapshots_of
 from snapshot_assets.pipeline.tables import report_tables
 from snapshot_assets.plan.plan import Plan
 
@@ -107,13 +108,16 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             catalog, tables, chunks, commits = _export(context, plan.name, obj)
         except SnapshotError as error:
             raise as_failure(error) from error
+        # The assets of a user have inputs that only Dagster knows.
+        scans = isinstance(obj, ChunkScans)
+        inputs = {asset_key(plan, "schema"): catalog.state.snapshot_id} if scans else None
         try:
             with snapshots.counting("exporting", chunks, context.log.info) as progress:
                 for outcomes in commits:
                     done = [outcome for outcome in outcomes if outcome.error is None]
                     for outcome in done:
                         progress.outcome(outcome)
-                        report_chunk(context, plan, outcome, catalog.state)
+                        report_chunk(context, plan, outcome, catalog.state, inputs)
                         report_tables(context, plan, outcome, tables)
                     if committed := [outcome for outcome in done if outcome.status != "skipped"]:
                         context.log.info(progress.committed(committed))
@@ -138,6 +142,8 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         except SnapshotError as error:
             raise as_failure(error) from error
         named = {str(name): frame for name, frame in frames.items()}
+        if (table := _metadata_of(context.upstream_output, TABLE)) is not None:
+            return named[table]
         return next(iter(named.values())) if len(named) == 1 else named
 
     def _plan_of(self, output: dg.OutputContext | None) -> str:
@@ -146,13 +152,18 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         Raises:
             PlanError: Neither the asset nor this IO manager names one.
         """
-        named = (output.definition_metadata or {}).get(PLAN) if output is not None else None
-        if isinstance(named, dg.TextMetadataValue):
-            named = named.value
-        if plan := named or self.plan:
-            return str(plan)
+        if plan := _metadata_of(output, PLAN) or self.plan:
+            return plan
         asset = output.asset_key.to_user_string() if output is not None else "The asset"
         raise PlanError(f"{asset} names no plan; give it metadata={{{PLAN!r}: …}} with the name of its plan.")
+
+
+def _metadata_of(output: dg.OutputContext | None, name: str) -> str | None:
+    """Return an entry of the metadata of an output's asset; None without it."""
+    value = (output.definition_metadata or {}).get(name) if output is not None else None
+    if isinstance(value, dg.TextMetadataValue):
+        value = value.value
+    return None if value is None else str(value)
 
 
 def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Tables, int, Iterator[Sequence[Outcome]]]:
@@ -177,7 +188,8 @@ def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Ta
     late = export.commits(obj.late, replace_completed=True)
     schema = asset_key(run.plan, "schema")
     if context.step_context.instance.get_latest_materialization_event(schema) is None:  # this run began the snapshot
-        report_materialization(context, schema_metadata(export), key=schema)
+        version = export.catalog.state.snapshot_id
+        report_materialization(context, schema_metadata(export), key=schema, version=version)
     tables = {table.table_name: table for table in export.schema.tables}
     return export.catalog, tables, len(obj.chunks) + len(obj.late), chain(first, late)
 
@@ -193,14 +205,6 @@ def _warning_of_skipped(
                     " Set `replace: true` in the asset's run config (ChunkConfig) to write them in its place."
                 )
         yield outcomes
-
-
-def as_failure(error: SnapshotError) -> dg.Failure:
-    """Return an error as a Dagster failure that no retry policy repeats, because the run has retried already."""
-    metadata: dict[str, Any] = {"error": type(error).__name__}
-    if isinstance(error, ExportFailedError | RestoreFailedError):
-        metadata["failed_chunks"] = dg.MetadataValue.json({str(k): v for k, v in error.attributes["chunks"].items()})
-    return dg.Failure(description=str(error), metadata=metadata, allow_retries=False)
 
 
 def _partition_keys(context: dg.OutputContext, plan: Plan) -> dict[int, str]:

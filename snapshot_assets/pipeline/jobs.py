@@ -27,9 +27,16 @@ from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.units import parse_file_size, size_text
-from snapshot_assets.pipeline.io_manager import as_failure
-from snapshot_assets.pipeline.keys import schedule_status
-from snapshot_assets.pipeline.metadata import checkpoint_metadata, compaction_metadata, garbage_metadata, plan_metadata
+from snapshot_assets.pipeline.drill import drill_op
+from snapshot_assets.pipeline.failures import as_failure
+from snapshot_assets.pipeline.keys import asset_key, schedule_status
+from snapshot_assets.pipeline.metadata import (
+    checkpoint_metadata,
+    compaction_metadata,
+    garbage_metadata,
+    plan_metadata,
+    with_sizes,
+)
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.pipeline.tags import show_tags
 from snapshot_assets.pipeline.verification import verify_op
@@ -81,7 +88,8 @@ def compact_config(wanted: Wanted) -> dict[str, Any]:
 
 
 def plan_jobs(plan: Plan, spark_key: str) -> list[dg.JobDefinition]:
-    """Return a plan's jobs: `<plan>_checkpoint`, `_gc`, `_verify`, `_compact`, `_retention` and `_savepoint`."""
+    """Return the jobs that maintain a plan's location: checkpoint, gc, verify, compact, retention, savepoint, drill."""
+    drill = f"Restores the newest tag of `{plan.to}` into a scratch database, compares all rows, and drops it."
     verified = f"Verifies `{plan.to}`; damage fails the run, and the checks of the partitions that have it."
     return [
         _job(plan, "checkpoint", _checkpoint_op(plan), f"Writes a checkpoint of the newest state of `{plan.to}`."),
@@ -95,6 +103,7 @@ def plan_jobs(plan: Plan, spark_key: str) -> list[dg.JobDefinition]:
         ),
         _job(plan, "retention", _retention_op(plan), f"Applies the plan's `retention` to `{plan.to}`."),
         _job(plan, "savepoint", _savepoint_op(plan, spark_key), f"Creates the savepoint of `{plan.to}` that is due."),
+        *([_job(plan, "restore_drill", drill_op(plan, spark_key), drill)] if plan.scratch else []),
     ]
 
 
@@ -110,6 +119,8 @@ def plan_schedules(plan: Plan, jobs: Iterable[dg.JobDefinition]) -> list[dg.Sche
         schedules["retention"] = _daily(rules.tag)
     if rules.savepoint:
         schedules["savepoint"] = _daily(rules.savepoint)
+    if plan.scratch:
+        schedules["restore_drill"] = plan.dagster.drill_cron
     by_name = {job.name.removeprefix(f"{plan.name}_"): job for job in jobs}
     return [
         dg.ScheduleDefinition(
@@ -158,7 +169,10 @@ def _gc_op(plan: Plan) -> dg.OpDefinition:
             garbage = plan_collection(catalog)
             if not config.dry_run:
                 garbage = execute_collection(catalog, garbage)
-            context.add_output_metadata(garbage_metadata(garbage, dry_run=config.dry_run))
+            facts = garbage_metadata(garbage, dry_run=config.dry_run)
+        context.add_output_metadata(facts)
+        manifest = asset_key(plan, "manifest")
+        context.log_event(dg.AssetObservation(manifest, description="Garbage collection", metadata=facts))
 
     return collect
 
@@ -211,14 +225,16 @@ def _retention_op(plan: Plan) -> dg.OpDefinition:
                 after = catalog.state
         released = [each for each in released_objects(before, after, EXPIRED) if not each.at_once]
         context.add_output_metadata(
-            {
-                "dry_run": config.dry_run,
-                "tag_created": wanted.tag.name if wanted.tag else "none",
-                "tags_deleted": gone,
-                "revisions_expired": list(expiry.expired) if expiry else [],
-                "revisions_kept_by_pins": len(expiry.pinned) if expiry else 0,
-                "bytes_unneeded": sum(each.bytes for each in released),
-            }
+            with_sizes(
+                {
+                    "dry_run": config.dry_run,
+                    "tag_created": wanted.tag.name if wanted.tag else "none",
+                    "tags_deleted": gone,
+                    "revisions_expired": list(expiry.expired) if expiry else [],
+                    "revisions_kept_by_pins": len(expiry.pinned) if expiry else 0,
+                    "bytes_unneeded": sum(each.bytes for each in released),
+                }
+            )
         )
 
     return retain
@@ -271,7 +287,7 @@ def _saved(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog) -> dict
                 chunks += 1
 
     savepoint = compact_and_pin(catalog, compact, automatic=True).pin
-    return {"chunks_compacted": chunks, "savepoint": savepoint.id, "revision": savepoint.revision}
+    return {"chunks_compacted": chunks, "savepoint": str(savepoint.id), "revision": str(savepoint.revision)}
 
 
 @contextmanager

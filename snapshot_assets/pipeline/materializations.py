@@ -22,12 +22,16 @@ CODE_VERSION = "1"
 
 
 def report_chunk(
-    context: dg.OutputContext | dg.AssetExecutionContext, plan: Plan, outcome: Outcome, state: State
+    context: dg.OutputContext | dg.AssetExecutionContext,
+    plan: Plan,
+    outcome: Outcome,
+    state: State,
+    inputs: Mapping[dg.AssetKey, str] | None,
 ) -> None:
     """Store the materialization of the partition of a committed chunk, with the chunk's checksum as its version."""
     metadata = chunk_metadata(outcome, state)
-    version = metadata["chunk_checksum"]
-    report_materialization(context, metadata, partition=key_of_chunk(plan, outcome.chunk), version=version)
+    version, partition = metadata["chunk_checksum"], key_of_chunk(plan, outcome.chunk)
+    report_materialization(context, metadata, partition=partition, version=version, inputs=inputs)
 
 
 def report_materialization(
@@ -36,6 +40,7 @@ def report_materialization(
     *,
     partition: str | None = None,
     version: str = "",
+    inputs: Mapping[dg.AssetKey, str] | None = None,
     key: dg.AssetKey | None = None,
 ) -> None:
     """Store the materialization of an asset, or of one partition, at once.
@@ -46,9 +51,14 @@ def report_materialization(
         partition: The partition key; None for an asset without partitions.
         version: Identifies the data, such as a chunk's checksum: Dagster treats what was made from the same version as
             up to date.
+        inputs: The version of each asset that it was made from, none of which has partitions. Dagster shows it as
+            unsynced once one has another version; if they are None, once one was materialized later.
         key: The asset, if it is not that of the context.
     """
-    tags = {"dagster/code_version": CODE_VERSION}
+    tags = {"dagster/code_version": CODE_VERSION} if inputs is not None else {}
+    for upstream, known in (inputs or {}).items():
+        name = upstream.to_user_string()
+        tags |= {f"dagster/input_data_version/{name}": known, f"dagster/input_event_pointer/{name}": "NULL"}
     if version:
         tags |= {"dagster/data_version": version, "dagster/data_version_is_user_provided": "true"}
     event = dg.AssetMaterialization(key or context.asset_key, partition=partition, metadata=metadata, tags=tags)

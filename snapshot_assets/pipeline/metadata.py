@@ -19,13 +19,26 @@ from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.run import Compacted, totals_of
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.run import OpenExport
+from snapshot_assets.format.relations import Table
 from snapshot_assets.format.units import duration_text, human_bytes, time_text
 
 _MOST_ROWS = 50
+_DIGITS = 12
+"""Digits of a SHA-256 in a table: all 64 would make it scroll. `SHA256SUMS` and the log have them."""
 _HOW_TO_REPLACE = (
     "Completed before, and its files are whole. To export it again, for example for late rows, materialise it with run"
     " config `replace: true`."
 )
+
+
+def with_sizes(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metadata with a text such as `size: 1.2 MB` after each number of bytes."""
+    shown: dict[str, Any] = {}
+    for name, value in metadata.items():
+        shown[name] = value
+        if "bytes" in name.split("_"):
+            shown[name.replace("bytes", "size")] = human_bytes(value)
+    return shown
 
 
 def chunk_metadata(outcome: Outcome, state: State) -> dict[str, Any]:
@@ -34,7 +47,6 @@ def chunk_metadata(outcome: Outcome, state: State) -> dict[str, Any]:
     metadata: dict[str, Any] = {
         "dagster/partition_row_count": outcome.rows,
         "bytes": outcome.bytes,
-        "size": human_bytes(outcome.bytes),
         "file_count": len(outcome.files),
         "status": outcome.status,
         "chunk": str(outcome.chunk),
@@ -54,11 +66,11 @@ def chunk_metadata(outcome: Outcome, state: State) -> dict[str, Any]:
                 "table": f"{file.schema}.{file.table}",
                 "rows": file.rows,
                 "bytes": file.bytes,
-                "sha256": file.sha256,
+                "sha256": f"{file.sha256[:_DIGITS]}…",
             }
             for file in outcome.files
         )
-    return metadata
+    return with_sizes(metadata)
 
 
 def first_rows(rows: Iterable[Mapping[str, Any]]) -> dg.TableMetadataValue:
@@ -88,7 +100,7 @@ def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
     }
     if tables := rows_outside(state):
         metadata |= {"not_exported": outside_text(state), "rows_outside_by_table": first_rows(map(vars, tables))}
-    return metadata
+    return with_sizes(metadata)
 
 
 def schema_metadata(export: OpenExport) -> dict[str, Any]:
@@ -101,8 +113,23 @@ def schema_metadata(export: OpenExport) -> dict[str, Any]:
         "folder": state.schemas[state.schema_id].folder,
         "table_count": len(export.schema.tables),
         "view_count": len(export.schema.views),
-        "tables": dg.MetadataValue.md("\n".join(f"- `{table.table_name}`" for table in export.schema.tables)),
+        "tables": dg.MetadataValue.md(_table_of(export.schema.tables)),
     }
+
+
+def _table_of(tables: Sequence[Table]) -> str:
+    """Return a Markdown table of tables."""
+    lines = ["| table | time index | columns | primary key |", "| --- | --- | --- | --- |"]
+    for table in tables:
+        key = ", ".join(map(_code, table.primary_key.columns)) if table.primary_key else ""
+        index = _code(table.time_index) if table.time_index else "none: in `untimed_tables`"
+        lines.append(f"| {_code(str(table.table_name))} | {index} | {len(table.columns)} | {key} |")
+    return "\n".join(lines)
+
+
+def _code(name: str) -> str:
+    """Return a name as Markdown shows it in a table."""
+    return f"`{name}`".replace("|", "\\|")
 
 
 def fault_metadata(faults: Sequence[Fault]) -> dict[str, Any]:
@@ -119,8 +146,9 @@ def _fault_rows(faults: Sequence[Fault]) -> dg.TableMetadataValue:
 
 def checkpoint_metadata(written: WrittenCheckpoint) -> dict[str, Any]:
     """Return the metadata of a run that wrote a checkpoint, or found it there."""
-    facts = {"revision": written.revision, "object": written.path, "bytes": written.bytes, "newly_written": written.new}
-    return facts | ({"mended": list(written.mended)} if written.mended else {})
+    facts: dict[str, Any] = {"revision": str(written.revision), "object": written.path, "bytes": written.bytes}
+    facts["newly_written"] = written.new
+    return with_sizes(facts | ({"mended": list(written.mended)} if written.mended else {}))
 
 
 def garbage_metadata(plan: GarbagePlan, *, dry_run: bool) -> dict[str, Any]:
@@ -141,7 +169,7 @@ def garbage_metadata(plan: GarbagePlan, *, dry_run: bool) -> dict[str, Any]:
             {"object": each.path, "bytes": each.bytes, "reason": each.reason, "since": time_text(each.since)}
             for each in plan.deleted
         )
-    return metadata
+    return with_sizes(metadata)
 
 
 def plan_metadata(plan: CompactionPlan) -> dict[str, Any]:
@@ -158,7 +186,7 @@ def plan_metadata(plan: CompactionPlan) -> dict[str, Any]:
             }
             for group in plan.groups
         )
-    return metadata
+    return with_sizes(metadata)
 
 
 def compaction_metadata(outcomes: Sequence[Compacted]) -> dict[str, Any]:
@@ -168,4 +196,4 @@ def compaction_metadata(outcomes: Sequence[Compacted]) -> dict[str, Any]:
         metadata["chunks"] = first_rows(
             {"chunk": each.chunk, "status": each.status, **totals_of([each])} for each in outcomes
         )
-    return metadata
+    return with_sizes(metadata)

@@ -1,8 +1,8 @@
 """Windows as Dagster partitions: one key is one window.
 
-Where a cron schedule's ticks are exactly the windows' starts, the partitions are time windows, which the UI shows on a
-time line. Otherwise they are a list of keys. A key is the window's start in UTC in both cases, so the history of a plan
-survives a change between them.
+Windows without an end, and those of long finished ranges, are Dagster's time windows, where a cron schedule's ticks are
+exactly their starts. Others are a list of keys. A key is the window's start in UTC in both cases, so the history of a
+plan survives a change between them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ _MINUTES = tuple(minutes for minutes in range(1, 60) if 60 % minutes == 0)
 _HOURS = tuple(hours for hours in range(1, 24) if 24 % hours == 0)
 CRON_LENGTHS = (*(n * _MINUTE for n in _MINUTES), *(n * _HOUR for n in _HOURS), _DAY, _WEEK)
 """Window lengths that a cron schedule repeats exactly, from any start on a whole minute."""
+
+_MOST_LISTED = 1000
+"""Windows of a finished range that are a list of keys: a code location sends each list to the UI."""
 
 # croniter treats the timestamp 0 as missing and drops a window at the Unix epoch, also for earlier starts.
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -68,9 +71,10 @@ def windows_of(plan: Plan, now: datetime | None = None) -> tuple[Window, ...]:
 def partitions_of(plan: Plan, now: datetime | None = None) -> dg.PartitionsDefinition[str]:
     """Return the plan's windows as partitions.
 
-    They are time-window partitions if cron expresses the windows exactly and none lies in the future, where Dagster
-    would hide it; otherwise static keys. Windows of a continuous plan appear as they close. Dagster delays them by
-    whole windows of the plan's lag; the catalog refuses windows that appear too early.
+    A range is a list of keys: Dagster would hide time windows in the future, and after an end in the past its plots
+    show empty time. Only a finished range of more than 1,000 windows that cron expresses exactly is time windows, as a
+    continuous plan is. Windows of a continuous plan appear as they close. Dagster delays them by whole windows of the
+    plan's lag; the catalog refuses windows that appear too early.
 
     Args:
         plan: A plan that `require_range` accepts and that exports rows.
@@ -81,8 +85,11 @@ def partitions_of(plan: Plan, now: datetime | None = None) -> dg.PartitionsDefin
     """
     start, end, length = _start_of(plan), plan.end_time, plan.chunk_time_window
     cron = cron_of(start, length)
-    if end is not None and (cron is None or (end - start) % length or end > (now or datetime.now(UTC))):
-        return dg.StaticPartitionsDefinition([key_of(window) for window in windows_of(plan)])
+    if end is not None:
+        finished = end <= (now or datetime.now(UTC))
+        exact = cron is not None and not (end - start) % length
+        if not (finished and exact and (end - start) // length > _MOST_LISTED):
+            return dg.StaticPartitionsDefinition([key_of(window) for window in windows_of(plan)])
     if cron is None:
         lengths = ", ".join(map(duration_text, CRON_LENGTHS))
         raise PlanError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +53,9 @@ IO_MANAGER = "snapshot_io_manager"
 
 PLAN = "snapshots/plan"
 """Metadata of an asset that names the plan whose chunks it writes."""
+
+TABLE = "snapshots/table"
+"""Metadata of an asset that is one table of its plan."""
 
 POOL = "snapshots"
 """Concurrency pool of the assets."""
@@ -198,17 +201,34 @@ class Snapshots:
             address = self.configuration.source(plan.target)
             _refuse_local_files(plan, address, self._master)
             planned = self.restores.get(name)
-            self._restore_runs[name] = RestoreRun(
-                store=self.store(name),
-                address=address,
-                runner=self._runner(),
-                parallelism=plan.parallelism,
-                slots=max(2, os.cpu_count() or 1),
-                settings=planned.settings if planned else RestoreSettings(),
-                session=self.spark,
-                plan=planned,
-            )
+            run = self.restore_into(plan, address, planned.settings if planned else RestoreSettings())
+            self._restore_runs[name] = replace(run, plan=planned)
         return self._restore_runs[name]
+
+    def restore_into(self, plan: Plan, address: DatabaseAddress, settings: RestoreSettings) -> RestoreRun:
+        """Return a restore of a plan's location into any database; nothing is opened."""
+        return RestoreRun(
+            store=self.store(plan.name),
+            address=address,
+            runner=self._runner(),
+            parallelism=plan.parallelism,
+            slots=max(2, os.cpu_count() or 1),
+            settings=settings,
+            session=self.spark,
+        )
+
+    def scratch(self, name: str) -> DatabaseAddress:
+        """Return the database beside which a plan's restore drill creates one of its own.
+
+        Raises:
+            PlanError: The plan has none, or it is a file and Spark's tasks run on other machines.
+        """
+        plan = self.configuration.plan(name)
+        if plan.scratch is None:
+            raise PlanError(f"plan {name!r} has no scratch, beside which its drill creates a database", plan=name)
+        address = self.configuration.source(plan.scratch)
+        _refuse_local_files(plan, address, self._master)
+        return address
 
     def compact_run(self, name: str, catalog: Catalog) -> CompactRun:
         """Return a compaction of a plan's location, opened for writing; Spark starts only to merge files."""

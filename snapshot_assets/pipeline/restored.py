@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.row_counts import chunk_differences, rows_after
@@ -17,11 +18,11 @@ from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.checks import Judge, chunk_check
 from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END
-from snapshot_assets.pipeline.io_manager import as_failure
+from snapshot_assets.pipeline.failures import as_failure
 from snapshot_assets.pipeline.keys import asset_key, plan_asset
 from snapshot_assets.pipeline.materializations import report_materialization
-from snapshot_assets.pipeline.metadata import first_rows
-from snapshot_assets.pipeline.partitions import partitions_of, window_of
+from snapshot_assets.pipeline.metadata import first_rows, with_sizes
+from snapshot_assets.pipeline.partitions import chunks_of_run, key_of_chunk, partitions_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 
@@ -31,7 +32,11 @@ _RESTORE_AGAIN = "Materialise this partition of restored again, with run config 
 class RestoreConfig(dg.Config):
     """Run config of `restored`."""
 
-    replace: bool = Field(default=False, description="Delete these windows' rows from the target and load them again.")
+    replace: bool = Field(
+        default=False,
+        description="Delete the rows of the run's windows from the target and load them again; in a run without"
+        " partitions, those of windows that changed since they were loaded.",
+    )
     into_nonempty: bool = Field(
         default=False,
         description="Load into tables that have rows of other users: rows that both have are then doubled.",
@@ -50,19 +55,19 @@ class RestoreConfig(dg.Config):
         )
 
 
-def restored_asset(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
-    """Return the asset `restored` of a plan that has a target."""
+def restored_asset(plan: Plan, target: str, spark_key: str) -> dg.AssetsDefinition:
+    """Return the asset `restored` of a plan that has a target, whose URI is given."""
 
     @plan_asset(
         plan,
         "restored",
-        kinds={"pyspark"},
+        kinds={"pyspark", kind_of(target)},
         required_resource_keys={SNAPSHOTS, spark_key},
         deps=[asset_key(plan, "manifest")],
         partitions_def=None if plan.schema_only else partitions_of(plan),
         backfill_policy=dg.BackfillPolicy.single_run(),
         metadata={"location": plan.to},
-        description=f"The newest sealed snapshot of `{plan.to}` in the plan's target, each row exactly once.",
+        description=f"The newest sealed snapshot of `{plan.to}` in the database {plan.target}, each row exactly once.",
     )
     def restored(context: dg.AssetExecutionContext, config: RestoreConfig) -> dg.MaterializeResult[None]:
         try:
@@ -75,25 +80,28 @@ def restored_asset(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
 
 
 def _restore(context: dg.AssetExecutionContext, plan: Plan, config: RestoreConfig) -> None:
-    """Restore the windows of a run's partitions, and report each when it is loaded."""
+    """Restore the windows of a run's partitions, or all, and report each when it is loaded."""
     run = snapshots_of(context).restore_run(plan.name)
     run.settings = config.over(run.settings)
-    keys = {} if plan.schema_only else {window_of(plan, key).id: key for key in context.partition_keys}
+    windows = None if plan.schema_only else chunks_of_run(context, plan)
     # No window has the tables without a time index, so chunk 0 is loaded with any window.
-    restore_plan = run.begin([UNTIMED_CHUNK, *keys], list(keys) if config.replace else ())
+    only = [UNTIMED_CHUNK, *windows] if windows else []
+    restore_plan = run.begin(only, windows if windows and config.replace else ())
     if not config.replace:
         run.check_rows(restore_plan)
+    sealed = {asset_key(plan, "manifest"): restore_plan.source.checksum}
     with snapshots_of(context).counting("restoring", len(restore_plan.chunks), context.log.info) as progress:
         for outcome in run.restore():
             progress.outcome(outcome)
-            if outcome.chunk in keys and outcome.error is None:
-                report_materialization(context, _metadata(outcome, restore_plan), partition=keys[outcome.chunk])
+            key = None if plan.schema_only else key_of_chunk(plan, outcome.chunk)
+            if key is not None and outcome.error is None:
+                report_materialization(context, _metadata(outcome, restore_plan), partition=key, inputs=sealed)
     left = "finished" if run.finish() else "other windows are still to be loaded"
     context.log.info(f"Revision {restore_plan.state.revision}: {left}.")
 
 
 def _metadata(outcome: ChunkOutcome, plan: RestorePlan) -> dict[str, Any]:
-    return {
+    metadata = {
         "dagster/partition_row_count": rows_after(plan, outcome),
         "rows_loaded": outcome.rows,
         "bytes": outcome.bytes,
@@ -103,6 +111,7 @@ def _metadata(outcome: ChunkOutcome, plan: RestorePlan) -> dict[str, Any]:
         "snapshot_id": plan.state.snapshot_id,
         "import": plan.record.id,
     }
+    return with_sizes(metadata)
 
 
 def row_counts_checks(plan: Plan, spark_key: str) -> list[dg.AssetChecksDefinition]:

@@ -17,7 +17,9 @@ from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.pipeline.keys import asset_key, shared_settings
 from snapshot_assets.pipeline.materializations import report_materialization
+from snapshot_assets.pipeline.metadata import with_sizes
 from snapshot_assets.pipeline.partitions import key_of_chunk, partitions_of
+from snapshot_assets.pipeline.resources import IO_MANAGER, PLAN, TABLE
 from snapshot_assets.plan.plan import Plan
 
 
@@ -47,9 +49,10 @@ def table_specs(plan: Plan) -> list[dg.AssetSpec]:
             **shared_settings(plan),
             kinds={"table", plan.format},
             partitions_def=None if untimed(plan, name) else partitions_of(plan),
-            metadata={"dagster/table_name": str(name), "dagster/uri": plan.to},
-            description=f"Table `{name}` of `{plan.to}`, materialised with each chunk.",
-        )
+            metadata={"dagster/table_name": str(name), "dagster/uri": plan.to, PLAN: plan.name, TABLE: str(name)},
+            description=f"Table `{name}` of `{plan.to}`, materialised with each chunk. A downstream asset gets its rows"
+            " as a DataFrame.",
+        ).with_io_manager_key(IO_MANAGER)
         for name in plan.tables
     ]
 
@@ -94,6 +97,7 @@ def report_tables(context: dg.OutputContext, plan: Plan, outcome: Outcome, table
             "bytes": sum(file.bytes for file in files),
             "file_count": len(files),
         }
+        metadata = with_sizes(metadata)
         if name in tables:
             metadata |= _columns(plan, tables[name])
         version = sha256("".join(file.sha256 for file in files).encode()).hexdigest()

@@ -15,7 +15,7 @@ from snapshot_assets.catalog.state.totals import RevisionSummary, revision_summa
 from snapshot_assets.catalog.state.versions import version_to_pin
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.units import duration_text, parse_duration
-from snapshot_assets.pipeline.io_manager import as_failure
+from snapshot_assets.pipeline.failures import as_failure
 from snapshot_assets.pipeline.keys import asset_key, op_name, plan_asset, sensor_status
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan

@@ -17,14 +17,15 @@ from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.units import human_seconds
 from snapshot_assets.pipeline.checks import REPAIR, check_of_chunk, failed_chunks, head_faults, remedy, suspected_files
 from snapshot_assets.pipeline.dagster_internals import check_event
-from snapshot_assets.pipeline.io_manager import as_failure
+from snapshot_assets.pipeline.failures import as_failure
 from snapshot_assets.pipeline.keys import asset_key
-from snapshot_assets.pipeline.metadata import fault_metadata
+from snapshot_assets.pipeline.metadata import fault_metadata, with_sizes
 from snapshot_assets.pipeline.partitions import key_of_chunk
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 
+_WHOLE = "Found whole by the verification job."
 _DEPTHS = ("quick", "sample", "full")
 
 
@@ -57,8 +58,9 @@ def verify_op(plan: Plan) -> dg.OpDefinition:
             raise as_failure(error) from error
         for event in _events(context.instance, plan, state, report):
             context.log_event(event)  # type: ignore[arg-type]  # Dagster takes results of checks; its stub does not
-        context.log_event(dg.AssetObservation(asset_key(plan, "manifest"), metadata=_age(state, datetime.now(UTC))))
-        facts = {"revision": state.revision, "files": report.files, "hashed_bytes": report.bytes}
+        age = _age(state, datetime.now(UTC))
+        context.log_event(dg.AssetObservation(asset_key(plan, "manifest"), description="Verification", metadata=age))
+        facts = with_sizes({"revision": str(state.revision), "files": report.files, "hashed_bytes": report.bytes})
         damage = [fault for fault in report.faults if fault.is_damage]
         if damage:
             raise dg.Failure(
@@ -72,12 +74,15 @@ def verify_op(plan: Plan) -> dg.OpDefinition:
 
 
 def _age(state: State, now: datetime) -> dict[str, Any]:
-    """Return how old the newest seal is, and what it lacks."""
+    """Return how old the newest seal is, and what was committed since."""
     facts: dict[str, Any] = {"sealed": state.sealed, "missing_windows": len(state.missing())}
+    sealed = 0
     if state.newest_seal is not None:
+        sealed = state.newest_seal.revision
         seconds = (now - state.newest_seal.committed_at).total_seconds()
         facts |= {"seal_age_seconds": round(seconds), "seal_age": human_seconds(seconds)}
-    return facts
+    new = [known.file for known in state.live_files() if known.added > sealed]
+    return with_sizes(facts | {"unsealed_files": len(new), "unsealed_bytes": sum(file.bytes for file in new)})
 
 
 def _remedy(report: Report, damage: Sequence[Fault]) -> str:
@@ -104,12 +109,12 @@ def _events(
         if fault.is_damage and not fault.revisions and fault.chunk is not None and state.completed(fault.chunk):
             by_chunk.setdefault(fault.chunk, []).append(fault)
     for chunk, faults in sorted(by_chunk.items()):
-        check, repair = check_of_chunk(plan, chunk), REPAIR if faults else None
+        check, repair = check_of_chunk(plan, chunk), REPAIR if faults else _WHOLE
         yield _event(instance, check, key_of_chunk(plan, chunk), faults, repair, {})
     manifest = asset_key(plan, "manifest")
     for name, faults in head_faults(state, report).items():
         read = {"hashed_bytes": report.bytes}
-        yield _event(instance, dg.AssetCheckKey(manifest, name), None, faults, remedy(faults), read)
+        yield _event(instance, dg.AssetCheckKey(manifest, name), None, faults, remedy(faults) or _WHOLE, read)
 
 
 def _event(
@@ -120,5 +125,5 @@ def _event(
     description: str | None,
     metadata: Mapping[str, Any],
 ) -> dg.AssetCheckEvaluation:
-    facts = fault_metadata(faults) | dict(metadata)
+    facts = fault_metadata(faults) | with_sizes(metadata)
     return check_event(instance, check, partition, passed=not faults, metadata=facts, description=description)

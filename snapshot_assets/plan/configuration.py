@@ -247,7 +247,7 @@ class _Reader:
         """Report aliases in plans that `sources` lacks, whether or not the source is valid."""
         known = list(sources) if isinstance(sources, dict) else []
         for plan in plans:
-            for role, reference in (("source", plan.source), ("target", plan.target)):
+            for role, reference in (("source", plan.source), ("target", plan.target), ("scratch", plan.scratch)):
                 if reference and reference.uri is None and reference.alias not in known:
                     self._report(
                         ("plans", plan.name, role),

@@ -19,6 +19,7 @@ from snapshot_assets.plan.fields import Duration
 
 _NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 _CRON = re.compile(r"\S+( +\S+){4}", re.ASCII)
+_KEY = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*", re.ASCII)
 _OWNER = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s]+\.[^@\s]+", re.ASCII)
 
 
@@ -53,15 +54,28 @@ class DagsterFields(BaseModel):
     export_cron: str | None = Field(
         None, description="When the export schedule runs, UTC; by default when windows close, hourly for `once`."
     )
+    drill_cron: str = Field("0 4 1 * *", description="When a plan with `scratch` has its restore drill, UTC.")
+    restore_on: str | None = Field(
+        None,
+        description="What starts `restored`: `sealed`, a new seal at the location, by whomever; or the key of an asset,"
+        " such as `staging/ready`.",
+    )
     automation: bool = Field(False, description="Whether the assets have automation conditions.")
     table_assets: bool = Field(True, description="Whether each table that the plan lists has an asset.")
     fresh_for: Duration | None = Field(
         None, description="Age of the newest seal at which `manifest` counts as stale; by default it never does."
     )
 
-    @field_validator("export_cron")
+    @field_validator("export_cron", "drill_cron")
     @classmethod
     def _is_cron(cls, text: str | None) -> str | None:
         if text is not None and not _CRON.fullmatch(text):
             raise ValueError(f"{text!r} is no cron expression; write its five fields, such as '15 2 * * *'")
+        return text
+
+    @field_validator("restore_on")
+    @classmethod
+    def _is_key(cls, text: str | None) -> str | None:
+        if text is not None and not _KEY.fullmatch(text):
+            raise ValueError(f"{text!r} is no key of an asset; write sealed, or a key such as staging/ready")
         return text

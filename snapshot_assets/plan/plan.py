@@ -109,7 +109,7 @@ class Plan(CopyFields):
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            problems = problems_of(error, type(self), secret=("source", "target", "storage"))
+            problems = problems_of(error, type(self), secret=("source", "target", "scratch", "storage"))
             raise plan_error(f"plan {fields.get('name', '(without name)')!r}", problems) from None
 
     @property
@@ -150,6 +150,13 @@ class Plan(CopyFields):
         if info.data.get("kind") == "query" and value != default:
             raise ValueError("has no effect with kind: query, which copies one query; remove it")
         return value
+
+    @field_validator("dagster")
+    @classmethod
+    def _has_a_target_to_restore_into(cls, dagster: DagsterFields, info: ValidationInfo) -> DagsterFields:
+        if dagster.restore_on is not None and info.data.get("target") is None:
+            raise ValueError("restore_on needs a target to restore into; write target, or remove it")
+        return dagster
 
     @field_validator("format_options")
     @classmethod

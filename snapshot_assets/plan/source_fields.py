@@ -28,6 +28,9 @@ class SourceFields(BaseModel):
     )
     to: str = Field(description="Location of the snapshots.", examples=["s3://bucket/prefix", "file:///srv/snapshots"])
     target: Reference | None = Field(None, description="Database that `restored` imports into.")
+    scratch: Reference | None = Field(
+        None, description="Database beside which a restore drill creates one of its own, and drops it after use."
+    )
     storage: Storage | None = Field(
         None,
         exclude=True,
@@ -73,8 +76,8 @@ class SourceFields(BaseModel):
     def _may_have_a_template(cls, kind: str, info: ValidationInfo) -> str:
         if kind != "query" and is_template(info.data.get("to", "")):
             raise ValueError("only a plan of kind: query may have a location with names in braces")
-        if kind == "query" and info.data.get("target") is not None:
-            raise ValueError("a copy of a query has no target; `snapshots import --from` restores it")
+        if kind == "query" and (info.data.get("target") or info.data.get("scratch")):
+            raise ValueError("a copy of a query has no target or scratch; `snapshots import --from` restores it")
         return kind
 
     @field_validator("query")

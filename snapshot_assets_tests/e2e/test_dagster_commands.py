@@ -9,11 +9,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import psutil
 import pytest
 
 from snapshot_assets_tests.e2e.graphql import Graphql, ask, backfill_job, listening, run_job, until
@@ -133,4 +134,17 @@ def make_ui(folder: Path) -> Iterator[Graphql]:
     finally:
         os.killpg(process.pid, signal.SIGINT)
         process.wait(120)
-    assert not listening(lambda query: ask(port, query, {}))
+    assert running(process.pid) == []
+
+
+def running(group: int) -> list[str]:
+    """Return the processes of a group that have not ended."""
+    found = psutil.process_iter(["pid", "status", "cmdline"])
+    alive = (process for process in found if process.info["status"] != psutil.STATUS_ZOMBIE)
+    return [str(process.info) for process in alive if group_of(process.pid) == group]
+
+
+def group_of(process: int) -> int | None:
+    with suppress(ProcessLookupError):  # it ended meanwhile
+        return os.getpgid(process)
+    return None

@@ -15,6 +15,7 @@ from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.format.layout import checkpoint_path
+from snapshot_assets.format.units import human_bytes
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
@@ -52,7 +53,8 @@ def test_the_checkpoint_job_writes_one_and_finds_it_there_again(project: Project
     first = job(project, "demo_checkpoint", "demo_write_checkpoint")
     head = writer.catalog.state.revision
     size = (project.location / checkpoint_path(head)).stat().st_size
-    assert first == {"revision": head, "object": checkpoint_path(head), "bytes": size, "newly_written": True}
+    sizes = {"bytes": size, "size": human_bytes(size)}
+    assert first == {"revision": str(head), "object": checkpoint_path(head), "newly_written": True} | sizes
     assert list_log(writer.store).checkpoints == [head]
     assert job(project, "demo_checkpoint", "demo_write_checkpoint") == first | {"newly_written": False}
     assert read_state(writer.store).checkpointed == head

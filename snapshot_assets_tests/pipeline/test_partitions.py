@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.windows import closed_count, plan_windows, window_at
+from snapshot_assets.pipeline import partitions as partitions_module
 from snapshot_assets.pipeline.partitions import CRON_LENGTHS, cron_of, key_of, partitions_of, window_of, windows_of
 from snapshot_assets.plan.plan import Plan
 
@@ -50,9 +51,14 @@ def test_partitions_are_the_windows_whatever_holds_them(start, length, count, cl
 
 @settings(max_examples=40)
 @given(_MINUTE_STARTS, st.sampled_from(CRON_LENGTHS), st.integers(1, 60))
-def test_aligned_windows_are_time_windows_with_the_same_bounds(start, length, count):
+def test_aligned_windows_of_a_long_finished_range_are_time_windows_with_the_same_bounds(start, length, count):
     plan = _once(start, start + count * length, length)
-    partitions = partitions_of(plan)
+    listed = partitions_of(plan)
+    assert isinstance(listed, dg.StaticPartitionsDefinition)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partitions_module, "_MOST_LISTED", 0)
+        partitions = partitions_of(plan)
+    assert partitions.get_partition_keys() == listed.get_partition_keys()
     assert isinstance(partitions, dg.TimeWindowPartitionsDefinition)
     for window in windows_of(plan):
         found = partitions.time_window_for_partition_key(key_of(window))

@@ -250,10 +250,10 @@ def test_an_automatic_savepoint_pins_the_compacted_state(
     made = job(project, "demo_savepoint", "demo_save")
     state = project.state()
     # The two chunks that lose rows, then the other three, so that the deletion is pending for no file.
-    assert (made["chunks_compacted"], made["savepoint"]) == (5, 1)
+    assert (made["chunks_compacted"], made["savepoint"]) == (5, "1")
     assert state.sealed
     assert state.newest_seal is not None
-    assert made["revision"] == state.pins.savepoints[1].pin.revision == state.newest_seal.revision
+    assert int(made["revision"]) == state.pins.savepoints[1].pin.revision == state.newest_seal.revision
     assert not pending_tombstones(state)
     rows = [sum(known.file.rows for known in state.live_files(day) if known.file.table == "readings") for day in (1, 2)]
     assert rows == [ROWS[0] - 5, ROWS[1] - 1]

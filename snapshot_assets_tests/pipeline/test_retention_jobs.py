@@ -18,6 +18,7 @@ from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, replace_ta
 from snapshot_assets.catalog.receipts.receipts import write_receipt
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format.layout import new_attempt
+from snapshot_assets.format.units import human_bytes
 from snapshot_assets.pipeline import jobs
 from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.storage.location import parse_location
@@ -117,12 +118,14 @@ def test_the_retention_job_makes_the_tag_that_is_due_and_expires_what_no_rule_ke
     receipts = [state(writer).at(each).chunks[1].chunk.receipts[0] for each in (first, second)]
     third, newest = reseal(writer, b"rows of the third"), reseal(writer, b"rows of the newest")
     create_tag(writer.catalog, "kept", third)
+    unneeded = len(b"rows") + len(b"late rows") + sum(each.bytes for each in receipts)
     expected = {
         "tag_created": TODAY,
         "tags_deleted": ["outlived"],
         "revisions_expired": [second, third],
         "revisions_kept_by_pins": 1,
-        "bytes_unneeded": len(b"rows") + len(b"late rows") + sum(each.bytes for each in receipts),
+        "bytes_unneeded": unneeded,
+        "size_unneeded": human_bytes(unneeded),
     }
     assert job(project, "demo_retention", "demo_retain", dry_run=True) == expected | {"dry_run": True}
     assert set(state(writer).tags) == {"outlived", "kept"}
@@ -140,6 +143,7 @@ def test_the_retention_job_makes_the_tag_that_is_due_and_expires_what_no_rule_ke
         "revisions_expired": [],
         "revisions_kept_by_pins": 0,
         "bytes_unneeded": 0,
+        "size_unneeded": human_bytes(0),
     }
 
 
@@ -188,7 +192,7 @@ def test_a_savepoint_that_is_due_is_made_once_and_the_oldest_automatic_ones_go(
     assert expected == {"dry_run": True, "due": True, "savepoints_deleted": [2]}
     assert set(state(writer).pins.savepoints) == {1, 2}
     made = job(project, "demo_savepoint", "demo_save")
-    assert (made["due"], made["chunks_compacted"], made["savepoint"]) == (True, 0, 3)
+    assert (made["due"], made["chunks_compacted"], made["savepoint"]) == (True, 0, "3")
     assert made["savepoints_deleted"] == [2]
     assert {number: each.pin.automatic for number, each in state(writer).pins.savepoints.items()} == {
         1: False,

@@ -1,11 +1,11 @@
 """Assets of single tables, and of the plan's databases."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import dagster as dg
+from pyspark.sql import DataFrame
 
+from snapshot_assets.pipeline.partitions import partitions_of
 from snapshot_assets_tests.pipeline.project import ROWS, Project
 
 
@@ -15,8 +15,14 @@ def test_each_listed_table_is_an_asset_that_is_materialised_with_its_chunk(
     tables = ["main.readings", "main.sensors"]
     project = make_project(tables=tables, time_columns={"main.sensors": None}, target="copy")
 
-    @dg.asset(deps=[dg.AssetKey(["demo", "main", "readings"])])
-    def downstream() -> None: ...
+    rows: dict[str, int] = {}
+
+    @dg.asset(
+        ins={"readings": dg.AssetIn(dg.AssetKey(["demo", "main", "readings"]))},
+        partitions_def=partitions_of(project.plan),
+    )
+    def downstream(context: dg.AssetExecutionContext, readings: DataFrame) -> None:
+        rows[context.partition_key] = readings.count()
 
     project.user_assets.append(downstream)
     graph = project.definitions().get_repository_def().asset_graph
@@ -35,6 +41,11 @@ def test_each_listed_table_is_an_asset_that_is_materialised_with_its_chunk(
     assert [column.name for column in columns.columns] == ["moment", "sensor", "value"]
     lineage = found[project.keys[0]].metadata["dagster/column_lineage"].value
     assert lineage.deps_by_column["value"][0].column_name == "main.readings.value"
+    wanted = dg.define_asset_job("downstream_job", dg.AssetSelection.assets(downstream))
+    defs = dg.Definitions.merge(project.definitions(), dg.Definitions(jobs=[wanted]))
+    job = defs.resolve_job_def("downstream_job")
+    assert job.execute_in_process(instance=project.instance, partition_key=project.keys[1]).success
+    assert rows == {project.keys[1]: ROWS[1]}
     [record] = project.instance.fetch_materializations(dg.AssetKey(["demo", "main", "sensors"]), limit=9).records
     assert (record.partition_key, record.asset_materialization.metadata["dagster/row_count"].value) == (None, 2)
 

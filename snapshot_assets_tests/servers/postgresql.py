@@ -22,7 +22,7 @@ import pytest
 from snapshot_assets_tests.servers.unprivileged import make_folder, runnable, server_user
 
 PASSWORD = "correct horse/battery@staple"
-_QUOTED_PASSWORD = "correct%20horse%2Fbattery%40staple"
+QUOTED_PASSWORD = "correct%20horse%2Fbattery%40staple"
 
 
 def binaries(version: int = 18) -> Path:
@@ -49,7 +49,7 @@ class PostgresqlServer:
     data: Path
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
-    def uri(self, database: str = "postgres", user: str = "postgres", password: str = _QUOTED_PASSWORD) -> str:
+    def uri(self, database: str = "postgres", user: str = "postgres", password: str = QUOTED_PASSWORD) -> str:
         """Return a URI of a database; `password` is percent-encoded."""
         return f"postgresql://{user}:{password}@127.0.0.1:{self.port}/{database}"
 

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import PurePosixPath
-from urllib.parse import unquote, urlsplit
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
 
@@ -18,7 +21,7 @@ from snapshot_assets.databases.target import Definition
 from snapshot_assets.errors import UnknownSourceError
 from snapshot_assets.format.relations import DatabaseSchema
 
-__all__ = ["ONE_WRITER", "default_alias", "define", "open", "open_target", "type_for"]
+__all__ = ["ONE_WRITER", "default_alias", "define", "open", "open_target", "scratch", "type_for"]
 
 ONE_WRITER = True
 """While a process writes to a file, no other process can open it."""
@@ -108,3 +111,20 @@ def type_for(arrow_type: pa.DataType) -> str:
     from snapshot_assets.databases.duckdb.types import type_for as type_text
 
     return type_text(arrow_type)
+
+
+@contextmanager
+def scratch(address: DatabaseAddress, name: str) -> Iterator[DatabaseAddress]:
+    """Yield the address of a new file in the folder of the one that is named; see `DatabaseModule.scratch`."""
+    path = Path(path_of(address.uri)).with_name(f"{name}.duckdb")
+    query = urlsplit(address.uri).query
+    _remove(path)
+    try:
+        yield replace(address, uri=f"duckdb://{quote(str(path))}{'?' if query else ''}{query}")
+    finally:
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    for each in (path, path.with_name(f"{path.name}.wal")):
+        each.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from snapshot_assets.databases.target import Definition
 from snapshot_assets.errors import UnknownSourceError
 from snapshot_assets.format.relations import DatabaseSchema
 
-__all__ = ["ONE_WRITER", "catalog_path", "default_alias", "define", "open", "open_target", "type_for"]
+__all__ = ["ONE_WRITER", "catalog_path", "default_alias", "define", "open", "open_target", "scratch", "type_for"]
 
 ONE_WRITER = True
 """Concurrent writes into one table may conflict, and each write is a job that uses the whole cluster."""
@@ -64,6 +64,11 @@ def open(address: DatabaseAddress) -> NoReturn:
 
 
 open_target = open
+
+
+def scratch(address: DatabaseAddress, _: str) -> NoReturn:
+    """Refuse, as `open` does."""
+    open(address)
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:

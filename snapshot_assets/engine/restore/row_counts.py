@@ -95,7 +95,7 @@ def _windows(target: RestoreTarget, plan: RestorePlan, table: Table) -> Iterator
         bounds = [rows for bounded, rows in chunk.tables if bounded.table_name == table.table_name]
         files = [each for each in chunk.files if each.table.table_name == table.table_name]
         loaded = all(each.key in plan.ledger.files for each in files)
-        expected = sum(_expected_rows(plan, each) for each in files)
+        expected = sum(expected_rows(plan, each) for each in files)
         if bounds and loaded and target.count(table, bounds[0]) != expected:
             yield chunk.chunk
 
@@ -112,17 +112,31 @@ def chunk_differences(target: RestoreTarget, plan: RestorePlan, chunk: int) -> d
     Returns:
         Rows expected and rows found, of the tables that differ.
     """
+    different = {}
+    for table, rows, files in rows_of_chunk(plan, chunk):
+        expected = sum(expected_rows(plan, each) for each in files)
+        found = target.count(table, rows)
+        if found != expected:
+            different[table.table_name] = (expected, found)
+    return different
+
+
+class TableRows(NamedTuple):
+    """Rows of one table, as the target holds it, and the files that they come from."""
+
+    table: Table
+    rows: Rows
+    files: tuple[FilePlan, ...]
+
+
+def rows_of_chunk(plan: RestorePlan, chunk: int) -> Iterator[TableRows]:
+    """Yield the target's rows of a chunk. A table whose rows no window identifies is part of chunk 0, whole."""
     tables = {table.table_name: table for table in plan.definition.tables}
     bounded = {table.table_name: rows for each in plan.chunks if each.chunk == chunk for table, rows in each.tables}
-    if chunk == UNTIMED_CHUNK:  # a table whose rows no window identifies is counted once, whole
+    if chunk == UNTIMED_CHUNK:
         bounded |= {name: AllRows() for name, table in tables.items() if table.time_index is None}
-    different = {}
     for name, rows in bounded.items():
-        expected = sum(_expected_rows(plan, each) for each in _files_of(plan, name, chunk, rows))
-        found = target.count(tables[name], rows)
-        if found != expected:
-            different[name] = (expected, found)
-    return different
+        yield TableRows(tables[name], rows, tuple(_files_of(plan, name, chunk, rows)))
 
 
 def _files_of(plan: RestorePlan, table: TableName, chunk: int, rows: Rows) -> Iterator[FilePlan]:
@@ -134,7 +148,7 @@ def _files_of(plan: RestorePlan, table: TableName, chunk: int, rows: Rows) -> It
                 yield file
 
 
-def _expected_rows(plan: RestorePlan, file: FilePlan) -> int:
+def expected_rows(plan: RestorePlan, file: FilePlan) -> int:
     """Return how many rows a file brings; for a file that is not loaded whole, only the ledger has the number."""
     entry = plan.ledger.files.get(file.key)
     return file.file.rows if file.whole or entry is None else entry.rows
@@ -159,7 +173,7 @@ def table_counts(target: RestoreTarget, plan: RestorePlan) -> dict[TableName, tu
     expected: Counter[TableName] = Counter()
     for chunk in plan.chunks:
         for file in chunk.files:
-            expected[file.table.table_name] += _expected_rows(plan, file)
+            expected[file.table.table_name] += expected_rows(plan, file)
     return {
         table.table_name: (expected[table.table_name], target.count(table, AllRows()))
         for table in plan.definition.tables

@@ -12,15 +12,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from snapshot_assets.catalog.verify.objects import Depth
-from snapshot_assets.databases.open import database_module
+from snapshot_assets.databases.open import database_module, kind_of
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import RestoreTarget
 from snapshot_assets.engine.jobs import MapRunner
 from snapshot_assets.engine.restore import pin as restore_pins
+from snapshot_assets.engine.restore.compare import ComparedRows, CompareTask, compare_rows
 from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.engine.restore.loader import ChunkOutcome, Loader
 from snapshot_assets.engine.restore.plan import RestorePlan, plan_restore
-from snapshot_assets.engine.restore.row_counts import check_rows, table_counts
+from snapshot_assets.engine.restore.row_counts import check_rows, expected_rows, rows_of_chunk, table_counts
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.spark_loader import SparkLoader, is_spark, open_restore_target
 from snapshot_assets.engine.restore.target import read_target
@@ -235,3 +236,26 @@ class RestoreRun:
         plan = self.current()
         with self.target() as target:
             return table_counts(target, plan)
+
+    def compare(self) -> Iterator[ComparedRows]:
+        """Compare the rows of the target with those of the snapshot; yields each table of each chunk.
+
+        A target of the snapshot's own kind is compared by value. Another kind holds values in other types, so only
+        its rows are counted. Rows of others in the target's tables count as different.
+        """
+        plan = self.current()
+        parts = [(each.chunk, rows) for each in plan.chunks for rows in rows_of_chunk(plan, each.chunk)]
+        if self.compares_values:
+            yield from self.runner.map(
+                compare_rows, [CompareTask(self.address, self.store, chunk, rows) for chunk, rows in parts]
+            )
+            return
+        with self.target() as target:
+            for chunk, (table, rows, files) in parts:
+                expected, found = sum(expected_rows(plan, each) for each in files), target.count(table, rows)
+                yield ComparedRows(chunk, table.table_name, expected, found, expected == found)
+
+    @property
+    def compares_values(self) -> bool:
+        """Whether `compare` compares values, rather than numbers of rows."""
+        return kind_of(self.address.uri) == self.current().source.schema.database

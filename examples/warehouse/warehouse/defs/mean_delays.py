@@ -1,4 +1,4 @@
-"""Each carrier's mean delay by day: reads the chunks of plan `flights`, and writes those of plan `delays`."""
+"""Each carrier's mean delay by day: reads one table of plan `flights`, and writes those of plan `delays`."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ PLAN = load_configuration(Path(__file__).parent / "delays" / "snapshots.yaml").p
 @dg.asset(
     key=["delays", "mean_delays"],
     partitions_def=partitions_of(PLAN),
-    ins={"flights": dg.AssetIn(key=["flights", "chunks"])},
+    ins={"flights": dg.AssetIn(key=["flights", "main", "flights"])},
     io_manager_key="snapshot_io_manager",
     metadata={"snapshots/plan": PLAN.name},
 )

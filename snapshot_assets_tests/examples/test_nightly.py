@@ -1,0 +1,78 @@
+"""`examples/nightly.yaml` in Dagster's daemon: its schedule exports PostgreSQL to S3 and tags what it sealed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from snapshot_assets.format.units import time_text
+from snapshot_assets_tests.e2e.graphql import until
+from snapshot_assets_tests.pipeline.project import ROOT
+from snapshot_assets_tests.servers.dagster import start_dagster
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer
+from snapshot_assets_tests.servers.s3 import S3Server
+
+SNAPSHOTS = Path(sys.executable).parent / "snapshots"
+DAYS = 3
+CRON = 'export_cron: "30 0 * * *"'
+RUNS = """
+{ runsOrError(filter: {tags: [{key: "dagster/schedule_name", value: "shop_export_schedule"}]}) {
+    ... on Runs { results { status } } } }
+"""
+SALES = """
+CREATE TABLE sales (id bigint PRIMARY KEY, sold_at timestamptz NOT NULL, price numeric(8, 2));
+INSERT INTO sales SELECT i, '{since}'::timestamptz + i * interval '1 hour', i / 4.0
+    FROM generate_series(0, {hours} - 1) AS i;
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_its_schedule_runs_without_being_turned_on_and_seals_and_tags_all_days(
+    postgresql_server: PostgresqlServer,
+    postgresql_database: str,
+    s3_server: S3Server,
+    s3_location: str,
+    tmp_path: Path,
+) -> None:
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    closed = today if datetime.now(UTC) - today > timedelta(minutes=15) else today - timedelta(days=1)
+    since = time_text(closed - timedelta(days=DAYS))
+    postgresql_server.psql_script(postgresql_database, SALES.format(since=since, hours=DAYS * 24))
+    example = (ROOT / "examples" / "nightly.yaml").read_text()
+    assert CRON in example
+    (tmp_path / "nightly.yaml").write_text(example.replace(CRON, 'export_cron: "* * * * *"'))
+    environment = {
+        "SNAPSHOTS_CONFIG": str(tmp_path / "nightly.yaml"),
+        "SHOP_DATABASE": postgresql_database,
+        "SHOP_SNAPSHOTS": s3_location,
+        "SHOP_SINCE": since,
+        "AWS_REGION": str(s3_server.options.region),
+        "AWS_ACCESS_KEY_ID": str(s3_server.options.access_key_id),
+        "AWS_SECRET_ACCESS_KEY": str(s3_server.options.secret_access_key),
+        "AWS_ENDPOINT_URL_S3": str(s3_server.options.endpoint),
+        "AWS_ALLOW_HTTP": "true",
+    }
+    with start_dagster(tmp_path, ["-m", "snapshot_assets.definitions"], environment) as servers:
+        ended = until(
+            lambda: [run["status"] for run in servers.graphql(RUNS)["runsOrError"]["results"]],
+            lambda statuses: bool({"SUCCESS", "FAILURE"} & set(statuses)),
+            400,
+        )
+        assert "FAILURE" not in ended, servers.output.read_text()
+        assert "SUCCESS" in ended, servers.output.read_text()
+
+    def snapshots(*arguments: str) -> str:
+        command = [str(SNAPSHOTS), *arguments]
+        return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True).stdout
+
+    snapshots("export", "verify", "--snapshot", s3_location)
+    [found] = json.loads(snapshots("export", "list", "--location", s3_location, "--json"))
+    assert (found["status"], found["rows"], found["chunks_done"]) == ("complete", DAYS * 24, DAYS + 1), found
+    assert len(json.loads(snapshots("tag", "list", "--snapshot", s3_location, "--json"))) == 1

@@ -1,0 +1,171 @@
+"""Jobs and sensors that restore: the drill in a scratch database, and the restore of each new seal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from runpy import run_path
+
+import dagster as dg
+import duckdb
+import pytest
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.engine.restore.run import RestoreRun
+from snapshot_assets.errors import PlanError
+from snapshot_assets.pipeline.exports import running
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.cli import helpers
+from snapshot_assets_tests.pipeline.project import ROOT, ROWS, Project, job, run_job
+
+SENSOR = "demo_restore_sensor"
+
+
+@pytest.fixture
+def copied(exported: Project, make_project: Callable[..., Project]) -> Callable[..., Project]:
+    """Returns a project with a copy of the sealed location."""
+
+    def make(**fields: object) -> Project:
+        project = make_project(**fields)
+        exported.copy_location(project)
+        return project
+
+    return make
+
+
+def differing(project: Project) -> dict[str, int]:
+    return helpers.differing(project.database, project.target, "main.readings", "main.sensors")
+
+
+def test_a_drill_restores_the_newest_tag_compares_all_rows_and_leaves_nothing(copied: Callable[..., Project]) -> None:
+    project = copied(scratch="copy")
+    catalog = Catalog.open_for_writing(open_store(parse_location(project.plan.to)))
+    sealed = catalog.state.seals[-1].revision
+    for name in ("older", "newer"):
+        create_tag(catalog, name, sealed)
+    facts = job(project, "demo_restore_drill", "demo_drill")
+    assert (facts["version"], facts["revision"], facts["compared"]) == ("tag:newer", str(sealed), "values")
+    assert facts["rows_compared"] == sum(ROWS) + 2
+    assert [row.data for row in facts["tables"].records] == [
+        {"table": "main.readings", "rows": sum(ROWS)},
+        {"table": "main.sensors", "rows": 2},
+    ]
+    assert sorted(path.name for path in project.folder.glob("*.duckdb*")) == ["source.duckdb"]
+    assert set(project.state().tags) == {"older", "newer"}  # that of the import is gone
+    [observation] = project.instance.fetch_observations(project.key("manifest"), limit=10).records
+    assert observation.asset_observation is not None
+    assert observation.asset_observation.description == "Restore drill passed"
+
+
+def test_a_drill_that_finds_another_row_fails_and_names_the_table(
+    copied: Callable[..., Project], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = copied(scratch="copy")
+
+    def finish(run: object) -> bool:
+        assert finished(run)
+        path = project.folder / "snapshots_drill_demo.duckdb"
+        with duckdb.connect(str(path)) as connection:
+            connection.execute("UPDATE readings SET value = value + 1 WHERE value = 103")
+        return True
+
+    finished = RestoreRun.finish
+    monkeypatch.setattr(RestoreRun, "finish", finish)
+    result = run_job(project, "demo_restore_drill", {}, raise_on_error=False)
+    failure = project.failure(result)
+    assert "main.readings in chunk 2: 24 rows in the snapshot, 24 restored" in failure.description
+    assert not list(project.folder.glob("snapshots_drill*"))
+
+
+def test_only_a_plan_with_a_scratch_database_has_a_drill(
+    exported: Project, make_project: Callable[..., Project]
+) -> None:
+    assert not exported.definitions().get_repository_def().has_job("demo_restore_drill")
+    drilled = make_project(scratch="copy", dagster={"drill_cron": "30 5 * * 0"}).definitions().get_repository_def()
+    assert drilled.get_schedule_def("demo_restore_drill_schedule").cron_schedule == "30 5 * * 0"
+
+
+def test_a_run_without_partitions_restores_every_window(copied: Callable[..., Project]) -> None:
+    project = copied(target="copy")
+    assert run_job(project, "demo_restore", {}).success
+    assert differing(project) == {}
+    assert sorted(project.materialized("restored")) == list(project.keys)
+
+
+def test_the_sensor_restores_each_seal_once_by_whomever_it_was_made(copied: Callable[..., Project]) -> None:
+    project = copied(target="copy", dagster={"restore_on": "sealed"})
+    sensor = _sensor(project)
+    first = evaluated(project, sensor)
+    assert evaluated(project, sensor).run_key == first.run_key
+    assert run_job(project, "demo_restore", first.run_config["ops"]).success
+    with duckdb.connect(str(project.database)) as connection:
+        connection.execute("INSERT INTO readings VALUES (TIMESTAMPTZ '2013-01-02 05:00:00Z', 1, 0.5)")
+    config = {"chunks": {"replace": True}}
+    assert project.run("chunks", single=project.keys[1], config=config).success
+    assert project.run("manifest").success
+    second = evaluated(project, sensor)
+    assert second.run_key != first.run_key
+    assert run_job(project, "demo_restore", second.run_config["ops"]).success
+    assert differing(project) == {}
+    assert project.materialized("restored")[project.keys[1]]["status"] == "replaced"
+
+
+def test_the_sensor_waits_for_a_seal(make_project: Callable[..., Project]) -> None:
+    project = make_project(target="copy", dagster={"restore_on": "sealed"})
+    assert isinstance(evaluated(project, _sensor(project)), dg.SkipReason)
+
+
+def test_the_sensor_of_an_asset_restores_when_it_is_materialized(copied: Callable[..., Project]) -> None:
+    project = copied(target="copy", dagster={"restore_on": "staging/ready"})
+    sensor = _sensor(project)
+    assert isinstance(sensor, dg.AssetSensorDefinition)
+    assert sensor.asset_key == dg.AssetKey(["staging", "ready"])
+    project.instance.report_runless_asset_event(dg.AssetMaterialization(sensor.asset_key))
+    assert evaluated(project, sensor).run_key.startswith("staging/ready ")
+    assert not running(project.instance, "demo_restore")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"dagster": {"restore_on": "sealed"}}, "restore_on needs a target"),
+        ({"target": "copy", "dagster": {"restore_on": "a b"}}, "'a b' is no key of an asset; write sealed"),
+        ({"dagster": {"drill_cron": "monthly"}}, "'monthly' is no cron expression"),
+    ],
+)
+def test_what_restores_nothing_is_refused(
+    make_project: Callable[..., Project], fields: dict[str, object], message: str
+) -> None:
+    with pytest.raises(PlanError, match=message):
+        make_project(**fields)
+
+
+def _sensor(project: Project) -> dg.SensorDefinition:
+    return project.definitions().get_repository_def().get_sensor_def(SENSOR)
+
+
+def evaluated(project: Project, sensor: dg.SensorDefinition) -> dg.RunRequest | dg.SkipReason:
+    """Evaluate the sensor as the daemon does."""
+    definitions = project.definitions()
+    resources = {"snapshots": definitions.resources["snapshots"]}
+    with dg.build_sensor_context(
+        instance=project.instance, repository_def=definitions.get_repository_def(), resources=resources
+    ) as context:
+        data = sensor.evaluate_tick(context)
+    return data.run_requests[0] if data.run_requests else dg.SkipReason(data.skip_message)
+
+
+def test_the_example_drills_a_location_that_it_does_not_export(
+    exported: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SNAPSHOTS", exported.plan.to)
+    monkeypatch.setenv("SCRATCH", f"duckdb://{tmp_path}/any.duckdb")
+    defs = run_path(str(ROOT / "examples" / "restore_drill.py"))["defs"]
+    repository = defs.get_repository_def()
+    schedule = repository.get_schedule_def("flights_restore_drill_schedule")
+    assert schedule.cron_schedule == "0 4 * * 0"
+    drilled = defs.resolve_job_def("flights_restore_drill").execute_in_process(instance=exported.instance)
+    assert drilled.success
+    assert list(tmp_path.iterdir()) == []

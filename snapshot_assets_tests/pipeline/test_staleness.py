@@ -1,0 +1,73 @@
+"""What Dagster shows as unsynced: what was made from something that has another version by now, and nothing else."""
+
+from collections.abc import Callable, Sequence
+
+import dagster as dg
+import duckdb
+import pyspark.sql
+from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
+from dagster._core.loader import LoadingContextForTest
+
+from snapshot_assets.pipeline.partitions import partitions_of
+from snapshot_assets_tests.pipeline.project import Project
+
+
+def unsynced(project: Project, *assets: str) -> list[tuple[str, str | None]]:
+    """Return the partitions of assets, given as a/b, that Dagster shows as unsynced."""
+    graph = project.definitions().get_repository_def().asset_graph
+    resolver = CachingStaleStatusResolver(project.instance, graph, LoadingContextForTest(project.instance))
+    found: list[tuple[str, str | None]] = []
+    for asset in assets:
+        key = dg.AssetKey(asset.split("/"))
+        keys: Sequence[str | None] = project.keys if graph.get(key).is_partitioned else [None]
+        found += [(asset, each) for each in keys if resolver.get_status(key, each) is StaleStatus.STALE]
+    return found
+
+
+def test_a_fresh_export_and_restore_are_in_sync_until_the_source_changes(make_project: Callable[..., Project]) -> None:
+    project = make_project(target="copy", tables=["main.readings", "main.sensors"], time_columns={"main.sensors": None})
+    everything = ("demo/schema", "demo/chunks", "demo/untimed_tables", "demo/restored", "demo/main/readings")
+    assert project.run("chunks", keys=project.keys).success  # it begins the snapshot
+    assert project.run("schema", "untimed_tables", "manifest").success
+    assert project.run("restored", keys=project.keys).success
+    assert unsynced(project, *everything, "demo/main/sensors") == []
+
+    with duckdb.connect(str(project.database)) as connection:
+        connection.execute("INSERT INTO readings VALUES (TIMESTAMPTZ '2013-01-02 05:00:00Z', 1, 0.5)")
+    assert project.run("chunks", single=project.keys[1], config={"chunks": {"replace": True}}).success
+    assert project.run("manifest").success
+    assert unsynced(project, *everything) == [("demo/restored", key) for key in project.keys]
+
+
+def test_an_asset_of_the_user_with_a_code_version_is_in_sync(project: Project) -> None:
+    @dg.asset(
+        key=["demo", "own"],
+        partitions_def=partitions_of(project.plan),
+        io_manager_key="snapshot_io_manager",
+        required_resource_keys={"pyspark"},
+        metadata={"snapshots/plan": "demo"},
+        code_version="7",
+    )
+    def own(context: dg.AssetExecutionContext) -> pyspark.sql.DataFrame:
+        return context.resources.pyspark.spark_session.createDataFrame([(1,)], "n int")
+
+    project.user_assets.append(own)
+    assert project.run("own", single=project.keys[0]).success
+    assert unsynced(project, "demo/own") == []
+
+
+def test_what_the_user_made_from_a_table_is_unsynced_once_the_table_has_other_files(
+    make_project: Callable[..., Project],
+) -> None:
+    project = make_project(tables=["main.readings", "main.sensors"], time_columns={"main.sensors": None})
+
+    @dg.asset(key=["demo", "names"], deps=[dg.AssetKey(["demo", "main", "sensors"])])
+    def names() -> None: ...
+
+    project.user_assets.append(names)
+    assert project.run("schema", "untimed_tables").success
+    assert project.run("names").success
+    assert project.run("untimed_tables").success  # its chunk is skipped
+    assert unsynced(project, "demo/names") == []
+    assert project.run("untimed_tables", config={"untimed_tables": {"replace": True}}).success
+    assert unsynced(project, "demo/names") == [("demo/names", None)]
