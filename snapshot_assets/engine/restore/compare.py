@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
-import duckdb
 import pyarrow as pa
 
 from snapshot_assets.databases.open import open_database
@@ -86,6 +85,8 @@ def _stored(table: Table) -> pa.Schema:
 
 def _sum_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> tuple[int, int]:
     """Return the number of rows, and the sum of their hashes."""
+    import duckdb  # here, because whatever restores would load it, and so would definitions
+
     if not schema.names:  # PostgreSQL has tables without columns
         return sum(batch.num_rows for batch in batches), 0
     reader = pa.RecordBatchReader.from_batches(schema, batches)
