@@ -11,8 +11,6 @@ from snapshot_assets.format.units import time_text
 
 DAYS = 31
 ROWS_A_DAY = 24
-WHOLE_MONTH = "[2013-01-01T00:00...2013-01-31T00:00]"
-"""The partitions of `month` and `slow`, as one types them."""
 
 _PLANS = """
 sources:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from snapshot_assets_tests.browser.project import DAYS, WHOLE_MONTH, flip_a_byte, rows_of
-from snapshot_assets_tests.browser.ui import Ui
+from snapshot_assets_tests.browser.project import DAYS, flip_a_byte, rows_of
+from snapshot_assets_tests.browser.ui import EVERY_PARTITION, Ui
 
 DAMAGED, KEY = 5, "2013-01-05T00:00"
 
@@ -16,7 +16,7 @@ DAMAGED, KEY = 5, "2013-01-05T00:00"
 @pytest.mark.browser
 @pytest.mark.timeout(1200)
 def test_a_month_is_backfilled_repaired_tagged_and_restored(ui: Ui, project: Path) -> None:
-    assert ui.end(ui.materialise("month/chunks", WHOLE_MONTH)) == "SUCCESS"
+    assert ui.end(ui.materialise("month/chunks", EVERY_PARTITION)) == "SUCCESS"
     ui.open("assets/month/chunks?view=partitions")
     ui.expect_counts(materialized=DAYS, failed=0, missing=0)
     flip_a_byte(project, DAMAGED)
@@ -67,7 +67,7 @@ def tag(ui: Ui) -> None:
 
 def restore(ui: Ui) -> None:
     """Restore every day: each is loaded, and its check of rows passes."""
-    assert ui.end(ui.materialise("month/restored", WHOLE_MONTH)) == "SUCCESS"
+    assert ui.end(ui.materialise("month/restored", EVERY_PARTITION)) == "SUCCESS"
     ui.open("assets/month/restored?view=partitions")
     ui.expect_counts(materialized=DAYS, failed=0, missing=0)
     ui.partition("month/restored", KEY)

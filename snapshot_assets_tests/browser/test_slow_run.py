@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from snapshot_assets_tests.browser.project import DAYS, WHOLE_MONTH
-from snapshot_assets_tests.browser.ui import SECONDS, Ui
+from snapshot_assets_tests.browser.project import DAYS
+from snapshot_assets_tests.browser.ui import EVERY_PARTITION, SECONDS, Ui
 from snapshot_assets_tests.e2e.graphql import until
 
 _MATERIALIZED = """
@@ -18,7 +18,7 @@ query Partitions($key: AssetKeyInput!) {
 @pytest.mark.browser
 @pytest.mark.timeout(1200)
 def test_a_run_shows_what_it_commits_and_leaves_it_when_it_is_terminated(ui: Ui) -> None:
-    run = ui.materialise("slow/chunks", WHOLE_MONTH)
+    run = ui.materialise("slow/chunks", EVERY_PARTITION)
     ui.open(f"runs/{run}")
     ui.expect_text("Committed ")
     assert until(lambda: materialized(ui, "slow"), bool, SECONDS)

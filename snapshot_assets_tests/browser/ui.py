@@ -12,6 +12,9 @@ from snapshot_assets_tests.e2e.graphql import until
 from snapshot_assets_tests.servers.dagster import DagsterServers
 
 ENDED = ("SUCCESS", "FAILURE", "CANCELED")
+EVERY_PARTITION = "All"
+"""The button that selects every partition."""
+
 SECONDS = 180
 """How long a test waits for what must come: a run on a loaded machine starts slowly."""
 
@@ -57,26 +60,29 @@ class Ui:
         """Return the status of every run."""
         return {run["runId"]: run["status"] for run in self.servers.graphql(_RUNS)["runsOrError"]["results"]}
 
-    def materialise(self, asset: str, partitions: str = "") -> str:
-        """Materialise an asset on its page, with partitions as one types them, and return the run's id."""
+    def materialise(self, asset: str, partition: str = "") -> str:
+        """Materialise an asset on its page: one of its partitions, or `EVERY_PARTITION`. Return the run's id."""
         self.open(f"assets/{asset}?view=overview")
 
         def click() -> None:
             self.button("Materialize").click()
-            if partitions:
-                self._choose(partitions)
+            if partition:
+                self._choose(partition)
 
         return self.launch(click)
 
-    def _choose(self, partitions: str) -> None:
+    def _choose(self, partition: str) -> None:
         dialog = self.page.get_by_role("dialog")
         confirm, launch = dialog.get_by_role("button", name="Confirm"), dialog.get_by_role("button", name="Launch")
         expect(confirm.or_(launch).first).to_be_visible(timeout=SECONDS * 1000)
         if confirm.is_visible():  # upstream assets are not materialised
             confirm.click()
-        keys = dialog.get_by_placeholder(re.compile("^ex: "))
-        keys.fill(partitions)
-        keys.press("Enter")
+        if partition == EVERY_PARTITION:
+            dialog.get_by_role("button", name="All", exact=True).click()
+        else:
+            dialog.get_by_text("Select a partition").click()
+            self.page.get_by_placeholder("Filter partitions").fill(partition)
+            self.page.get_by_role("menuitem").filter(has_text=partition).click()
         expect(launch).to_be_enabled()
         launch.click()
 
