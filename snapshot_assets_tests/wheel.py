@@ -140,7 +140,7 @@ def duckdb(installed: Installation, folder: Path) -> None:
 
 def own_project(installed: Installation, folder: Path) -> None:
     """Run README's section "In your own Dagster project": its Python module."""
-    [(_, module)] = _blocks("### In your own Dagster project")
+    (_, module), *_ = _blocks("### In your own Dagster project")
     _write_project(folder, module)
     keys = ("--partition-range", "2025-01-01T00:00...2025-01-04T00:00")
     installed.materialise(folder, "shop.definitions", 'key:"shop/*" and not key:"shop/tag"', *keys)
