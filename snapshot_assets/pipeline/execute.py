@@ -89,7 +89,7 @@ def run_plan(
         on_skipped=on_skipped,
     )
     job = definitions.resolve_job_def(f"{plan.name}_export")
-    config: dict[str, Any] = {op_name(plan, "manifest"): {"config": {"require_complete": True}}}
+    config: dict[str, Any] = {op_name(plan, "manifest"): {"config": {"require_complete": True, "create_due_tag": True}}}
     if keys:
         windows = {"windows": range_of(keys[0], keys[-1]), "replace": replace}
         config[op_name(plan, "chunks")] = {"config": windows}
