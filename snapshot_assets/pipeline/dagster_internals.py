@@ -9,8 +9,11 @@ from typing import Any
 
 import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+from dagster._core.definitions.repository_definition import SINGLETON_REPOSITORY_NAME
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
+from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
 
 
 @contextmanager
@@ -97,3 +100,24 @@ def requiring_resources(definition: dg.IOManagerDefinition, keys: Set[str]) -> d
     """
     definition._required_resource_keys = frozenset(keys)
     return definition
+
+
+def belonging_to_location(instance: dg.DagsterInstance, run_id: str, location: str) -> dict[str, str]:
+    """Let a run that this process is about to execute belong to a code location, as if it was launched there.
+
+    Dagster's timeline leaves out runs that belong to none, and executes a job in a process of one's own without any.
+
+    Returns:
+        Tags to create the run with.
+    """
+    origin = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(location), SINGLETON_REPOSITORY_NAME)
+    moved: list[bool] = []
+
+    def move(_: Any) -> None:
+        run = instance.get_run_by_id(run_id) if not moved else None
+        if run is not None:
+            instance.run_storage.replace_job_origin(run, origin.get_job_origin(run.job_name))
+            moved.append(True)
+
+    instance.add_event_listener(run_id, move)  # called as soon as the run is created
+    return {REPOSITORY_LABEL_TAG: origin.get_label()}

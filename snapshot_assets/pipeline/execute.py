@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.errors import InterruptedRunError, SnapshotError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.assets import build_definitions
+from snapshot_assets.pipeline.dagster_internals import belonging_to_location
 from snapshot_assets.pipeline.exports import range_of
 from snapshot_assets.pipeline.jobs import compact_config
 from snapshot_assets.pipeline.keys import asset_key, op_name
@@ -24,6 +26,9 @@ from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 
 _RANGE_START, _RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+CODE_LOCATION = "snapshot_assets.definitions"
+"""The code location of the plans in `snapshots.yaml`, to which runs of the command line belong."""
+
 _NEW_INSTANCE = "telemetry:\n  enabled: false\n"
 # The command prints a failure once, without a trace; the run's log in Dagster has the trace.
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -84,7 +89,7 @@ def run_plan(
         on_skipped=on_skipped,
     )
     job = definitions.resolve_job_def(f"{plan.name}_export")
-    config: dict[str, Any] = {op_name(plan, "manifest"): {"config": {"require_complete": True}}}
+    config: dict[str, Any] = {op_name(plan, "manifest"): {"config": {"require_complete": True, "create_due_tag": True}}}
     if keys:
         windows = {"windows": range_of(keys[0], keys[-1]), "replace": replace}
         config[op_name(plan, "chunks")] = {"config": windows}
@@ -102,7 +107,7 @@ def run_copy(
     overwrite: bool,
     progress: Progress,
 ) -> Mapping[str, dg.MetadataValue[Any]]:
-    """Materialise the asset `copy` of a plan of kind `query`; returns its metadata. See also `run_plan`.
+    """Run the job `<plan>_copy` of a plan of kind `query`; returns its metadata. See also `run_plan`.
 
     Args:
         configuration: The sources and storage options; contains the plan.
@@ -113,7 +118,7 @@ def run_copy(
         progress: Counts what the run does.
     """
     definitions = _definitions(configuration, plan, overwrite=overwrite, progress=progress)
-    result = _materialize(definitions, plan, ["copy"], keys, instance, {})
+    result = _execute(definitions.resolve_job_def(f"{plan.name}_copy"), instance, {}, _of_range(keys))
     [output] = [event for event in result.all_events if event.is_successful_output]
     return output.step_output_data.metadata
 
@@ -127,7 +132,7 @@ def run_restore(
     restore_plan: RestorePlan,
     progress: Progress,
 ) -> str:
-    """Materialise a plan's asset `restored`, with its check, in one run; returns the run's id. See also `run_plan`.
+    """Run a plan's job `<plan>_restore`, with its checks; returns the run's id. See also `run_plan`.
 
     Args:
         configuration: The target and storage options.
@@ -138,7 +143,7 @@ def run_restore(
         progress: Counts what the run does.
     """
     definitions = _definitions(configuration, plan, restores={plan.name: restore_plan}, progress=progress)
-    return _materialize(definitions, plan, ["restored"], keys, instance, {}).run_id
+    return _execute(definitions.resolve_job_def(f"{plan.name}_restore"), instance, {}, _of_range(keys)).run_id
 
 
 def run_compaction(
@@ -168,25 +173,27 @@ def _definitions(configuration: Configuration, plan: Plan, **settings: Any) -> d
     return build_definitions(alone, resources={SPARK: spark_resource()}, **settings)
 
 
-def _materialize(
-    definitions: dg.Definitions,
-    plan: Plan,
-    assets: Sequence[str],
-    keys: Sequence[str],
-    instance: dg.DagsterInstance,
-    config: dict[str, Any],
-) -> dg.ExecuteInProcessResult:
-    selection = [asset_key(plan, name) for name in assets]
-    tags = {_RANGE_START: keys[0], _RANGE_END: keys[-1]} if keys else {}
-    job = definitions.resolve_implicit_global_asset_job_def()
-    return _execute(job, instance, config, asset_selection=selection, tags=tags)
+def _of_range(keys: Sequence[str]) -> dict[str, str]:
+    """Return the tags of a run of a range of partitions."""
+    return {_RANGE_START: keys[0], _RANGE_END: keys[-1]} if keys else {}
 
 
 def _execute(
-    job: dg.JobDefinition, instance: dg.DagsterInstance, ops: dict[str, Any], **run: Any
+    job: dg.JobDefinition,
+    instance: dg.DagsterInstance,
+    ops: dict[str, Any],
+    tags: Mapping[str, str] | None = None,
 ) -> dg.ExecuteInProcessResult:
     """Execute a job with the run config of its ops; raises its error."""
-    result = job.execute_in_process(instance=instance, run_config=_QUIET | {"ops": ops}, raise_on_error=False, **run)
+    run_id = str(uuid.uuid4())
+    own = belonging_to_location(instance, run_id, CODE_LOCATION)
+    result = job.execute_in_process(
+        instance=instance,
+        run_config=_QUIET | {"ops": ops},
+        raise_on_error=False,
+        run_id=run_id,
+        tags=own | dict(tags or {}),
+    )
     if not result.success:
         raise _failure(result)
     return result

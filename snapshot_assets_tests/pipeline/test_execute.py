@@ -1,11 +1,9 @@
 """Errors of failed runs on the command line."""
 
-from __future__ import annotations
-
 import dagster as dg
 
 from snapshot_assets.errors import PlanError, SnapshotError
-from snapshot_assets.pipeline.execute import _failure
+from snapshot_assets.pipeline.execute import CODE_LOCATION, _execute, _failure
 
 
 def failed(error: BaseException, cause: BaseException | None = None) -> SnapshotError:
@@ -55,3 +53,22 @@ def test_a_failure_outside_all_steps_is_reported() -> None:
 
     error = error_of(unnamed, _refused=dg.mem_io_manager)
     assert str(error) == "The run failed: ValueError: Field names cannot start with an underscore: '_refused'"
+
+
+def test_a_run_belongs_to_the_code_location_while_it_runs() -> None:
+    seen: list[dg.DagsterRun | None] = []
+
+    @dg.asset
+    def looking(context: dg.AssetExecutionContext) -> None:
+        seen.append(context.instance.get_run_by_id(context.run.run_id))
+
+    job = dg.Definitions([looking]).resolve_implicit_global_asset_job_def()
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = _execute(job, instance, {})
+        [found] = instance.get_runs(dg.RunsFilter(tags={".dagster/repository": f"__repository__@{CODE_LOCATION}"}))
+    [during] = seen
+    assert during is not None
+    for run, status in ((during, dg.DagsterRunStatus.STARTED), (found, dg.DagsterRunStatus.SUCCESS)):
+        assert run.remote_job_origin is not None
+        assert run.remote_job_origin.repository_origin.code_location_origin.location_name == CODE_LOCATION
+        assert (run.run_id, run.status) == (result.run_id, status)
