@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from snapshot_assets.pipeline.component import SnapshotPlan
     from snapshot_assets.pipeline.io_manager import ChunkConfig, SnapshotIOManager
     from snapshot_assets.pipeline.partitions import partitions_of
-    from snapshot_assets.pipeline.resources import spark_resource
+    from snapshot_assets.pipeline.spark_session import spark_resource
     from snapshot_assets.plan.configuration import Configuration, load_configuration
     from snapshot_assets.plan.plan import Plan
 
@@ -60,7 +60,7 @@ _HOMES = {
     "load_configuration": "plan.configuration",
     "partitions_of": "pipeline.partitions",
     "register": "engine.reading.source",
-    "spark_resource": "pipeline.resources",
+    "spark_resource": "pipeline.spark_session",
 }
 
 

@@ -130,7 +130,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _session() -> SparkSession:
     """Return the session that reaches a Spark catalog; the import's assets then run in it too."""
-    from snapshot_assets.pipeline.resources import spark_resource
+    from snapshot_assets.pipeline.spark_session import spark_resource
 
     with only_results_on_stdout():
         session: SparkSession = spark_resource().spark_session

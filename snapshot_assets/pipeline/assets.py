@@ -119,7 +119,7 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
     if plan.kind == "query":
         return copy_definitions(plan, spark_key)
     target = configuration.source(plan.target).uri if plan.target else None
-    jobs, tagging, exporting = plan_jobs(plan, spark_key), tag_job(plan), export_job(plan)
+    jobs, exporting = plan_jobs(plan, spark_key), export_job(plan)
     with accepting_unstable_parts():
         assets, checks = [_schema(plan, spark_key), _manifest(plan), tag_asset(plan)], manifest_checks(plan)
         if target:
@@ -129,13 +129,14 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
             checks += chunk_checks(plan)
             checks += row_counts_checks(plan, spark_key) if plan.target else []
     restoring = [restore_job(plan)] if plan.target else []
-    sensors = [tag_sensor(plan, tagging)] if plan.retention.tag else []
+    tagging = [tag_job(plan)] if plan.retention.tag else []
+    sensors = [tag_sensor(plan, job) for job in tagging]
     sensors += [restore_sensor(plan, job) for job in restoring if plan.dagster.restore_on]
     specs = [*database_specs(plan, configuration.source(plan.source).uri, target), *table_specs(plan)]
     return dg.Definitions(
         assets=[*assets, *specs],
         asset_checks=checks,
-        jobs=[exporting, *jobs, tagging, *restoring],
+        jobs=[exporting, *jobs, *tagging, *restoring],
         schedules=[export_schedule(plan, exporting), *plan_schedules(plan, jobs)],
         sensors=sensors,
     )

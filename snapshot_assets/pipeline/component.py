@@ -13,8 +13,9 @@ from pydantic.json_schema import JsonSchemaValue
 
 from snapshot_assets.errors import PlanError
 from snapshot_assets.pipeline.assets import plan_definitions
-from snapshot_assets.pipeline.resources import SPARK, spark_resource
+from snapshot_assets.pipeline.resources import SPARK
 from snapshot_assets.pipeline.shared import shared_resources
+from snapshot_assets.pipeline.spark_session import spark_resource
 from snapshot_assets.plan.configuration import Configuration, StorageByScheme, configuration_of, load_configuration
 from snapshot_assets.plan.plan import Plan
 

@@ -19,9 +19,10 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.assets import build_definitions
 from snapshot_assets.pipeline.dagster_internals import belonging_to_location
 from snapshot_assets.pipeline.exports import range_of
-from snapshot_assets.pipeline.jobs import compact_config
 from snapshot_assets.pipeline.keys import asset_key, op_name
-from snapshot_assets.pipeline.resources import SPARK, spark_resource
+from snapshot_assets.pipeline.maintenance import compact_config
+from snapshot_assets.pipeline.resources import SPARK
+from snapshot_assets.pipeline.spark_session import spark_resource
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 

@@ -19,6 +19,7 @@ from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.run import Compacted, totals_of
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.run import OpenExport
+from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Table
 from snapshot_assets.format.units import duration_text, human_bytes, time_text
 
@@ -44,8 +45,9 @@ def with_sizes(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def chunk_metadata(outcome: Outcome, state: State) -> dict[str, Any]:
     """Return the metadata of one chunk's materialization."""
     known = state.chunks.get(outcome.chunk)
+    whole = outcome.chunk == UNTIMED_CHUNK  # of an asset without partitions
     metadata: dict[str, Any] = {
-        "dagster/partition_row_count": outcome.rows,
+        "dagster/row_count" if whole else "dagster/partition_row_count": outcome.rows,
         "bytes": outcome.bytes,
         "file_count": len(outcome.files),
         "status": outcome.status,
@@ -133,11 +135,8 @@ def _code(name: str) -> str:
 
 
 def fault_metadata(faults: Sequence[Fault]) -> dict[str, Any]:
-    """Return the metadata of a check: the number of faults, and the first 50."""
-    metadata: dict[str, Any] = {"faults": len(faults)}
-    if faults:
-        metadata["first_faults"] = _fault_rows(faults)
-    return metadata
+    """Return the metadata of a check: the number of faults, and the first 50; nothing without any."""
+    return {"faults": len(faults), "first_faults": _fault_rows(faults)} if faults else {}
 
 
 def _fault_rows(faults: Sequence[Fault]) -> dg.TableMetadataValue:

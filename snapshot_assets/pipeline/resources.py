@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import SparkSession
 
 from snapshot_assets.catalog.catalog import Catalog
@@ -28,7 +27,7 @@ from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.runner import SparkRunner
-from snapshot_assets.engine.session import Session, is_local, session_config, worker_python_chosen
+from snapshot_assets.engine.session import Session, is_local
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.plan.configuration import Configuration
@@ -298,20 +297,3 @@ def options_of(s3: S3Resource) -> StoreOptions:
         allow_http=plain,
         retries=resolved.max_attempts,
     )
-
-
-class _SparkResource(LazyPySparkResource):
-    """A Spark session that starts on first use, and whose workers run `engine.session.worker_python`."""
-
-    def _init_session(self) -> None:
-        with worker_python_chosen(self.spark_config):
-            super()._init_session()
-
-
-def spark_resource(**config: str) -> LazyPySparkResource:
-    """Return a Spark session resource that starts on first use.
-
-    Args:
-        **config: Settings that override `SPARK_CONFIG`, such as `{"spark.master": "local[2]"}`.
-    """
-    return _SparkResource(spark_config=session_config(config))

@@ -96,8 +96,12 @@ def _restore(context: dg.AssetExecutionContext, plan: Plan, config: RestoreConfi
             key = None if plan.schema_only else key_of_chunk(plan, outcome.chunk)
             if key is not None and outcome.error is None:
                 report_materialization(context, _metadata(outcome, restore_plan), partition=key, inputs=sealed)
-    left = "finished" if run.finish() else "other windows are still to be loaded"
+    finished = run.finish()
+    left = "finished" if finished else "other windows are still to be loaded"
     context.log.info(f"Revision {restore_plan.state.revision}: {left}.")
+    if finished:
+        facts = {"revision": str(restore_plan.state.revision), "from": plan.to}
+        report_materialization(context, facts, key=asset_key(plan, "target"))
 
 
 def _metadata(outcome: ChunkOutcome, plan: RestorePlan) -> dict[str, Any]:
@@ -142,12 +146,12 @@ def _counting(context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[tu
                 lacking = f"Revision {restore_plan.state.revision}, which was restored, lacks it."
                 return False, {"not_restored": lacking}, _RESTORE_AGAIN
             different = chunk_differences(target, restore_plan, chunk)
-            metadata: dict[str, Any] = {"tables_that_differ": len(different)}
-            if different:
-                metadata["differences"] = first_rows(
-                    {"table": str(name), "expected": expected, "found": found}
-                    for name, (expected, found) in sorted(different.items())
-                )
-            return not different, metadata, _RESTORE_AGAIN if different else None
+            if not different:
+                return True, {}, None
+            rows = (
+                {"table": str(name), "expected": expected, "found": found}
+                for name, (expected, found) in sorted(different.items())
+            )
+            return False, {"tables_that_differ": len(different), "differences": first_rows(rows)}, _RESTORE_AGAIN
 
         yield chunks, judge

@@ -1,0 +1,144 @@
+"""The ops of a plan's jobs that keep its location short and clean: checkpoint, garbage collection and compaction."""
+
+# Dagster reads the annotations of ops, so they must not be postponed here.
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast, get_args
+
+import dagster as dg
+from pydantic import Field
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.operations.collect_garbage import execute_collection, plan_collection
+from snapshot_assets.catalog.operations.maintain_log import checkpoint_head
+from snapshot_assets.engine.compact.plan import TARGET_BYTES, Dedupe, Wanted, plan_compaction
+from snapshot_assets.engine.compact.run import Compacted
+from snapshot_assets.errors import PlanError, SnapshotError
+from snapshot_assets.format.names import parse_table, table_text
+from snapshot_assets.format.units import parse_file_size, size_text
+from snapshot_assets.pipeline.failures import as_failure
+from snapshot_assets.pipeline.keys import asset_key
+from snapshot_assets.pipeline.metadata import checkpoint_metadata, compaction_metadata, garbage_metadata, plan_metadata
+from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
+from snapshot_assets.plan.plan import Plan
+
+
+class DryRunConfig(dg.Config):
+    """Run config of a job that deletes or rewrites."""
+
+    dry_run: bool = Field(default=False, description="Only report what would be done; change nothing.")
+
+
+class CompactConfig(DryRunConfig):
+    """Run config of a compaction; by default it compacts what needs it."""
+
+    target_size: str = Field(default=size_text(TARGET_BYTES), description="Size of a merged file.")
+    tables: list[str] = Field(default=[], description="Tables to rewrite, whether they need it or not.")
+    chunks: list[int] = Field(default=[], description="Chunks to rewrite, whether they need it or not.")
+    dedupe: str = Field(default="", description="`primary_key` keeps only the newest of rows with one primary key.")
+
+    def wanted(self) -> Wanted:
+        """Return what to compact.
+
+        Raises:
+            PlanError: A field is invalid.
+        """
+        if self.dedupe not in get_args(Dedupe):
+            raise PlanError(f"dedupe {self.dedupe!r} is invalid; write primary_key, or leave it out.")
+        return Wanted(
+            parse_file_size(self.target_size),
+            tuple(self.chunks),
+            tuple(map(parse_table, self.tables)),
+            cast(Dedupe, self.dedupe),
+        )
+
+
+def compact_config(wanted: Wanted) -> dict[str, Any]:
+    """Return the run config that asks for a compaction."""
+    return {
+        "target_size": size_text(wanted.target_size),
+        "tables": [table_text(name) for name in wanted.tables],
+        "chunks": list(wanted.chunks),
+        "dedupe": wanted.dedupe,
+    }
+
+
+@contextmanager
+def opened_catalog(context: dg.OpExecutionContext, plan: Plan, *, dry_run: bool = False) -> Iterator[Catalog]:
+    """Open a plan's location; an error becomes one that Dagster shows and does not retry.
+
+    Raises:
+        dagster.Failure: The work failed.
+    """
+    store = snapshots_of(context).store(plan.name)
+    try:
+        if dry_run:
+            yield Catalog.open(store)
+        else:
+            yield Catalog.open_for_writing(store, single_writer=plan.single_writer)
+    except SnapshotError as error:
+        raise as_failure(error) from error
+
+
+def checkpoint_op(plan: Plan) -> dg.OpDefinition:
+    """Return the op of `<plan>_checkpoint`."""
+
+    @dg.op(
+        name=f"{plan.name}_write_checkpoint",
+        required_resource_keys={SNAPSHOTS},
+        description="Writes the checkpoint of the newest revision, so that opening reads no older log.",
+    )
+    def write_checkpoint(context: dg.OpExecutionContext) -> None:
+        with opened_catalog(context, plan) as catalog:
+            context.add_output_metadata(checkpoint_metadata(checkpoint_head(catalog)))
+
+    return write_checkpoint
+
+
+def gc_op(plan: Plan) -> dg.OpDefinition:
+    """Return the op of `<plan>_gc`."""
+
+    @dg.op(
+        name=f"{plan.name}_collect_garbage",
+        required_resource_keys={SNAPSHOTS},
+        description="Deletes what no sealed revision, tag or writer needs, once that is older than the plan's grace.",
+    )
+    def collect(context: dg.OpExecutionContext, config: DryRunConfig) -> None:
+        with opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
+            garbage = plan_collection(catalog)
+            if not config.dry_run:
+                garbage = execute_collection(catalog, garbage)
+            facts = garbage_metadata(garbage, dry_run=config.dry_run)
+        context.add_output_metadata(facts)
+        manifest = asset_key(plan, "manifest")
+        context.log_event(dg.AssetObservation(manifest, description="Garbage collection", metadata=facts))
+
+    return collect
+
+
+def compact_op(plan: Plan, spark_key: str) -> dg.OpDefinition:
+    """Return the op of `<plan>_compact`."""
+
+    @dg.op(
+        name=f"{plan.name}_compact_files",
+        required_resource_keys={SNAPSHOTS, spark_key},
+        description="Merges small files of a table and chunk, and files with deleted rows; older versions keep theirs.",
+    )
+    def compact(context: dg.OpExecutionContext, config: CompactConfig) -> None:
+        snapshots = snapshots_of(context)
+        outcomes: list[Compacted] = []
+        with opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
+            run = snapshots.compact_run(plan.name, catalog)
+            compaction = snapshots.compactions.get(plan.name)
+            if compaction is None:
+                compaction = plan_compaction(catalog.store, catalog.require_snapshot(), config.wanted())
+            if config.dry_run:
+                context.add_output_metadata(plan_metadata(compaction))
+                return
+            with snapshots.counting("compacting", len(compaction.chunks), context.log.info) as progress:
+                for outcome in run.execute(compaction):
+                    outcomes.append(outcome)
+                    progress.outcome(outcome)
+        context.add_output_metadata(compaction_metadata(outcomes))
+
+    return compact
