@@ -13,7 +13,7 @@ from snapshot_assets.errors import SnapshotError
 from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, accepting_unstable_parts
 from snapshot_assets.pipeline.failures import as_failure
 from snapshot_assets.pipeline.keys import plan_asset
-from snapshot_assets.pipeline.materializations import report_chunk
+from snapshot_assets.pipeline.materializations import report_chunks
 from snapshot_assets.pipeline.metadata import first_rows, seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
@@ -53,8 +53,8 @@ def copy_asset(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
         def report(outcomes: Sequence[Outcome], state: State) -> None:
             for outcome in outcomes:
                 progress.outcome(outcome)
-                if plan.windowed:
-                    report_chunk(context, plan, outcome, state, inputs={})
+            if plan.windowed:
+                report_chunks(context, plan, outcomes, state, inputs={})
             if committed := [outcome for outcome in outcomes if outcome.status != "skipped"]:
                 context.log.info(progress.committed(committed))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 import warnings
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +12,7 @@ import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 from dagster._core.definitions.repository_definition import SINGLETON_REPOSITORY_NAME
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
+from dagster._core.events import DagsterEvent, DagsterEventBatchMetadata
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
@@ -52,6 +54,21 @@ NO_EVENTS_AT_THE_END = {SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True}
 def leave_out_events_at_the_end(context: dg.OutputContext) -> None:
     """Let Dagster store no materialization after an IO manager that stored them itself."""
     context._asset_key = None
+
+
+def store_materializations(
+    context: dg.OutputContext | dg.AssetExecutionContext, events: Sequence[dg.AssetMaterialization]
+) -> None:
+    """Store materializations of one asset at once, and not when the step ends.
+
+    They are one batch if the environment has `DAGSTER_EVENT_BATCH_SIZE` and Dagster's storage is PostgreSQL or MySQL.
+    """
+    own: Any = context.op_execution_context if isinstance(context, dg.AssetExecutionContext) else context
+    step = own.step_context if isinstance(own, dg.OutputContext) else own.get_step_execution_context()
+    batch = str(uuid.uuid4())
+    for number, event in enumerate(events, 1):
+        in_batch = DagsterEventBatchMetadata(batch, is_end=number == len(events))
+        own._events.append(DagsterEvent.asset_materialization(step, event, in_batch))
 
 
 def check_event(

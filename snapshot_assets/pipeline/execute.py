@@ -30,6 +30,9 @@ _RANGE_START, _RANGE_END = "dagster/asset_partition_range_start", "dagster/asset
 CODE_LOCATION = "snapshot_assets.definitions"
 """The code location of the plans in `snapshots.yaml`, to which runs of the command line belong."""
 
+_BATCH = "256"
+"""Most events of a commit that Dagster stores together; it does so in PostgreSQL and MySQL."""
+
 _NEW_INSTANCE = "telemetry:\n  enabled: false\n"
 # The command prints a failure once, without a trace; the run's log in Dagster has the trace.
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -50,6 +53,7 @@ def open_instance() -> dg.DagsterInstance:
         home.mkdir(parents=True)
         (home / "dagster.yaml").write_text(_NEW_INSTANCE, encoding="utf-8")
     os.environ["DAGSTER_HOME"] = str(home.resolve())
+    os.environ.setdefault("DAGSTER_EVENT_BATCH_SIZE", _BATCH)
     return dg.DagsterInstance.get()
 
 

@@ -20,10 +20,15 @@ from snapshot_assets.engine.session import worker_python_of_others_chosen
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Table, TableName
-from snapshot_assets.pipeline.dagster_internals import asks_to_replace, leave_out_events_at_the_end, requiring_resources
+from snapshot_assets.pipeline.dagster_internals import (
+    asks_to_replace,
+    leave_out_events_at_the_end,
+    requiring_resources,
+    store_materializations,
+)
 from snapshot_assets.pipeline.failures import as_failure
 from snapshot_assets.pipeline.keys import asset_key
-from snapshot_assets.pipeline.materializations import report_chunk, report_materialization
+from snapshot_assets.pipeline.materializations import materialization, report_chunks
 from snapshot_assets.pipeline.metadata import schema_metadata
 from snapshot_assets.pipeline.partitions import window_of
 from snapshot_assets.pipeline.resources import PLAN, SNAPSHOTS, SPARK, TABLE, snapshots_of
@@ -117,8 +122,8 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
                     done = [outcome for outcome in outcomes if outcome.error is None]
                     for outcome in done:
                         progress.outcome(outcome)
-                        report_chunk(context, plan, outcome, catalog.state, inputs)
-                        report_tables(context, plan, outcome, tables)
+                    report_chunks(context, plan, done, catalog.state, inputs)
+                    report_tables(context, plan, done, tables)
                     if committed := [outcome for outcome in done if outcome.status != "skipped"]:
                         context.log.info(progress.committed(committed))
         except SnapshotError as error:
@@ -189,7 +194,7 @@ def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Ta
     schema = asset_key(run.plan, "schema")
     if context.step_context.instance.get_latest_materialization_event(schema) is None:  # this run began the snapshot
         version = export.catalog.state.snapshot_id
-        report_materialization(context, schema_metadata(export), key=schema, version=version)
+        store_materializations(context, [materialization(schema, schema_metadata(export), version=version)])
     tables = {table.table_name: table for table in export.schema.tables}
     return export.catalog, tables, len(obj.chunks) + len(obj.late), chain(first, late)
 

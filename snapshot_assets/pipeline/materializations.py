@@ -6,13 +6,14 @@ would come too late, and a second time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import dagster as dg
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.pipeline.dagster_internals import store_materializations
 from snapshot_assets.pipeline.metadata import chunk_metadata
 from snapshot_assets.pipeline.partitions import key_of_chunk
 from snapshot_assets.plan.plan import Plan
@@ -21,39 +22,51 @@ CODE_VERSION = "1"
 """Raise it when an asset writes something else, so that Dagster marks its partitions as made by older code."""
 
 
-def report_chunk(
-    context: dg.OutputContext | dg.AssetExecutionContext,
+Context = dg.OutputContext | dg.AssetExecutionContext
+"""A step that reports, or its output."""
+
+
+def report_chunks(
+    context: Context,
     plan: Plan,
-    outcome: Outcome,
+    outcomes: Iterable[Outcome],
     state: State,
     inputs: Mapping[dg.AssetKey, str] | None,
 ) -> None:
-    """Store the materialization of the partition of a committed chunk, with the chunk's checksum as its version."""
-    metadata = chunk_metadata(outcome, state)
-    version, partition = metadata["chunk_checksum"], key_of_chunk(plan, outcome.chunk)
-    report_materialization(context, metadata, partition=partition, version=version, inputs=inputs)
+    """Store the materializations of the partitions of committed chunks, with the chunks' checksums as their versions.
+
+    Args:
+        context: The step or output whose asset has the partitions.
+        plan: The plan.
+        outcomes: The chunks, of one transaction.
+        state: The catalog's state after it.
+        inputs: See `materialization`.
+    """
+    events = []
+    for outcome in outcomes:
+        metadata = chunk_metadata(outcome, state)
+        version, partition = metadata["chunk_checksum"], key_of_chunk(plan, outcome.chunk)
+        events.append(materialization(context.asset_key, metadata, partition, version, inputs))
+    store_materializations(context, events)
 
 
-def report_materialization(
-    context: dg.OutputContext | dg.AssetExecutionContext,
+def materialization(
+    key: dg.AssetKey,
     metadata: Mapping[str, Any],
-    *,
     partition: str | None = None,
     version: str = "",
     inputs: Mapping[dg.AssetKey, str] | None = None,
-    key: dg.AssetKey | None = None,
-) -> None:
-    """Store the materialization of an asset, or of one partition, at once.
+) -> dg.AssetMaterialization:
+    """Return the materialization of an asset, or of one partition, for `store_materializations`.
 
     Args:
-        context: The asset's step or output.
+        key: The asset.
         metadata: The metadata.
         partition: The partition key; None for an asset without partitions.
         version: Identifies the data, such as a chunk's checksum: Dagster treats what was made from the same version as
             up to date.
         inputs: The version of each asset that it was made from, none of which has partitions. Dagster shows it as
             unsynced once one has another version; if they are None, once one was materialized later.
-        key: The asset, if it is not that of the context.
     """
     tags = {"dagster/code_version": CODE_VERSION} if inputs is not None else {}
     for upstream, known in (inputs or {}).items():
@@ -61,5 +74,4 @@ def report_materialization(
         tags |= {f"dagster/input_data_version/{name}": known, f"dagster/input_event_pointer/{name}": "NULL"}
     if version:
         tags |= {"dagster/data_version": version, "dagster/data_version_is_user_provided": "true"}
-    event = dg.AssetMaterialization(key or context.asset_key, partition=partition, metadata=metadata, tags=tags)
-    context.log_event(event)
+    return dg.AssetMaterialization(key, partition=partition, metadata=metadata, tags=tags)

@@ -5,7 +5,7 @@ A table's asset is not executable: it is materialised with each chunk, so that a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -15,8 +15,9 @@ from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets.pipeline.dagster_internals import store_materializations
 from snapshot_assets.pipeline.keys import asset_key, shared_settings
-from snapshot_assets.pipeline.materializations import report_materialization
+from snapshot_assets.pipeline.materializations import materialization
 from snapshot_assets.pipeline.metadata import with_sizes
 from snapshot_assets.pipeline.partitions import key_of_chunk, partitions_of
 from snapshot_assets.pipeline.resources import IO_MANAGER, PLAN, TABLE
@@ -78,31 +79,37 @@ def _database(plan: Plan, name: str, uri: str, deps: list[dg.AssetKey], descript
     )
 
 
-def report_tables(context: dg.OutputContext, plan: Plan, outcome: Outcome, tables: Mapping[TableName, Table]) -> None:
-    """Report the tables that a committed chunk materializes.
+def report_tables(
+    context: dg.OutputContext, plan: Plan, outcomes: Sequence[Outcome], tables: Mapping[TableName, Table]
+) -> None:
+    """Report the tables that committed chunks materialize.
 
     Args:
         context: The output that is exported.
         plan: The plan.
-        outcome: The chunk's outcome.
+        outcomes: The chunks' outcomes.
         tables: The exported tables, for their columns; those that are not there are reported without.
     """
     for name in plan.tables if has_table_assets(plan) else ():
-        if untimed(plan, name) is not (outcome.chunk == UNTIMED_CHUNK):
-            continue
-        files = [file for file in outcome.files if (file.schema, file.table) == (name.schema, name.table)]
-        rows = "dagster/row_count" if untimed(plan, name) else "dagster/partition_row_count"
-        metadata: dict[str, Any] = {
+        alone = untimed(plan, name)
+        chosen = [outcome for outcome in outcomes if alone is (outcome.chunk == UNTIMED_CHUNK)]
+        store_materializations(context, [_materialization(plan, name, outcome, tables.get(name)) for outcome in chosen])
+
+
+def _materialization(plan: Plan, name: TableName, outcome: Outcome, table: Table | None) -> dg.AssetMaterialization:
+    files = [file for file in outcome.files if (file.schema, file.table) == (name.schema, name.table)]
+    rows = "dagster/row_count" if untimed(plan, name) else "dagster/partition_row_count"
+    metadata = with_sizes(
+        {
             rows: sum(file.rows for file in files),
             "bytes": sum(file.bytes for file in files),
             "file_count": len(files),
         }
-        metadata = with_sizes(metadata)
-        if name in tables:
-            metadata |= _columns(plan, tables[name])
-        version = sha256("".join(file.sha256 for file in files).encode()).hexdigest()
-        partition = key_of_chunk(plan, outcome.chunk)
-        report_materialization(context, metadata, partition=partition, version=version, key=table_key(plan, name))
+    )
+    if table is not None:
+        metadata |= _columns(plan, table)
+    version = sha256("".join(file.sha256 for file in files).encode()).hexdigest()
+    return materialization(table_key(plan, name), metadata, key_of_chunk(plan, outcome.chunk), version)
 
 
 def _columns(plan: Plan, table: Table) -> dict[str, Any]:

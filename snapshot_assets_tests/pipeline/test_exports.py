@@ -167,6 +167,22 @@ def test_a_run_that_is_cut_off_leaves_what_it_committed(project: Project, monkey
     assert len(project.materialized()) == len(ROWS)
 
 
+def test_the_events_of_a_commit_are_one_batch_where_dagster_stores_batches(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAGSTER_EVENT_BATCH_SIZE", "256")
+    storage, batches = type(project.instance.event_log_storage), list[int]()
+    store = storage.store_event_batch
+
+    def counting(self: Any, events: Any) -> None:
+        batches.append(sum(event.dagster_event.is_step_materialization for event in events))
+        store(self, events)
+
+    monkeypatch.setattr(storage, "store_event_batch", counting)
+    assert export(project).success
+    assert len(project.materialized()) == len(project.keys) == max(batches)
+
+
 @pytest.mark.parametrize("damage", ["flipped", "missing", "receipt"])
 def test_a_damaged_partition_is_exported_again_and_others_are_skipped(
     exported: Project, project: Project, damage: str
