@@ -9,8 +9,9 @@ import dagster as dg
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.state.totals import outside_text
+from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.start_snapshot import skipped_text
-from snapshot_assets.errors import SnapshotError
+from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.automation import fresh, when_missing, when_updated
 from snapshot_assets.pipeline.checks import chunk_checks, manifest_checks, suspects
@@ -119,6 +120,11 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
     if plan.kind == "query":
         return copy_definitions(plan, spark_key)
     target = configuration.source(plan.target).uri if plan.target else None
+    if plan.scratch and kind_of(configuration.source(plan.scratch).uri) == "spark":
+        raise PlanError(
+            f"plan {plan.name!r}: scratch {plan.scratch} is a Spark catalog; a restore drill needs a PostgreSQL"
+            " server, or a DuckDB file whose folder it uses"
+        )
     jobs, exporting = plan_jobs(plan, spark_key), export_job(plan)
     with accepting_unstable_parts():
         assets, checks = [_schema(plan, spark_key), _manifest(plan), tag_asset(plan)], manifest_checks(plan)

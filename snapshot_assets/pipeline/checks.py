@@ -26,6 +26,7 @@ from snapshot_assets.catalog.verify.objects import (
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK, chunk_of, is_receipt
 from snapshot_assets.pipeline.dagster_internals import check_event, failed_partitions
+from snapshot_assets.pipeline.failures import showing_failures
 from snapshot_assets.pipeline.keys import asset_key
 from snapshot_assets.pipeline.metadata import fault_metadata, with_sizes
 from snapshot_assets.pipeline.partitions import chunks_of_run, key_of_chunk, partitions_of, window_of
@@ -117,12 +118,14 @@ def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
         required_resource_keys={SNAPSHOTS},
     )
     def whole(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        store, state = _read(context, plan)
+        with showing_failures():
+            store, state = _read(context, plan)
         selected = {key.name for key in context.selected_asset_check_keys}
         hashed = suspected_files(context.instance, plan, state) if INTACT in selected else set()
         if INTACT in selected and state.sealed:
             hashed |= _to_hash(context, plan, state)
-        report = check_head(store, state, hashed)
+        with showing_failures():
+            report = check_head(store, state, hashed)
         for name, faults in head_faults(state, report).items():
             if name in selected:
                 read = with_sizes({"hashed_bytes": report.bytes}) if name == INTACT else {}
@@ -213,7 +216,7 @@ def chunk_check(
     )
     def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
         # One evaluation per key: an AssetCheckResult loses its partition in a range run.
-        with opened(context, plan) as (known, judge):
+        with showing_failures(), opened(context, plan) as (known, judge):
             chosen = _chosen(context, plan, known) if partitioned else [UNTIMED_CHUNK]
             judged = [(chunk, *judge(chunk)) for chunk in chosen]
             # Failed ones last: the overview of the check shows its newest result.

@@ -14,7 +14,7 @@ from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, acc
 from snapshot_assets.pipeline.failures import as_failure
 from snapshot_assets.pipeline.keys import plan_asset
 from snapshot_assets.pipeline.materializations import report_chunks
-from snapshot_assets.pipeline.metadata import first_rows, seal_metadata
+from snapshot_assets.pipeline.metadata import first_rows, seal_metadata, with_sizes
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
@@ -93,7 +93,7 @@ def _metadata(plan: Plan, copied: Copied, uri: str) -> dict[str, Any]:
     if copied.state.header is not None and copied.state.header.single_file:
         metadata["file"] = dg.MetadataValue.text(f"{uri}/{files[0].path}")
     seal = seal_metadata(copied.sealed, copied.state, uri) if copied.sealed else {}
-    return metadata | seal | metadata  # what the run did first, and not what the seal has of the same name
+    return with_sizes(metadata | seal | metadata)  # what the run did first, and not what the seal has of the same name
 
 
 def _query_text(plan: Plan) -> dg.MarkdownMetadataValue:

@@ -30,6 +30,9 @@ _RANGE_START, _RANGE_END = "dagster/asset_partition_range_start", "dagster/asset
 CODE_LOCATION = "snapshot_assets.definitions"
 """The code location of the plans in `snapshots.yaml`, to which runs of the command line belong."""
 
+_NOT_BY_THE_DAEMON = {"dagster/max_retries": "0"}
+"""Dagster's daemon would run a failed run again on the plan of the configuration, without the command's options."""
+
 _BATCH = "256"
 """Most events of a commit that Dagster stores together; it does so in PostgreSQL and MySQL."""
 
@@ -197,7 +200,7 @@ def _execute(
         run_config=_QUIET | {"ops": ops},
         raise_on_error=False,
         run_id=run_id,
-        tags=own | dict(tags or {}),
+        tags=own | _NOT_BY_THE_DAEMON | dict(tags or {}),
     )
     if not result.success:
         raise _failure(result)

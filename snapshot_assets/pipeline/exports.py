@@ -17,6 +17,7 @@ from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans
 from snapshot_assets.pipeline.keys import asset_key, op_name, schedule_status
 from snapshot_assets.pipeline.partitions import chunks_of_run, cron_of, window_of, windows_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
+from snapshot_assets.pipeline.runs import running
 from snapshot_assets.plan.plan import Plan
 
 MANY_WINDOWS = 2000
@@ -24,13 +25,6 @@ MANY_WINDOWS = 2000
 
 _HOURLY = "0 * * * *"
 _MINUTE = timedelta(minutes=1)
-_ACTIVE = (
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-)
 
 
 class ExportConfig(ChunkConfig):
@@ -154,11 +148,6 @@ def export_schedule(plan: Plan, job: Any) -> dg.ScheduleDefinition:
         return dg.RunRequest(run_config=_run_config(plan, late_windows=plan.late_windows if new else 0))
 
     return schedule
-
-
-def running(instance: dg.DagsterInstance, job: str) -> bool:
-    """Return whether a run of a job has not ended."""
-    return bool(instance.get_run_records(dg.RunsFilter(job_name=job, statuses=list(_ACTIVE)), limit=1))
 
 
 def _run_config(plan: Plan, *, late_windows: int) -> dg.RunConfig:

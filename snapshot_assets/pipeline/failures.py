@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import dagster as dg
@@ -20,7 +22,7 @@ _OF_CHUNKS = (ExportFailedError, RestoreFailedError, CompactionFailedError)
 _REMEDIES: tuple[tuple[tuple[type[SnapshotError], ...], str], ...] = (
     (
         _OF_CHUNKS,
-        "Mend what the errors in `failed_chunks` name, then run the same partitions again: complete ones are skipped.",
+        "Correct what the errors in `failed_chunks` name, then run again: chunks that are complete are skipped.",
     ),
     (
         (DamageError,),
@@ -37,9 +39,27 @@ _REMEDIES: tuple[tuple[tuple[type[SnapshotError], ...], str], ...] = (
 _RUN_AGAIN = "Once the cause is gone, run again: what was committed stays, and is not done a second time."
 
 
-def as_failure(error: SnapshotError) -> dg.Failure:
-    """Return an error as a Dagster failure with a remedy, which no retry policy repeats."""
-    remedy = next((text for kinds, text in _REMEDIES if isinstance(error, kinds)), _RUN_AGAIN)
+@contextmanager
+def showing_failures() -> Iterator[None]:
+    """Raise errors of this package as failures that Dagster shows; see `as_failure`.
+
+    Raises:
+        dagster.Failure: What runs in the context failed.
+    """
+    try:
+        yield
+    except SnapshotError as error:
+        raise as_failure(error) from error
+
+
+def as_failure(error: SnapshotError, remedy: str = "") -> dg.Failure:
+    """Return an error as a Dagster failure with a remedy, which no retry policy repeats.
+
+    Args:
+        error: The error.
+        remedy: How to go on, as Markdown; by default what the kind of error asks for.
+    """
+    remedy = remedy or next((text for kinds, text in _REMEDIES if isinstance(error, kinds)), _RUN_AGAIN)
     metadata: dict[str, Any] = {"remedy": dg.MetadataValue.md(remedy), "error": type(error).__name__}
     if isinstance(error, _OF_CHUNKS):
         metadata["failed_chunks"] = dg.MetadataValue.json({str(k): v for k, v in error.attributes["chunks"].items()})

@@ -143,12 +143,11 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             run = snapshots.export_run(self._plan_of(context.upstream_output))
             keys = context.asset_partition_keys if context.has_asset_partitions else []
             chunks = [window_of(run.plan, key).id for key in keys] or [UNTIMED_CHUNK]
-            frames = load_frames(snapshots.spark(), run.store, Catalog.open(run.store).state, chunks)
+            table = _metadata_of(context.upstream_output, TABLE)
+            frames = load_frames(snapshots.spark(), run.store, Catalog.open(run.store).state, chunks, table)
         except SnapshotError as error:
             raise as_failure(error) from error
         named = {str(name): frame for name, frame in frames.items()}
-        if (table := _metadata_of(context.upstream_output, TABLE)) is not None:
-            return named[table]
         return next(iter(named.values())) if len(named) == 1 else named
 
     def _plan_of(self, output: dg.OutputContext | None) -> str:

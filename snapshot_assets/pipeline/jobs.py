@@ -18,6 +18,7 @@ from snapshot_assets.pipeline.verification import verify_op
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.retention import SavepointFields, TagFields
 
+_MONTHLY = "0 4 1 * *"
 SCHEDULES = {"checkpoint": "15 2 * * *", "gc": "45 2 * * *", "verify": "30 3 * * *", "compact": "15 3 * * 0"}
 """When the schedules of jobs run that no rule of the plan sets, UTC."""
 
@@ -56,7 +57,7 @@ def plan_schedules(plan: Plan, jobs: Iterable[dg.JobDefinition]) -> list[dg.Sche
     if rules.savepoint:
         schedules["savepoint"] = _daily(rules.savepoint)
     if plan.scratch:
-        schedules["restore_drill"] = plan.dagster.drill_cron
+        schedules["restore_drill"] = plan.dagster.drill_cron or _MONTHLY
     by_name = {job.name.removeprefix(f"{plan.name}_"): job for job in jobs}
     return [
         dg.ScheduleDefinition(

@@ -13,10 +13,10 @@ from snapshot_assets.catalog.operations.collect_garbage import execute_collectio
 from snapshot_assets.catalog.operations.maintain_log import checkpoint_head
 from snapshot_assets.engine.compact.plan import TARGET_BYTES, Dedupe, Wanted, plan_compaction
 from snapshot_assets.engine.compact.run import Compacted
-from snapshot_assets.errors import PlanError, SnapshotError
+from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.units import parse_file_size, size_text
-from snapshot_assets.pipeline.failures import as_failure
+from snapshot_assets.pipeline.failures import showing_failures
 from snapshot_assets.pipeline.keys import asset_key
 from snapshot_assets.pipeline.metadata import checkpoint_metadata, compaction_metadata, garbage_metadata, plan_metadata
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
@@ -71,13 +71,11 @@ def opened_catalog(context: dg.OpExecutionContext, plan: Plan, *, dry_run: bool 
         dagster.Failure: The work failed.
     """
     store = snapshots_of(context).store(plan.name)
-    try:
+    with showing_failures():
         if dry_run:
             yield Catalog.open(store)
         else:
             yield Catalog.open_for_writing(store, single_writer=plan.single_writer)
-    except SnapshotError as error:
-        raise as_failure(error) from error
 
 
 def checkpoint_op(plan: Plan) -> dg.OpDefinition:
@@ -111,7 +109,8 @@ def gc_op(plan: Plan) -> dg.OpDefinition:
             facts = garbage_metadata(garbage, dry_run=config.dry_run)
         context.add_output_metadata(facts)
         manifest = asset_key(plan, "manifest")
-        context.log_event(dg.AssetObservation(manifest, description="Garbage collection", metadata=facts))
+        if not config.dry_run:
+            context.log_event(dg.AssetObservation(manifest, description="Garbage collection", metadata=facts))
 
     return collect
 

@@ -111,7 +111,7 @@ def schema_metadata(export: OpenExport) -> dict[str, Any]:
     return {
         "tables_skipped": [str(name) for name in export.skipped],
         "snapshot_id": state.snapshot_id,
-        "schema_id": state.schema_id,
+        "schema_id": str(state.schema_id),
         "folder": state.schemas[state.schema_id].folder,
         "table_count": len(export.schema.tables),
         "view_count": len(export.schema.views),

@@ -251,7 +251,7 @@ def _refuse_local_files(plan: Plan, database: DatabaseAddress | None, master: Ca
     """Refuse a plan whose location or database is a file of this machine, if Spark's tasks may run on others."""
     files = [f"its location {plan.to}"] if plan.to.lower().startswith("file:") else []
     if database is not None and kind_of(database.uri) == "duckdb":
-        files.append(f"its source {database.alias!r}, a DuckDB file,")
+        files.append(f"the database {database.alias!r}, a DuckDB file,")
     if not files or (found := master()) is None or is_local(found):
         return
     raise PlanError(

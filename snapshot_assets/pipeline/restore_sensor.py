@@ -6,14 +6,15 @@ from typing import Any
 import dagster as dg
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.pipeline.exports import running
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.pipeline.keys import asset_key, op_name, sensor_status
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.pipeline.restored import RestoreConfig
+from snapshot_assets.pipeline.runs import running
 from snapshot_assets.plan.plan import Plan
 
 _SECONDS = 60
-"""How often the sensor looks for a new seal."""
+"""How often the sensor looks for something new."""
 
 
 def restore_job(plan: Plan) -> Any:
@@ -26,42 +27,45 @@ def restore_job(plan: Plan) -> Any:
 
 
 def restore_sensor(plan: Plan, job: Any) -> dg.SensorDefinition:
-    """Return the sensor of a plan with `restore_on`."""
-    settings: dict[str, Any] = {
-        "name": f"{plan.name}_restore_sensor",
-        "job": job,
-        "required_resource_keys": {SNAPSHOTS},
-        "default_status": sensor_status(plan),
-        "minimum_interval_seconds": _SECONDS,
-    }
+    """Return the sensor of a plan with `restore_on`.
+
+    It requests each seal or event once: after a failure, launch the job. While a run has not ended, it waits.
+    """
     on = plan.dagster.restore_on
     assert on is not None
-    if on != "sealed":
-        key = dg.AssetKey(on.split("/"))
+    sealed = on == "sealed"
 
-        @dg.asset_sensor(
-            asset_key=key, description=f"Restores the newest seal when `{on}` is materialized.", **settings
-        )
-        def when_materialized(
-            context: dg.SensorEvaluationContext, asset_event: dg.EventLogEntry
-        ) -> dg.RunRequest | dg.SkipReason:
-            return _request(context, plan, f"{on} {asset_event.timestamp}")
-
-        return when_materialized
-
-    @dg.sensor(description=f"Restores each new seal of `{plan.to}`, by whichever deployment it was made.", **settings)
-    def when_sealed(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+    @dg.sensor(
+        name=f"{plan.name}_restore_sensor",
+        job=job,
+        required_resource_keys={SNAPSHOTS},
+        default_status=sensor_status(plan),
+        minimum_interval_seconds=_SECONDS,
+        description=f"Restores each new seal of `{plan.to}`, whoever made it."
+        if sealed
+        else f"Restores the newest seal of `{plan.to}` when `{on}` is materialised.",
+    )
+    def restore(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        state = Catalog.open(snapshots_of(context).store(plan.name)).state
+        if state.newest_seal is None:
+            return dg.SkipReason(f"{plan.to} has no sealed snapshot.")
+        new = _seal(state) if sealed else _event(context.instance, dg.AssetKey(on.split("/")))
+        if new in ("", context.cursor):
+            return dg.SkipReason(f"Nothing new: {context.cursor or f'{on} was never materialised'}.")
         if running(context.instance, job.name):
             return dg.SkipReason(f"A run of {job.name} has not ended.")
-        return _request(context, plan)
+        context.update_cursor(new)
+        return dg.RunRequest(run_config=dg.RunConfig(ops={op_name(plan, "restored"): RestoreConfig(replace=True)}))
 
-    return when_sealed
+    return restore
 
 
-def _request(context: dg.SensorEvaluationContext, plan: Plan, event: str = "") -> dg.RunRequest | dg.SkipReason:
-    """Request a run for an event, or for the newest seal; each one is requested once."""
-    state = Catalog.open(snapshots_of(context).store(plan.name)).state
-    if state.newest_seal is None:
-        return dg.SkipReason(f"{plan.to} has no sealed snapshot.")
-    run_config = dg.RunConfig(ops={op_name(plan, "restored"): RestoreConfig(replace=True)})
-    return dg.RunRequest(run_key=event or f"{state.location_id} {state.newest_seal.revision}", run_config=run_config)
+def _seal(state: State) -> str:
+    assert state.newest_seal is not None
+    return f"{state.location_id} {state.newest_seal.revision}"
+
+
+def _event(instance: dg.DagsterInstance, key: dg.AssetKey) -> str:
+    """Return the newest materialization of an asset; "" without one."""
+    records = instance.fetch_materializations(key, limit=1).records
+    return f"{key.to_user_string()} {records[0].storage_id}" if records else ""

@@ -45,12 +45,18 @@ class RestoreConfig(dg.Config):
         default=None, description="Version to restore, such as rev:12; the newest seal by default."
     )
 
+    expressions: bool = Field(
+        default=True,
+        description="Whether SQL text of the snapshot is restored: defaults, checks, generated columns, views.",
+    )
+
     def over(self, settings: RestoreSettings) -> RestoreSettings:
         """Return settings with the values that are configured here."""
         return dataclasses.replace(
             settings,
             version=settings.version if self.version is None else self.version,
             into_nonempty=self.into_nonempty or settings.into_nonempty,
+            filters=settings.filters if self.expressions else dataclasses.replace(settings.filters, expressions=False),
             replace=self.replace or settings.replace,
         )
 

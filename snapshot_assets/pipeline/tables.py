@@ -91,9 +91,16 @@ def report_tables(
         tables: The exported tables, for their columns; those that are not there are reported without.
     """
     for name in plan.tables if has_table_assets(plan) else ():
-        alone = untimed(plan, name)
+        alone, table = untimed(plan, name), tables.get(name)
+        if table is not None and (table.time_index is None) is not alone:
+            where = "chunk 0" if table.time_index is None else "windows"
+            context.log.warning(
+                f"{name} is exported to {where}, so its asset {table_key(plan, name).to_user_string()} shows no rows:"
+                f" write `time_columns: {{{name}: {table.time_index or 'null'}}}` in the plan."
+            )
+            continue
         chosen = [outcome for outcome in outcomes if alone is (outcome.chunk == UNTIMED_CHUNK)]
-        store_materializations(context, [_materialization(plan, name, outcome, tables.get(name)) for outcome in chosen])
+        store_materializations(context, [_materialization(plan, name, outcome, table) for outcome in chosen])
 
 
 def _materialization(plan: Plan, name: TableName, outcome: Outcome, table: Table | None) -> dg.AssetMaterialization:

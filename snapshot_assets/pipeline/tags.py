@@ -17,6 +17,7 @@ from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.units import duration_text, parse_duration
 from snapshot_assets.pipeline.failures import as_failure
 from snapshot_assets.pipeline.keys import asset_key, op_name, plan_asset, sensor_status
+from snapshot_assets.pipeline.materializations import materialization
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 
@@ -83,7 +84,7 @@ def _metadata(plan: Plan, known: TagState, fact: RevisionSummary, uri: str) -> d
         "commit_time": dg.MetadataValue.timestamp(fact.sealed.committed_at),
         "create_time": dg.MetadataValue.timestamp(tag.created_at),
         "record_count": fact.rows,
-        "schema_id": fact.schema_id,
+        "schema_id": str(fact.schema_id),
         _OBJECT: f"{uri}/{tag.object.path}",
         "sealed_by": dg.MetadataValue.asset(asset_key(plan, "manifest")),
         "read_it": dg.MetadataValue.md(f"`snapshots import --from {uri} --at tag:{tag.name} --target …`"),
@@ -168,7 +169,8 @@ def show_tags(context: dg.OpExecutionContext | dg.AssetExecutionContext, plan: P
     for name, known in sorted(state.tags.items()):
         metadata = _metadata(plan, known, facts[known.pin.revision], uri)
         if _shown_object(instance, key, name) != metadata[_OBJECT]:
-            context.log_event(dg.AssetMaterialization(key, partition=name, metadata=metadata))
+            sealed = {asset_key(plan, "manifest"): facts[known.pin.revision].sealed.seal.checksum}
+            context.log_event(materialization(key, metadata, name, inputs=sealed))
     made = instance.get_materialized_partitions(key) & set(instance.get_dynamic_partitions(partitions))
     for gone in sorted(made - state.tags.keys()):
         instance.delete_dynamic_partition(partitions, gone)

@@ -19,7 +19,7 @@ from snapshot_assets.plan.fields import Duration
 
 _NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 _CRON = re.compile(r"\S+( +\S+){4}", re.ASCII)
-_KEY = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*", re.ASCII)
+_KEY = re.compile(r"[^\s/]+(/[^\s/]+)*")
 _OWNER = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s]+\.[^@\s]+", re.ASCII)
 
 
@@ -54,7 +54,9 @@ class DagsterFields(BaseModel):
     export_cron: str | None = Field(
         None, description="When the export schedule runs, UTC; by default when windows close, hourly for `once`."
     )
-    drill_cron: str = Field("0 4 1 * *", description="When a plan with `scratch` has its restore drill, UTC.")
+    drill_cron: str | None = Field(
+        None, description="When a plan with `scratch` has its restore drill, UTC; by default on the 1st of each month."
+    )
     restore_on: str | None = Field(
         None,
         description="What starts `restored`: `sealed`, a new seal at the location, by whomever; or the key of an asset,"

@@ -153,9 +153,11 @@ class Plan(CopyFields):
 
     @field_validator("dagster")
     @classmethod
-    def _has_a_target_to_restore_into(cls, dagster: DagsterFields, info: ValidationInfo) -> DagsterFields:
+    def _has_databases_to_restore_into(cls, dagster: DagsterFields, info: ValidationInfo) -> DagsterFields:
         if dagster.restore_on is not None and info.data.get("target") is None:
             raise ValueError("restore_on needs a target to restore into; write target, or remove it")
+        if dagster.drill_cron is not None and info.data.get("scratch") is None:
+            raise ValueError("drill_cron needs a scratch database, for a drill; write scratch, or remove it")
         return dagster
 
     @field_validator("format_options")

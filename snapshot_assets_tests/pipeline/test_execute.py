@@ -1,9 +1,12 @@
 """Errors of failed runs on the command line."""
 
+import tomllib
+
 import dagster as dg
 
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.pipeline.execute import CODE_LOCATION, _execute, _failure
+from snapshot_assets_tests.pipeline.project import ROOT
 
 
 def failed(error: BaseException, cause: BaseException | None = None) -> SnapshotError:
@@ -72,3 +75,19 @@ def test_a_run_belongs_to_the_code_location_while_it_runs() -> None:
         assert run.remote_job_origin is not None
         assert run.remote_job_origin.repository_origin.code_location_origin.location_name == CODE_LOCATION
         assert (run.run_id, run.status) == (result.run_id, status)
+
+
+def test_dg_names_the_code_location_as_the_command_does() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["dg"]["project"]
+    assert project["code_location_name"] == CODE_LOCATION
+
+
+def test_the_daemon_does_not_repeat_a_run_of_the_command() -> None:
+    @dg.asset
+    def fine() -> None: ...
+
+    job = dg.Definitions([fine]).resolve_implicit_global_asset_job_def()
+    with dg.DagsterInstance.ephemeral() as instance:
+        _execute(job, instance, {})
+        [run] = instance.get_runs()
+    assert run.tags["dagster/max_retries"] == "0"

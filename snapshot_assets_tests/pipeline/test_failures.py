@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 
 import dagster as dg
@@ -23,7 +24,7 @@ from snapshot_assets_tests.pipeline.project import ROOT, Project
 @pytest.mark.parametrize(
     ("error", "remedy"),
     [
-        (ExportFailedError("no", chunks={3: "why"}), "complete ones are skipped"),
+        (ExportFailedError("no", chunks={3: "why"}), "complete are skipped"),
         (DamageError("no"), "every damaged partition"),
         (IncompleteError("no"), "Materialise the missing partitions"),
         (PlanError("no"), "reload the code location"),
@@ -38,26 +39,50 @@ def test_every_failure_has_a_remedy_of_its_kind(error: SnapshotError, remedy: st
     assert ("failed_chunks" in failure.metadata) == isinstance(error, ExportFailedError)
 
 
-def test_the_sensor_of_the_readme_tells_of_a_failed_chunk(make_project: Callable[..., Project]) -> None:
+def test_the_sensor_of_the_readme_reports_a_failed_chunk_and_a_users_own_errors(
+    make_project: Callable[..., Project],
+) -> None:
     [code] = re.findall(r"```python\n(@dg\.run_failure_sensor.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    told: list[str] = []
-    given: dict[str, object] = {"dg": dg, "send": told.append}
+    sent: list[str] = []
+    given: dict[str, object] = {"dg": dg, "send": sent.append}
     exec(code, given)
-    tell = given["tell"]
-    assert isinstance(tell, dg.RunStatusSensorDefinition)
+    sensor = given["on_failure"]
+    assert isinstance(sensor, dg.RunStatusSensorDefinition)
+
+    @dg.asset
+    def fails() -> None:
+        raise dg.Failure("the user's own")
+
+    @dg.asset
+    def crashes() -> None:
+        raise ValueError("a bug")
 
     project = make_project()
     project.break_chunk(2)
-    result = project.run("chunks", keys=project.keys[:3])
-    assert not result.success
-    [failed] = [event for event in result.all_events if event.event_type is dg.DagsterEventType.RUN_FAILURE]
-    context = dg.build_run_status_sensor_context(
-        sensor_name="tell",
-        dagster_instance=project.instance,
-        dagster_run=result.dagster_run,
-        dagster_event=failed,
-    ).for_run_failure()
-    tell(context)
-    [message] = told
-    assert "chunk 2: " in message
-    assert "complete ones are skipped" in message
+    runs = [project.run("chunks", keys=project.keys[:3])]
+    runs += [dg.materialize([each], instance=project.instance, raise_on_error=False) for each in (fails, crashes)]
+    for result in runs:
+        [failed] = [event for event in result.all_events if event.event_type is dg.DagsterEventType.RUN_FAILURE]
+        context = dg.build_run_status_sensor_context(
+            sensor_name="on_failure",
+            dagster_instance=project.instance,
+            dagster_run=result.dagster_run,
+            dagster_event=failed,
+        ).for_run_failure()
+        sensor(context)
+    chunk, own, crash = sent
+    assert "chunk 2: " in chunk
+    assert "chunks that are complete are skipped" in chunk
+    assert "the user's own" in own
+    assert "Steps failed: ['crashes']" in crash
+
+
+def test_checks_of_a_snapshot_that_is_gone_fail_with_a_remedy(make_project: Callable[..., Project]) -> None:
+    project = make_project()
+    assert project.run("schema", "chunks", "untimed_tables", "manifest", keys=project.keys, with_checks=False).success
+    shutil.rmtree(project.location)
+    for asset in ("chunks", "manifest"):
+        result = project.run_checks(asset, keys=project.keys if asset == "chunks" else ())
+        failures = [event.step_failure_data.user_failure_data for event in result.all_events if event.is_step_failure]
+        assert failures
+        assert all("remedy" in failure.metadata for failure in failures)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from runpy import run_path
+from typing import Any
 
 import dagster as dg
 import duckdb
@@ -14,7 +15,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.errors import PlanError
-from snapshot_assets.pipeline.exports import running
+from snapshot_assets.pipeline import restore_sensor
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.cli import helpers
@@ -64,9 +65,9 @@ def test_a_drill_that_finds_another_row_fails_and_names_the_table(
 ) -> None:
     project = copied(scratch="copy")
 
-    def finish(run: object) -> bool:
-        assert finished(run)
-        path = project.folder / "snapshots_drill_demo.duckdb"
+    def finish(run: RestoreRun, *, unpin: bool) -> bool:
+        assert finished(run, unpin=unpin)
+        [path] = project.folder.glob("snapshots_drill_demo.*/*.duckdb")
         with duckdb.connect(str(path)) as connection:
             connection.execute("UPDATE readings SET value = value + 1 WHERE value = 103")
         return True
@@ -76,7 +77,12 @@ def test_a_drill_that_finds_another_row_fails_and_names_the_table(
     result = run_job(project, "demo_restore_drill", {}, raise_on_error=False)
     failure = project.failure(result)
     assert "main.readings in chunk 2: 24 rows in the snapshot, 24 restored" in failure.description
+    assert "launch the drill again" in str(failure.metadata["remedy"].value)
     assert not list(project.folder.glob("snapshots_drill*"))
+    assert project.state().tags == {}
+    [observation] = project.instance.fetch_observations(project.key("manifest"), limit=10).records
+    assert observation.asset_observation is not None
+    assert observation.asset_observation.description == "Restore drill failed"
 
 
 def test_only_a_plan_with_a_scratch_database_has_a_drill(
@@ -94,19 +100,18 @@ def test_a_run_without_partitions_restores_every_window(copied: Callable[..., Pr
     assert sorted(project.materialized("restored")) == list(project.keys)
 
 
-def test_the_sensor_restores_each_seal_once_by_whomever_it_was_made(copied: Callable[..., Project]) -> None:
+def test_the_sensor_restores_each_seal_once_whoever_made_it(copied: Callable[..., Project]) -> None:
     project = copied(target="copy", dagster={"restore_on": "sealed"})
     sensor = _sensor(project)
-    first = evaluated(project, sensor)
-    assert evaluated(project, sensor).run_key == first.run_key
+    first, cursor = evaluated(project, sensor)
+    assert "Nothing new" in evaluated(project, sensor, cursor)[0].skip_message
     assert run_job(project, "demo_restore", first.run_config["ops"]).success
     with duckdb.connect(str(project.database)) as connection:
         connection.execute("INSERT INTO readings VALUES (TIMESTAMPTZ '2013-01-02 05:00:00Z', 1, 0.5)")
     config = {"chunks": {"replace": True}}
     assert project.run("chunks", single=project.keys[1], config=config).success
     assert project.run("manifest").success
-    second = evaluated(project, sensor)
-    assert second.run_key != first.run_key
+    second, _ = evaluated(project, sensor, cursor)
     assert run_job(project, "demo_restore", second.run_config["ops"]).success
     assert differing(project) == {}
     assert project.materialized("restored")[project.keys[1]]["status"] == "replaced"
@@ -114,17 +119,24 @@ def test_the_sensor_restores_each_seal_once_by_whomever_it_was_made(copied: Call
 
 def test_the_sensor_waits_for_a_seal(make_project: Callable[..., Project]) -> None:
     project = make_project(target="copy", dagster={"restore_on": "sealed"})
-    assert isinstance(evaluated(project, _sensor(project)), dg.SkipReason)
+    assert "has no sealed snapshot" in evaluated(project, _sensor(project))[0].skip_message
 
 
-def test_the_sensor_of_an_asset_restores_when_it_is_materialized(copied: Callable[..., Project]) -> None:
+def test_the_sensor_of_an_asset_restores_when_it_is_materialized(
+    copied: Callable[..., Project], monkeypatch: pytest.MonkeyPatch
+) -> None:
     project = copied(target="copy", dagster={"restore_on": "staging/ready"})
-    sensor = _sensor(project)
-    assert isinstance(sensor, dg.AssetSensorDefinition)
-    assert sensor.asset_key == dg.AssetKey(["staging", "ready"])
-    project.instance.report_runless_asset_event(dg.AssetMaterialization(sensor.asset_key))
-    assert evaluated(project, sensor).run_key.startswith("staging/ready ")
-    assert not running(project.instance, "demo_restore")
+    sensor, ready = _sensor(project), dg.AssetKey(["staging", "ready"])
+    assert "was never materialised" in evaluated(project, sensor)[0].skip_message
+    project.instance.report_runless_asset_event(dg.AssetMaterialization(ready))
+    asked, cursor = evaluated(project, sensor)
+    assert asked.run_config["ops"]["demo__restored"]["config"]["replace"] is True
+    assert "Nothing new" in evaluated(project, sensor, cursor)[0].skip_message
+
+    project.instance.report_runless_asset_event(dg.AssetMaterialization(ready))
+    monkeypatch.setattr(restore_sensor, "running", lambda *_: True)
+    waiting, same = evaluated(project, sensor, cursor)
+    assert ("has not ended" in waiting.skip_message, same) == (True, cursor)  # and asks when it has ended
 
 
 @pytest.mark.parametrize(
@@ -132,7 +144,8 @@ def test_the_sensor_of_an_asset_restores_when_it_is_materialized(copied: Callabl
     [
         ({"dagster": {"restore_on": "sealed"}}, "restore_on needs a target"),
         ({"target": "copy", "dagster": {"restore_on": "a b"}}, "'a b' is no key of an asset; write sealed"),
-        ({"dagster": {"drill_cron": "monthly"}}, "'monthly' is no cron expression"),
+        ({"scratch": "copy", "dagster": {"drill_cron": "monthly"}}, "'monthly' is no cron expression"),
+        ({"dagster": {"drill_cron": "0 4 * * 0"}}, "drill_cron needs a scratch database"),
     ],
 )
 def test_what_restores_nothing_is_refused(
@@ -146,15 +159,18 @@ def _sensor(project: Project) -> dg.SensorDefinition:
     return project.definitions().get_repository_def().get_sensor_def(SENSOR)
 
 
-def evaluated(project: Project, sensor: dg.SensorDefinition) -> dg.RunRequest | dg.SkipReason:
-    """Evaluate the sensor as the daemon does."""
+def evaluated(project: Project, sensor: dg.SensorDefinition, cursor: str | None = None) -> tuple[Any, str | None]:
+    """Evaluate the sensor as the daemon does; returns what it asks for, or why not, and its cursor."""
     definitions = project.definitions()
     resources = {"snapshots": definitions.resources["snapshots"]}
     with dg.build_sensor_context(
-        instance=project.instance, repository_def=definitions.get_repository_def(), resources=resources
+        instance=project.instance,
+        repository_def=definitions.get_repository_def(),
+        resources=resources,
+        cursor=cursor,
     ) as context:
         data = sensor.evaluate_tick(context)
-    return data.run_requests[0] if data.run_requests else dg.SkipReason(data.skip_message)
+    return (data.run_requests[0] if data.run_requests else dg.SkipReason(data.skip_message)), data.cursor
 
 
 def test_the_example_drills_a_location_that_it_does_not_export(
@@ -169,3 +185,12 @@ def test_the_example_drills_a_location_that_it_does_not_export(
     drilled = defs.resolve_job_def("flights_restore_drill").execute_in_process(instance=exported.instance)
     assert drilled.success
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_scratch_database_in_a_spark_catalog_is_refused_when_definitions_load(
+    make_project: Callable[..., Project],
+) -> None:
+    project = make_project(scratch="lake")
+    project.sources["lake"] = "spark:lake"
+    with pytest.raises(PlanError, match="scratch lake is a Spark catalog; a restore drill needs a PostgreSQL server"):
+        project.definitions()

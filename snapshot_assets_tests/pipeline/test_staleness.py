@@ -9,7 +9,7 @@ from dagster._core.definitions.data_version import CachingStaleStatusResolver, S
 from dagster._core.loader import LoadingContextForTest
 
 from snapshot_assets.pipeline.partitions import partitions_of
-from snapshot_assets_tests.pipeline.project import Project
+from snapshot_assets_tests.pipeline.project import Project, run_job
 
 
 def unsynced(project: Project, *assets: str) -> list[tuple[str, str | None]]:
@@ -20,13 +20,22 @@ def unsynced(project: Project, *assets: str) -> list[tuple[str, str | None]]:
     for asset in assets:
         key = dg.AssetKey(asset.split("/"))
         keys: Sequence[str | None] = project.keys if graph.get(key).is_partitioned else [None]
+        if asset == "demo/tag":
+            keys = project.instance.get_dynamic_partitions("demo_tags")
         found += [(asset, each) for each in keys if resolver.get_status(key, each) is StaleStatus.STALE]
     return found
 
 
 def test_a_fresh_export_and_restore_are_in_sync_until_the_source_changes(make_project: Callable[..., Project]) -> None:
     project = make_project(target="copy", tables=["main.readings", "main.sensors"], time_columns={"main.sensors": None})
-    everything = ("demo/schema", "demo/chunks", "demo/untimed_tables", "demo/restored", "demo/main/readings")
+    everything = (
+        "demo/manifest",
+        "demo/schema",
+        "demo/chunks",
+        "demo/untimed_tables",
+        "demo/restored",
+        "demo/main/readings",
+    )
     assert project.run("chunks", keys=project.keys).success  # it begins the snapshot
     assert project.run("schema", "untimed_tables", "manifest").success
     assert project.run("restored", keys=project.keys).success
@@ -71,3 +80,10 @@ def test_what_the_user_made_from_a_table_is_unsynced_once_the_table_has_other_fi
     assert unsynced(project, "demo/names") == []
     assert project.run("untimed_tables", config={"untimed_tables": {"replace": True}}).success
     assert unsynced(project, "demo/names") == [("demo/names", None)]
+
+
+def test_a_tag_that_a_rule_creates_is_in_sync(make_project: Callable[..., Project]) -> None:
+    project = make_project(retention={"tag": {}})
+    assert run_job(project, "demo_export", {"demo__manifest": {"config": {"create_due_tag": True}}}).success
+    assert len(project.instance.get_dynamic_partitions("demo_tags")) == 1
+    assert unsynced(project, "demo/tag", "demo/manifest") == []

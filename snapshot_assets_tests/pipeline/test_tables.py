@@ -54,3 +54,23 @@ def test_there_are_none_where_the_plan_lists_no_tables_or_wants_none(make_projec
     project = make_project(tables=["main.readings"], dagster={"table_assets": False})
     keys = project.definitions().get_repository_def().asset_graph.get_all_asset_keys()
     assert {key.path[-1] for key in keys} == {"source", "schema", "chunks", "untimed_tables", "manifest", "tag"}
+
+
+def test_an_asset_of_a_table_in_chunk_0_says_what_the_plan_lacks(make_project: Callable[..., Project]) -> None:
+    project = make_project(tables=["main.readings", "main.sensors"])
+
+    @dg.asset(
+        ins={"sensors": dg.AssetIn(dg.AssetKey(["demo", "main", "sensors"]))},
+        partitions_def=partitions_of(project.plan),
+    )
+    def downstream(sensors: DataFrame) -> None: ...
+
+    project.user_assets.append(downstream)
+    assert project.run("chunks", "untimed_tables", keys=project.keys, with_checks=False).success
+    advice = "write `time_columns: {main.sensors: null}` in the plan"
+    assert any(advice in line for line in project.log())
+    wanted = dg.define_asset_job("downstream_job", dg.AssetSelection.assets(downstream))
+    defs = dg.Definitions.merge(project.definitions(), dg.Definitions(jobs=[wanted]))
+    job = defs.resolve_job_def("downstream_job")
+    result = job.execute_in_process(instance=project.instance, partition_key=project.keys[1], raise_on_error=False)
+    assert advice in project.failure(result).description

@@ -115,16 +115,10 @@ def type_for(arrow_type: pa.DataType) -> str:
 
 @contextmanager
 def scratch(address: DatabaseAddress, name: str) -> Iterator[DatabaseAddress]:
-    """Yield the address of a new file in the folder of the one that is named; see `DatabaseModule.scratch`."""
-    path = Path(path_of(address.uri)).with_name(f"{name}.duckdb")
+    """Yield the address of a file in a new folder beside the file that is named; see `DatabaseModule.scratch`."""
+    from snapshot_assets.databases.duckdb.scratch_folders import scratch_folder
+
     query = urlsplit(address.uri).query
-    _remove(path)
-    try:
-        yield replace(address, uri=f"duckdb://{quote(str(path))}{'?' if query else ''}{query}")
-    finally:
-        _remove(path)
-
-
-def _remove(path: Path) -> None:
-    for each in (path, path.with_name(f"{path.name}.wal")):
-        each.unlink(missing_ok=True)
+    with scratch_folder(Path(path_of(address.uri)).parent, name) as folder:
+        path = quote(str(folder / f"{name}.duckdb"))
+        yield replace(address, uri=f"duckdb://{path}{'?' if query else ''}{query}")

@@ -6,7 +6,7 @@ import re
 from urllib.parse import parse_qs, unquote
 
 from snapshot_assets.databases.postgresql.ddl import define
-from snapshot_assets.databases.postgresql.scratch import scratch
+from snapshot_assets.databases.postgresql.scratch_databases import scratch
 from snapshot_assets.databases.postgresql.source import PostgresqlDatabase
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.postgresql.types import type_for

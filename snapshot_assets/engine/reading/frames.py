@@ -13,12 +13,12 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.engine.files.read import TextSchema, read_batches, text_schemas
 from snapshot_assets.engine.session import prepare_session, task_frame
-from snapshot_assets.errors import IncompleteError
+from snapshot_assets.errors import IncompleteError, PlanError
 from snapshot_assets.format.file_formats import format_of
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.predicates import Predicate
-from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 
 _Part = tuple[DataFile, tuple[Predicate, ...], TextSchema | None]
@@ -26,7 +26,7 @@ _Part = tuple[DataFile, tuple[Predicate, ...], TextSchema | None]
 
 
 def load_frames(
-    spark: SparkSession, store: ObjectStore, state: State, chunks: Sequence[int]
+    spark: SparkSession, store: ObjectStore, state: State, chunks: Sequence[int], table: str | None = None
 ) -> dict[TableName, DataFrame]:
     """Return the rows of completed chunks as one DataFrame a table, in no order.
 
@@ -38,9 +38,11 @@ def load_frames(
         store: The location.
         state: The catalog's state.
         chunks: Chunk ids.
+        table: The one table that is wanted, such as `public.trips`; None for all.
 
     Raises:
         IncompleteError: Chunks are not completed; names them.
+        PlanError: The chunks do not have that table: windows have the tables with a time index, chunk 0 the others.
     """
     missing = [chunk for chunk in chunks if not state.completed(chunk)]
     if missing:
@@ -52,9 +54,11 @@ def load_frames(
         for known in state.live_files(chunk):
             files.setdefault(TableName(known.file.schema, known.file.table), []).append(known.file)
     schema = read_schema(store, state.schemas[state.schema_id])
-    for table in schema.tables:
-        if any((chunk == UNTIMED_CHUNK) is (table.time_index is None) for chunk in chunks):
-            files.setdefault(table.table_name, [])
+    for each in schema.tables:
+        if any((chunk == UNTIMED_CHUNK) is (each.time_index is None) for chunk in chunks):
+            files.setdefault(each.table_name, [])
+    if table is not None:
+        files = _only(table, files, schema, store.uri)
     prepare_session(spark)
     documents = read_schemas(store, state) if state.tombstones or format_of(state.header).is_text else {}
     text_of = text_schemas(state.header, documents)
@@ -65,6 +69,23 @@ def load_frames(
         zone = state.header.time_zone if state.header else "UTC"
         frames[name] = _frame(spark, store, schema.table(name), left, zone)
     return frames
+
+
+def _only(
+    table: str, files: dict[TableName, list[DataFile]], schema: DatabaseSchema, uri: str
+) -> dict[TableName, list[DataFile]]:
+    chosen = {name: some for name, some in files.items() if str(name) == table}
+    if not chosen:
+        known = next((each for each in schema.tables if str(each.table_name) == table), None)
+        why = "is not in the snapshot"
+        if known is not None:
+            why = "has no time index, so it is in chunk 0" if known.time_index is None else "is not in chunk 0"
+        raise PlanError(
+            f"{table} of {uri} {why}. For an asset of a table without a time index, write `time_columns: {{{table}:"
+            " null}` in the plan: then the asset has no partitions.",
+            table=table,
+        )
+    return chosen
 
 
 def _frame(

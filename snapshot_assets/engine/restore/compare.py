@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from snapshot_assets.databases.open import open_database
-from snapshot_assets.databases.source import DatabaseAddress, Scan
+from snapshot_assets.databases.source import Database, DatabaseAddress, Scan
 from snapshot_assets.engine.files.read import read_batches
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.engine.restore.row_counts import TableRows
@@ -28,14 +29,20 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
+class ChunkRows(NamedTuple):
+    """One table's rows of a chunk; its columns are carried as in the files."""
+
+    chunk: int
+    rows: TableRows
+
+
 @dataclass(frozen=True)
 class CompareTask:
-    """One table's rows of a chunk."""
+    """Rows that one task compares over one connection."""
 
     address: DatabaseAddress
     store: ObjectStore
-    chunk: int
-    rows: TableRows
+    works: tuple[ChunkRows, ...]
 
 
 @dataclass(frozen=True)
@@ -58,25 +65,37 @@ class ComparedRows:
 
 
 def compare_rows(task: CompareTask) -> Iterator[ComparedRows]:
-    """Compare rows in the target with those in the snapshot's files."""
-    name = task.rows.table.table_name
+    """Compare rows in the target with those in the snapshot's files, one table of a chunk after the other."""
     try:
-        with closing(open_database(task.address)) as database, reporter().work(task.chunk, database.interrupt):
-            schema = _stored(task.rows.table)
-            expected = _sum_of(schema, reporter().counted(_batches(task, schema)))
-            with database.scan(Scan(task.rows.table, task.rows.rows)) as batches:
-                found = _sum_of(schema, (batch.select(schema.names) for batch in batches))
-        yield ComparedRows(task.chunk, name, expected[0], found[0], expected == found)
+        database = open_database(task.address)
     except SnapshotError as error:
-        yield ComparedRows(task.chunk, name, error=error)
+        yield from (ComparedRows(work.chunk, work.rows.table.table_name, error=error) for work in task.works)
+        return
+    with closing(database):
+        for work in task.works:
+            yield _compared(task.store, work, database)
+
+
+def _compared(store: ObjectStore, work: ChunkRows, database: Database) -> ComparedRows:
+    table, rows, _ = work.rows
+    name = table.table_name
+    try:
+        with reporter().work(work.chunk, database.interrupt):
+            schema = _stored(table)
+            expected = _sum_of(schema, reporter().counted(_batches(store, work.rows, schema)))
+            with database.scan(Scan(table, rows)) as batches:
+                found = _sum_of(schema, (batch.select(schema.names) for batch in batches))
+        return ComparedRows(work.chunk, name, expected[0], found[0], expected == found)
+    except SnapshotError as error:
+        return ComparedRows(work.chunk, name, error=error)
     except Exception as error:  # of a driver or of Arrow
         described = TaskFailedError(f"{name}: {type(error).__name__}: {error}", table=str(name))
-        yield ComparedRows(task.chunk, name, error=described)
+        return ComparedRows(work.chunk, name, error=described)
 
 
-def _batches(task: CompareTask, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for plan in task.rows.files:
-        yield from read_batches(task.store, plan.file, schema, plan.text, zone=plan.zone, deleted=plan.deleted)
+def _batches(store: ObjectStore, rows: TableRows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for plan in rows.files:
+        yield from read_batches(store, plan.file, schema, plan.text, zone=plan.zone, deleted=plan.deleted)
 
 
 def _stored(table: Table) -> pa.Schema:
@@ -89,9 +108,11 @@ def _sum_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> tuple[int, 
 
     if not schema.names:  # PostgreSQL has tables without columns
         return sum(batch.num_rows for batch in batches), 0
-    reader = pa.RecordBatchReader.from_batches(schema, batches)
+    # SQL must not take the name of a column for that of the rows.
+    numbered = pa.schema([field.with_name(f"c{number}") for number, field in enumerate(schema)])
+    renamed = (pa.RecordBatch.from_arrays(batch.columns, schema=numbered) for batch in batches)
     with duckdb.connect(config=_CONFIG) as connection:
-        connection.register("given", reader)
+        connection.register("given", pa.RecordBatchReader.from_batches(numbered, renamed))
         query = "SELECT count(*), coalesce(sum(hash(given)::HUGEINT), 0) FROM given"
         [(rows, total)] = connection.execute(query).fetchall()
         return rows, total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from snapshot_assets.catalog.catalog import Catalog, writable
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
@@ -14,16 +14,20 @@ from snapshot_assets.errors import ConditionalCreateUnsupportedError, StoreDenie
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.storage.base import ObjectStore
 
+IMPORT = "import-"
+"""What the tags of imports begin with."""
+
 _LOG = logging.getLogger(__name__)
 
 
-def pin(store: ObjectStore, record: RestoreRecord, head: State) -> None:
+def pin(store: ObjectStore, record: RestoreRecord, head: State, ttl: timedelta | None) -> None:
     """Create the tag of an unfinished restore, unless it exists; warn if the location is read-only.
 
     Args:
         store: The location.
         record: The restore.
         head: A state of the location that was read a short time ago; newer transactions are read here.
+        ttl: How long the tag lives if nothing deletes it; None for no limit.
 
     Raises:
         VersionNotFoundError: The revision expired.
@@ -35,7 +39,7 @@ def pin(store: ObjectStore, record: RestoreRecord, head: State) -> None:
     try:
         # Opening the location for writing would read the log again, which the plan has verified to its end.
         probed = writable(store, single_writer=False, clock=lambda: datetime.now(UTC))
-        create_tag(Catalog(probed, catalog.state), record.tag, record.revision)
+        create_tag(Catalog(probed, catalog.state), record.tag, record.revision, ttl)
     except (StoreDeniedError, ConditionalCreateUnsupportedError) as error:
         _LOG.warning(
             "%s cannot be written to, so revision %s is not pinned while it is imported: do not expire it. %s",

@@ -28,6 +28,7 @@ from snapshot_assets.engine.restore.files import (
     tombstones_at,
 )
 from snapshot_assets.engine.restore.ledger import TargetLedger
+from snapshot_assets.engine.restore.pin import IMPORT
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.source import RestoreSource, open_source
 from snapshot_assets.engine.restore.spark_loader import open_restore_target
@@ -281,7 +282,7 @@ def _new_record(
     of_others = [name for name in tables if name not in own and name in existing and existing[name].has_rows]
     return RestoreRecord(
         id=restore_id,
-        tag=f"import-{restore_id[:12]}",
+        tag=f"{IMPORT}{restore_id[:12]}",
         location_id=source.state.location_id,
         location=source.location,
         revision=source.state.revision,

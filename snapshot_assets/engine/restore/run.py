@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import partial
 
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import database_module, kind_of
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import RestoreTarget
-from snapshot_assets.engine.jobs import MapRunner
+from snapshot_assets.engine.jobs import MapRunner, shared_jobs
 from snapshot_assets.engine.restore import pin as restore_pins
-from snapshot_assets.engine.restore.compare import ComparedRows, CompareTask, compare_rows
+from snapshot_assets.engine.restore.compare import ChunkRows, ComparedRows, CompareTask, compare_rows
+from snapshot_assets.engine.restore.decide import as_carried, changed_carriers
 from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.engine.restore.loader import ChunkOutcome, Loader
 from snapshot_assets.engine.restore.plan import RestorePlan, plan_restore
-from snapshot_assets.engine.restore.row_counts import check_rows, expected_rows, rows_of_chunk, table_counts
+from snapshot_assets.engine.restore.row_counts import TableRows, check_rows, expected_rows, rows_of_chunk, table_counts
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.spark_loader import SparkLoader, is_spark, open_restore_target
 from snapshot_assets.engine.restore.target import read_target
@@ -49,6 +51,7 @@ class RestoreRun:
         slots: Tasks of one job.
         session: Returns the Spark session; called only for a target that is a Spark catalog.
         plan: The plan, if there is one already; it is made on first use.
+        pin_for: How long the revision stays pinned if the restore is killed; None until it is finished.
     """
 
     store: ObjectStore
@@ -60,6 +63,7 @@ class RestoreRun:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     session: Session | None = None
     plan: RestorePlan | None = None
+    pin_for: timedelta | None = None
     _started: bool = False
     _pinned: bool = False
 
@@ -128,7 +132,7 @@ class RestoreRun:
             superseded = {record.tag for record in plan.ledger.earlier if record.id != plan.record.id}
             restore_pins.unpin(self.store, superseded.intersection(plan.source.head.tags))
             if not plan.finished or again:
-                restore_pins.pin(self.store, plan.record, plan.source.head)
+                restore_pins.pin(self.store, plan.record, plan.source.head, self.pin_for)
                 self._pinned = True
             self._started = True
         self.plan = plan
@@ -204,8 +208,11 @@ class RestoreRun:
         with self.target() as target:
             check_rows(target, plan, added=added and not loading)
 
-    def finish(self) -> bool:
+    def finish(self, *, unpin: bool = True) -> bool:
         """Create keys, indexes and views, and unpin the revision, if all chunks are loaded.
+
+        Args:
+            unpin: Whether the revision is unpinned; otherwise the caller calls `unpin`.
 
         Returns:
             Whether the restore is finished now.
@@ -222,9 +229,14 @@ class RestoreRun:
                 target.finish(plan.record, plan.statements(plan.definition.after))
             except RestoreError as error:
                 raise RestoreError(f"{error} {_ALL_LOADED}", **error.attributes) from error
-        if self._pinned or plan.record.tag in plan.source.head.tags:
-            restore_pins.unpin(self.store, [plan.record.tag])
+        if unpin and (self._pinned or plan.record.tag in plan.source.head.tags):
+            self.unpin()
         return True
+
+    def unpin(self) -> None:
+        """Delete the tag of this restore, if it is there."""
+        if self.plan is not None and self.plan.record.tag:
+            restore_pins.unpin(self.store, [self.plan.record.tag])
 
     def check_counts(self) -> dict[TableName, tuple[int, int]]:
         """Count every restored table's rows in the target.
@@ -241,19 +253,36 @@ class RestoreRun:
         """Compare the rows of the target with those of the snapshot; yields each table of each chunk.
 
         A target of the snapshot's own kind is compared by value. Another kind holds values in other types, so only
-        its rows are counted. Rows of others in the target's tables count as different.
+        its rows are counted; so are those of a chunk whose files carry a column in several ways. Rows that other
+        programs wrote to the target count as different.
         """
         plan = self.current()
-        parts = [(each.chunk, rows) for each in plan.chunks for rows in rows_of_chunk(plan, each.chunk)]
-        if self.compares_values:
+        valued: list[ChunkRows] = []
+        counted: list[ChunkRows] = []
+        for chunk in plan.chunks:
+            for rows in rows_of_chunk(plan, chunk.chunk):
+                carried = self._as_carried(plan, rows)
+                by_value = carried is not None and self.compares_values
+                (valued if by_value else counted).append(ChunkRows(chunk.chunk, carried or rows))
+        jobs = shared_jobs(valued, lambda each: sum(plan.file.bytes for plan in each.rows.files))
+        try:
             yield from self.runner.map(
-                compare_rows, [CompareTask(self.address, self.store, chunk, rows) for chunk, rows in parts]
+                compare_rows, [CompareTask(self.address, self.store, tuple(job)) for job in jobs]
             )
-            return
+        except BaseException:
+            self.runner.interrupt()
+            raise
         with self.target() as target:
-            for chunk, (table, rows, files) in parts:
-                expected, found = sum(expected_rows(plan, each) for each in files), target.count(table, rows)
-                yield ComparedRows(chunk, table.table_name, expected, found, expected == found)
+            for chunk_id, (table, which, files) in counted:
+                expected, found = sum(expected_rows(plan, each) for each in files), target.count(table, which)
+                yield ComparedRows(chunk_id, table.table_name, expected, found, expected == found)
+
+    def _as_carried(self, plan: RestorePlan, rows: TableRows) -> TableRows | None:
+        """Return rows with the table's columns carried as in their files; None if the files differ in that."""
+        documents = plan.source.documents
+        changes = [changed_carriers(documents[each.file.schema_id], each.table) for each in rows.files] or [{}]
+        same = all(change == changes[0] for change in changes)
+        return rows._replace(table=as_carried(rows.table, changes[0])) if same else None
 
     @property
     def compares_values(self) -> bool:

@@ -8,20 +8,21 @@ import duckdb
 import pytest
 
 from snapshot_assets.databases.open import scratch_database
+from snapshot_assets.databases.postgresql.scratch_databases import _uri_of
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.restore.compare import ComparedRows
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.runner import InlineRunner
-from snapshot_assets.errors import DatabaseError, RestoreError
+from snapshot_assets.errors import DatabaseError, DatabaseLockedError, RestoreError
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.databases.postgresql.helpers import EVERYTHING, ROWS
 from snapshot_assets_tests.databases.postgresql.values import every_type_script
-from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.engine.exports import CHUNKS, Place
 from snapshot_assets_tests.engine.restore.imports import Into, execute
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
@@ -93,15 +94,47 @@ def test_one_changed_value_and_one_missing_row_are_found(exported: Place, tmp_pa
     assert different == {"places": 0, "readings": -1}
 
 
-def test_a_scratch_file_is_removed_and_so_is_one_that_a_killed_run_left(tmp_path: Path) -> None:
+def test_a_column_may_have_any_name(place: Place, tmp_path: Path) -> None:
+    place.sql("ALTER TABLE places ADD COLUMN given VARCHAR")
+    place.export()
+    with scratch_database(DatabaseAddress("scratch", f"duckdb://{tmp_path}/any.duckdb"), NAME) as address:
+        assert all(each.equal for each in compared(place.store, address))
+        execute(Into(address.uri), "UPDATE main.places SET id = id + 1000")
+        found = Into(address.uri).run(place.store).compare()
+        assert [each.table.table for each in found if not each.equal] == ["places"]
+
+
+def test_files_that_carry_a_column_in_another_way_are_compared_by_it(place: Place, tmp_path: Path) -> None:
+    place.export(chunks=CHUNKS[:2], seal=False)
+    place.export(carriers={"main.readings.value": "text"})
+    with scratch_database(DatabaseAddress("scratch", f"duckdb://{tmp_path}/any.duckdb"), NAME) as address:
+        assert all(each.equal for each in compared(place.store, address))
+        execute(Into(address.uri), "UPDATE main.readings SET value = value + 1 WHERE value IS NOT NULL")
+        found = Into(address.uri).run(place.store).compare()
+        assert len([each for each in found if not each.equal]) > 1
+
+
+def test_a_scratch_folder_is_removed_and_so_is_one_that_a_killed_run_left(tmp_path: Path) -> None:
     beside = DatabaseAddress("scratch", f"duckdb://{tmp_path}/any%20where.duckdb?memory_limit=1GiB")
-    left = tmp_path / f"{NAME}.duckdb"
-    left.write_bytes(b"left by a killed run")
-    with scratch_database(beside, NAME) as address:
-        assert address.uri == f"duckdb://{left}?memory_limit=1GiB"
-        with duckdb.connect(str(left)) as connection:
-            connection.execute("CREATE TABLE t AS SELECT 1")
-    assert list(tmp_path.iterdir()) == []
+    left = tmp_path / f"{NAME}.killed"
+    left.mkdir()
+    (left / "in-use").touch()
+    own = tmp_path / f"{NAME}.duckdb"
+    own.write_bytes(b"of the user")
+    with scratch_database(beside, NAME) as first, scratch_database(beside, NAME) as second:
+        assert first.uri.endswith(f"/{NAME}.duckdb?memory_limit=1GiB")
+        assert first.uri != second.uri
+        for address in (first, second):
+            with duckdb.connect(address.uri.partition("://")[2].partition("?")[0]) as connection:
+                connection.execute("CREATE TABLE t AS SELECT 1")
+        assert not left.exists()
+    assert list(tmp_path.iterdir()) == [own]
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    beside = DatabaseAddress("scratch", f"duckdb://{tmp_path}/nowhere/any.duckdb")
+    with pytest.raises(DatabaseError, match="Create the folder"), scratch_database(beside, NAME):
+        pass
 
 
 def test_a_scratch_database_is_dropped_and_so_is_one_that_a_killed_run_left(
@@ -118,12 +151,12 @@ def test_a_scratch_database_is_dropped_and_so_is_one_that_a_killed_run_left(
     assert databases() == "0"
     with (
         scratch_database(beside, NAME),
-        pytest.raises(DatabaseError, match="being accessed by other users"),
+        pytest.raises(DatabaseLockedError, match="another run uses the scratch database"),
         scratch_database(beside, NAME),
     ):
         pass
     postgresql_server.psql(postgresql_database, f"CREATE DATABASE {NAME}")
-    refused = f"has a database '{NAME}', which this program did not create"
+    refused = f"has a database '{NAME}' without the comment"
     with pytest.raises(DatabaseError, match=refused), scratch_database(beside, NAME):
         pass
     comment = "Scratch database of snapshot_assets: dropped after use, or by the next one of this name."
@@ -131,3 +164,12 @@ def test_a_scratch_database_is_dropped_and_so_is_one_that_a_killed_run_left(
     with scratch_database(beside, NAME) as address:
         execute(address.uri, "CREATE TABLE t (a int)")
     assert databases() == "0"
+
+
+def test_a_uri_keeps_its_options_and_gets_another_database() -> None:
+    for uri, expected in (
+        ("postgresql://u:a%2Fb@h:5/db?password=a+b&dbname=x", "postgresql://u:a%2Fb@h:5/my%20drill?password=a+b"),
+        ("postgresql://h", "postgresql://h/my%20drill"),
+        ("postgresql:///db?host=/tmp/s", "postgresql:///my%20drill?host=/tmp/s"),
+    ):
+        assert _uri_of(uri, "my drill") == expected

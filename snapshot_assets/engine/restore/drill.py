@@ -1,0 +1,90 @@
+"""Restore drills: everything is restored into a database of its own, and its rows are compared with the snapshot's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.engine.progress import Progress
+from snapshot_assets.engine.restore.compare import ComparedRows
+from snapshot_assets.engine.restore.pin import IMPORT
+from snapshot_assets.engine.restore.plan import RestorePlan
+from snapshot_assets.engine.restore.run import RestoreRun
+from snapshot_assets.errors import RestoreError, SnapshotError
+
+PIN_FOR = timedelta(days=7)
+"""How long the revision of a drill stays pinned if the drill is killed."""
+
+Counting = Callable[[str, int], AbstractContextManager[Progress]]
+"""Counts an activity on a number of chunks until its context ends."""
+
+
+@dataclass(frozen=True)
+class Drilled:
+    """A drill that has passed.
+
+    Attributes:
+        plan: What was restored.
+        compared: Each table of each chunk.
+        by_value: Whether values were compared, rather than numbers of rows.
+    """
+
+    plan: RestorePlan
+    compared: tuple[ComparedRows, ...]
+    by_value: bool
+
+
+def newest_tag(state: State) -> str | None:
+    """Return the newest tag as a version, apart from those of imports; None without one."""
+    tags = [known.pin for name, known in state.tags.items() if not name.startswith(IMPORT)]
+    return f"tag:{max(tags, key=lambda tag: tag.created_at).name}" if tags else None
+
+
+def drill(run: RestoreRun, counting: Counting) -> Drilled:
+    """Restore everything into an empty database, and compare all rows. The revision stays pinned meanwhile.
+
+    Args:
+        run: The restore.
+        counting: Counts and reports what is done.
+
+    Raises:
+        RestoreError: Rows differ; names the tables.
+        SnapshotError: The restore failed.
+    """
+    run.pin_for = PIN_FOR
+    try:
+        plan = run.begin()
+        with counting("restoring", len(plan.chunks)) as progress:
+            for outcome in run.restore():
+                progress.outcome(outcome)
+        run.finish(unpin=False)
+        with counting("comparing", len(plan.chunks)):
+            compared = tuple(run.compare())
+        _check(compared)
+        drilled = Drilled(run.current(), compared, run.compares_values)
+    except BaseException:
+        with suppress(SnapshotError):  # the first error counts, and the tag has a time to live
+            run.unpin()
+        raise
+    run.unpin()
+    return drilled
+
+
+def _check(compared: Sequence[ComparedRows]) -> None:
+    for each in compared:
+        if each.error is not None:
+            raise each.error
+    different = [each for each in compared if not each.equal]
+    if different:
+        named = "; ".join(
+            f"{each.table} in chunk {each.chunk}: {each.expected} rows in the snapshot, {each.found} restored"
+            for each in different[:5]
+        )
+        raise RestoreError(
+            f"The restored rows differ from the snapshot's in {len(different)} places: {named}. The location is"
+            " unchanged; keep it, and report this with the versions of the program and of the database.",
+            tables=sorted({str(each.table) for each in different}),
+        )
