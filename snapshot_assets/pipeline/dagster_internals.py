@@ -122,7 +122,7 @@ def requiring_resources(definition: dg.IOManagerDefinition, keys: Set[str]) -> d
 def belonging_to_location(instance: dg.DagsterInstance, run_id: str, location: str) -> dict[str, str]:
     """Let a run that this process is about to execute belong to a code location, as if it was launched there.
 
-    Dagster's timeline leaves out runs that belong to none, and executes a job in a process of one's own without any.
+    `execute_in_process` gives a run no code location, and Dagster's timeline leaves out such runs.
 
     Returns:
         Tags to create the run with.
