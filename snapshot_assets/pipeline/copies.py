@@ -13,7 +13,7 @@ from snapshot_assets.errors import SnapshotError
 from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, accepting_unstable_parts
 from snapshot_assets.pipeline.failures import as_failure
 from snapshot_assets.pipeline.keys import plan_asset
-from snapshot_assets.pipeline.materializations import report_chunks
+from snapshot_assets.pipeline.materializations import made_from_versions, report_chunks
 from snapshot_assets.pipeline.metadata import first_rows, seal_metadata, with_sizes
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
@@ -54,7 +54,7 @@ def copy_asset(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
             for outcome in outcomes:
                 progress.outcome(outcome)
             if plan.windowed:
-                report_chunks(context, plan, outcomes, state, inputs={})
+                report_chunks(context, plan, outcomes, state, made_from_versions({}))
             if committed := [outcome for outcome in outcomes if outcome.status != "skipped"]:
                 context.log.info(progress.committed(committed))
 

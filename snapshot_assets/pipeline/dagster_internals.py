@@ -13,6 +13,7 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetC
 from dagster._core.definitions.repository_definition import SINGLETON_REPOSITORY_NAME
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 from dagster._core.events import DagsterEvent, DagsterEventBatchMetadata
+from dagster._core.execution.plan.execute_step import _build_data_version_tags, _get_input_provenance_data
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
@@ -56,10 +57,11 @@ def leave_out_events_at_the_end(context: dg.OutputContext) -> None:
     context._asset_key = None
 
 
-def store_materializations(
-    context: dg.OutputContext | dg.AssetExecutionContext, events: Sequence[dg.AssetMaterialization]
+def store_events(
+    context: dg.OutputContext | dg.AssetExecutionContext,
+    events: Sequence[dg.AssetMaterialization] | Sequence[dg.AssetObservation],
 ) -> None:
-    """Store materializations of one asset at once, and not when the step ends.
+    """Store events of one kind, of one asset, at once, and not when the step ends.
 
     They are one batch if the environment has `DAGSTER_EVENT_BATCH_SIZE` and Dagster's storage is PostgreSQL or MySQL.
     """
@@ -68,7 +70,22 @@ def store_materializations(
     batch = str(uuid.uuid4())
     for number, event in enumerate(events, 1):
         in_batch = DagsterEventBatchMetadata(batch, is_end=number == len(events))
-        own._events.append(DagsterEvent.asset_materialization(step, event, in_batch))
+        kind: Any = DagsterEvent.asset_observation
+        if isinstance(event, dg.AssetMaterialization):
+            kind = DagsterEvent.asset_materialization
+        own._events.append(kind(step, event, in_batch))
+
+
+def made_from_inputs(context: dg.OutputContext) -> dict[str, str]:
+    """Return the tags by which Dagster says what an output was made from: its code, and the versions of its inputs."""
+    step = context.step_context
+    if not step.is_external_input_asset_version_info_loaded:
+        return {}
+    code = step.job_def.asset_layer.get(context.asset_key).code_version or step.run_id
+    inputs = _get_input_provenance_data(context.asset_key, step)
+    tags = _build_data_version_tags(dg.DataVersion(""), code, inputs, data_version_is_user_provided=False)
+    del tags["dagster/data_version"]
+    return tags
 
 
 def check_event(

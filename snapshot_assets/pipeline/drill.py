@@ -22,7 +22,8 @@ from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 
 _REMEDY = (
-    "The drill's database is dropped, and the location is as before. Once the cause is gone, launch the drill again. If"
+    "The drill's database is dropped, and the location is as before. Once the cause is gone, launch the drill again: it"
+    " starts over. In PostgreSQL its role needs the right to create databases: `ALTER ROLE … CREATEDB`. If"
     " files are damaged, launch the plan's job `verify` with `depth: full`: it shows every damaged partition."
 )
 

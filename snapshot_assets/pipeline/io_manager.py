@@ -23,12 +23,13 @@ from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.pipeline.dagster_internals import (
     asks_to_replace,
     leave_out_events_at_the_end,
+    made_from_inputs,
     requiring_resources,
-    store_materializations,
+    store_events,
 )
 from snapshot_assets.pipeline.failures import as_failure
 from snapshot_assets.pipeline.keys import asset_key
-from snapshot_assets.pipeline.materializations import materialization, report_chunks
+from snapshot_assets.pipeline.materializations import made_from_versions, materialization, report_chunks
 from snapshot_assets.pipeline.metadata import schema_metadata
 from snapshot_assets.pipeline.partitions import window_of
 from snapshot_assets.pipeline.resources import PLAN, SNAPSHOTS, SPARK, TABLE, snapshots_of
@@ -113,16 +114,17 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             catalog, tables, chunks, commits = _export(context, plan.name, obj)
         except SnapshotError as error:
             raise as_failure(error) from error
-        # The assets of a user have inputs that only Dagster knows.
-        scans = isinstance(obj, ChunkScans)
-        inputs = {asset_key(plan, "schema"): catalog.state.snapshot_id} if scans else None
+        if isinstance(obj, ChunkScans):
+            made_from = made_from_versions({asset_key(plan, "schema"): catalog.state.snapshot_id})
+        else:
+            made_from = made_from_inputs(context)
         try:
             with snapshots.counting("exporting", chunks, context.log.info) as progress:
                 for outcomes in commits:
                     done = [outcome for outcome in outcomes if outcome.error is None]
                     for outcome in done:
                         progress.outcome(outcome)
-                    report_chunks(context, plan, done, catalog.state, inputs)
+                    report_chunks(context, plan, done, catalog.state, made_from)
                     report_tables(context, plan, done, tables)
                     if committed := [outcome for outcome in done if outcome.status != "skipped"]:
                         context.log.info(progress.committed(committed))
@@ -193,7 +195,7 @@ def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Ta
     schema = asset_key(run.plan, "schema")
     if context.step_context.instance.get_latest_materialization_event(schema) is None:  # this run began the snapshot
         version = export.catalog.state.snapshot_id
-        store_materializations(context, [materialization(schema, schema_metadata(export), version=version)])
+        store_events(context, [materialization(schema, schema_metadata(export), version=version)])
     tables = {table.table_name: table for table in export.schema.tables}
     return export.catalog, tables, len(obj.chunks) + len(obj.late), chain(first, late)
 

@@ -13,7 +13,7 @@ import dagster as dg
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.chunks import Outcome
-from snapshot_assets.pipeline.dagster_internals import store_materializations
+from snapshot_assets.pipeline.dagster_internals import store_events
 from snapshot_assets.pipeline.metadata import chunk_metadata
 from snapshot_assets.pipeline.partitions import key_of_chunk
 from snapshot_assets.plan.plan import Plan
@@ -26,12 +26,12 @@ Context = dg.OutputContext | dg.AssetExecutionContext
 """A step that reports, or its output."""
 
 
+NEVER_SEEN = "INITIAL"
+"""Dagster's data version of an asset that it never saw materialized or observed."""
+
+
 def report_chunks(
-    context: Context,
-    plan: Plan,
-    outcomes: Iterable[Outcome],
-    state: State,
-    inputs: Mapping[dg.AssetKey, str] | None,
+    context: Context, plan: Plan, outcomes: Iterable[Outcome], state: State, made_from: Mapping[str, str]
 ) -> None:
     """Store the materializations of the partitions of committed chunks, with the chunks' checksums as their versions.
 
@@ -40,14 +40,14 @@ def report_chunks(
         plan: The plan.
         outcomes: The chunks, of one transaction.
         state: The catalog's state after it.
-        inputs: See `materialization`.
+        made_from: Tags; see `made_from_versions`.
     """
     events = []
     for outcome in outcomes:
         metadata = chunk_metadata(outcome, state)
         version, partition = metadata["chunk_checksum"], key_of_chunk(plan, outcome.chunk)
-        events.append(materialization(context.asset_key, metadata, partition, version, inputs))
-    store_materializations(context, events)
+        events.append(materialization(context.asset_key, metadata, partition, version, made_from))
+    store_events(context, events)
 
 
 def materialization(
@@ -55,9 +55,9 @@ def materialization(
     metadata: Mapping[str, Any],
     partition: str | None = None,
     version: str = "",
-    inputs: Mapping[dg.AssetKey, str] | None = None,
+    made_from: Mapping[str, str] | None = None,
 ) -> dg.AssetMaterialization:
-    """Return the materialization of an asset, or of one partition, for `store_materializations`.
+    """Return the materialization of an asset, or of one partition, for `store_events`.
 
     Args:
         key: The asset.
@@ -65,13 +65,38 @@ def materialization(
         partition: The partition key; None for an asset without partitions.
         version: Identifies the data, such as a chunk's checksum: Dagster treats what was made from the same version as
             up to date.
-        inputs: The version of each asset that it was made from, none of which has partitions. Dagster shows it as
-            unsynced once one has another version; if they are None, once one was materialized later.
+        made_from: Tags that tell what it was made from; without them, Dagster shows it as unsynced once an upstream
+            asset was materialized later.
     """
-    tags = {"dagster/code_version": CODE_VERSION} if inputs is not None else {}
-    for upstream, known in (inputs or {}).items():
+    tags = dict(made_from or {}) | (version_tags(version) if version else {})
+    return dg.AssetMaterialization(key, partition=partition, metadata=metadata, tags=tags)
+
+
+def version_tags(version: str) -> dict[str, str]:
+    """Return the tags of an event that give the version of the data."""
+    return {"dagster/data_version": version, "dagster/data_version_is_user_provided": "true"}
+
+
+def made_from_versions(inputs: Mapping[dg.AssetKey, str]) -> dict[str, str]:
+    """Return the tags of an event of this package's own assets: Dagster shows it as unsynced once an input differs.
+
+    Args:
+        inputs: The version of each upstream asset, none of which has partitions.
+    """
+    tags = {"dagster/code_version": CODE_VERSION}
+    for upstream, known in inputs.items():
         name = upstream.to_user_string()
         tags |= {f"dagster/input_data_version/{name}": known, f"dagster/input_event_pointer/{name}": "NULL"}
-    if version:
-        tags |= {"dagster/data_version": version, "dagster/data_version_is_user_provided": "true"}
-    return dg.AssetMaterialization(key, partition=partition, metadata=metadata, tags=tags)
+    return tags
+
+
+def made_from_seal(instance: dg.DagsterInstance, manifest: dg.AssetKey, checksum: str) -> dict[str, str]:
+    """Return the tags of an event of what was made from a seal, which another deployment may have made.
+
+    Args:
+        instance: The instance that has the event.
+        manifest: The asset of the seals.
+        checksum: That of the seal.
+    """
+    seen = instance.get_latest_materialization_event(manifest) is not None
+    return made_from_versions({manifest: checksum if seen else NEVER_SEEN})

@@ -1,6 +1,7 @@
 """The job `<plan>_restore`, and the sensor that starts it: on a new seal of a location, or on an asset's event."""
 
 # Dagster reads the annotations of sensors, so they must not be postponed here.
+from datetime import timedelta
 from typing import Any
 
 import dagster as dg
@@ -10,11 +11,14 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.pipeline.keys import asset_key, op_name, sensor_status
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.pipeline.restored import RestoreConfig
-from snapshot_assets.pipeline.runs import running
+from snapshot_assets.pipeline.runs import failed_before, running
 from snapshot_assets.plan.plan import Plan
 
 _SECONDS = 60
 """How often the sensor looks for something new."""
+
+_AGAIN = timedelta(hours=1)
+"""How long after a failed restore it is tried again."""
 
 
 def restore_job(plan: Plan) -> Any:
@@ -29,7 +33,8 @@ def restore_job(plan: Plan) -> Any:
 def restore_sensor(plan: Plan, job: Any) -> dg.SensorDefinition:
     """Return the sensor of a plan with `restore_on`.
 
-    It requests each seal or event once: after a failure, launch the job. While a run has not ended, it waits.
+    It requests each seal or event once, and again each hour while its restore fails. While a run has not ended, it
+    waits.
     """
     on = plan.dagster.restore_on
     assert on is not None
@@ -50,10 +55,10 @@ def restore_sensor(plan: Plan, job: Any) -> dg.SensorDefinition:
         if state.newest_seal is None:
             return dg.SkipReason(f"{plan.to} has no sealed snapshot.")
         new = _seal(state) if sealed else _event(context.instance, dg.AssetKey(on.split("/")))
-        if new in ("", context.cursor):
-            return dg.SkipReason(f"Nothing new: {context.cursor or f'{on} was never materialised'}.")
         if running(context.instance, job.name):
             return dg.SkipReason(f"A run of {job.name} has not ended.")
+        if not new or (new == context.cursor and not failed_before(context.instance, job.name, _AGAIN)):
+            return dg.SkipReason(f"Nothing new: {context.cursor or f'{on} was never materialised'}.")
         context.update_cursor(new)
         return dg.RunRequest(run_config=dg.RunConfig(ops={op_name(plan, "restored"): RestoreConfig(replace=True)}))
 

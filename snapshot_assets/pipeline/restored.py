@@ -17,10 +17,10 @@ from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.checks import Judge, chunk_check
-from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, store_materializations
+from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, store_events
 from snapshot_assets.pipeline.failures import as_failure
 from snapshot_assets.pipeline.keys import asset_key, plan_asset
-from snapshot_assets.pipeline.materializations import materialization
+from snapshot_assets.pipeline.materializations import made_from_seal, materialization
 from snapshot_assets.pipeline.metadata import first_rows, with_sizes
 from snapshot_assets.pipeline.partitions import chunks_of_run, key_of_chunk, partitions_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
@@ -95,20 +95,20 @@ def _restore(context: dg.AssetExecutionContext, plan: Plan, config: RestoreConfi
     restore_plan = run.begin(only, windows if windows and config.replace else ())
     if not config.replace:
         run.check_rows(restore_plan)
-    sealed = {asset_key(plan, "manifest"): restore_plan.source.checksum}
+    made_from = made_from_seal(context.instance, asset_key(plan, "manifest"), restore_plan.source.checksum)
     with snapshots_of(context).counting("restoring", len(restore_plan.chunks), context.log.info) as progress:
         for outcome in run.restore():
             progress.outcome(outcome)
             key = None if plan.schema_only else key_of_chunk(plan, outcome.chunk)
             if key is not None and outcome.error is None:
-                event = materialization(context.asset_key, _metadata(outcome, restore_plan), key, inputs=sealed)
-                store_materializations(context, [event])
+                event = materialization(context.asset_key, _metadata(outcome, restore_plan), key, "", made_from)
+                store_events(context, [event])
     finished = run.finish()
     left = "finished" if finished else "other windows are still to be loaded"
     context.log.info(f"Revision {restore_plan.state.revision}: {left}.")
     if finished:
         facts = {"revision": str(restore_plan.state.revision), "from": plan.to}
-        store_materializations(context, [materialization(asset_key(plan, "target"), facts)])
+        store_events(context, [materialization(asset_key(plan, "target"), facts)])
 
 
 def _metadata(outcome: ChunkOutcome, plan: RestorePlan) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Table, TableName
-from snapshot_assets.pipeline.dagster_internals import store_materializations
+from snapshot_assets.pipeline.dagster_internals import store_events
 from snapshot_assets.pipeline.keys import asset_key, shared_settings
 from snapshot_assets.pipeline.materializations import materialization
 from snapshot_assets.pipeline.metadata import with_sizes
@@ -100,7 +100,11 @@ def report_tables(
             )
             continue
         chosen = [outcome for outcome in outcomes if alone is (outcome.chunk == UNTIMED_CHUNK)]
-        store_materializations(context, [_materialization(plan, name, outcome, table) for outcome in chosen])
+        events = [_materialization(plan, name, outcome, table) for outcome in chosen]
+        # Of external assets Dagster compares the versions that were observed, before the newest materialization.
+        seen = [dg.AssetObservation(each.asset_key, partition=each.partition, tags=each.tags) for each in events]
+        store_events(context, seen)
+        store_events(context, events)
 
 
 def _materialization(plan: Plan, name: TableName, outcome: Outcome, table: Table | None) -> dg.AssetMaterialization:

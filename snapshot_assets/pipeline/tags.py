@@ -17,7 +17,7 @@ from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.units import duration_text, parse_duration
 from snapshot_assets.pipeline.failures import as_failure
 from snapshot_assets.pipeline.keys import asset_key, op_name, plan_asset, sensor_status
-from snapshot_assets.pipeline.materializations import materialization
+from snapshot_assets.pipeline.materializations import made_from_versions, materialization
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 
@@ -169,8 +169,10 @@ def show_tags(context: dg.OpExecutionContext | dg.AssetExecutionContext, plan: P
     for name, known in sorted(state.tags.items()):
         metadata = _metadata(plan, known, facts[known.pin.revision], uri)
         if _shown_object(instance, key, name) != metadata[_OBJECT]:
-            sealed = {asset_key(plan, "manifest"): facts[known.pin.revision].sealed.seal.checksum}
-            context.log_event(materialization(key, metadata, name, inputs=sealed))
+            made_from = made_from_versions(
+                {asset_key(plan, "manifest"): facts[known.pin.revision].sealed.seal.checksum}
+            )
+            context.log_event(materialization(key, metadata, name, "", made_from))
     made = instance.get_materialized_partitions(key) & set(instance.get_dynamic_partitions(partitions))
     for gone in sorted(made - state.tags.keys()):
         instance.delete_dynamic_partition(partitions, gone)

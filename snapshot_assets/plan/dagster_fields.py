@@ -11,6 +11,7 @@ default_status: running
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
@@ -18,7 +19,18 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 from snapshot_assets.plan.fields import Duration
 
 _NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
-_CRON = re.compile(r"\S+( +\S+){4}", re.ASCII)
+_CRON = (
+    (0, 59, ""),
+    (0, 23, ""),
+    (1, 31, ""),
+    (1, 12, "jan feb mar apr may jun jul aug sep oct nov dec"),
+    (0, 7, "sun mon tue wed thu fri sat"),
+)
+"""Least and greatest value of each field of a cron expression, and names of values in order."""
+
+_CRON_PART = re.compile(r"(\*|(\w+)(?:-(\w+))?)(?:/(\d+))?", re.ASCII)
+_TAG_NAME = re.compile(r"([A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}", re.ASCII)
+_TAG_VALUE = re.compile(r"[A-Za-z0-9_.-]{0,63}", re.ASCII)
 _KEY = re.compile(r"[^\s/]+(/[^\s/]+)*")
 _OWNER = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s]+\.[^@\s]+", re.ASCII)
 
@@ -35,8 +47,37 @@ def _is_owner(text: str) -> str:
     return text
 
 
+def _fits_cron(text: str) -> bool:
+    """Return whether a text has cron's five fields, each with values that it can have."""
+    fields = text.split()
+    return len(fields) == len(_CRON) and all(
+        _fits_field(part, *bounds)
+        for field, bounds in zip(fields, _CRON, strict=True)
+        for part in field.lower().split(",")
+    )
+
+
+def _fits_field(part: str, least: int, greatest: int, names: str) -> bool:
+    match = _CRON_PART.fullmatch(part)
+    if match is None or match[4] == "0":
+        return False
+    numbers = {name: least + index for index, name in enumerate(names.split())}
+    values = [numbers.get(value, int(value) if value.isdigit() else -1) for value in (match[2], match[3]) if value]
+    return all(least <= value <= greatest for value in values) and values == sorted(values)
+
+
+def _is_tag(tags: dict[str, str]) -> dict[str, str]:
+    for name, value in tags.items():
+        if not _TAG_NAME.fullmatch(name) or not _TAG_VALUE.fullmatch(value):
+            raise ValueError(
+                f"{name!r}: {value!r} is no tag in Dagster; name and value have up to 63 letters, digits, `_`, `-`, `.`"
+            )
+    return tags
+
+
 Name = Annotated[str, AfterValidator(_is_name)]
 Owner = Annotated[str, AfterValidator(_is_owner)]
+Tags = Annotated[dict[str, str], AfterValidator(_is_tag)]
 
 
 class DagsterFields(BaseModel):
@@ -47,7 +88,9 @@ class DagsterFields(BaseModel):
     group: Name | None = Field(None, description="Group of the assets; by default the plan's name.")
     key_prefix: tuple[Name, ...] = Field((), description="Parts of the assets' keys before the plan's name.")
     owners: tuple[Owner, ...] = Field((), description="Owners of the assets: email addresses, or `team:NAME`.")
-    tags: dict[str, str] = Field(default_factory=dict, description="Tags of the assets.")
+    tags: Annotated[dict[str, str], AfterValidator(_is_tag)] = Field(
+        default_factory=dict, description="Tags of the assets."
+    )
     default_status: Literal["stopped", "running"] = Field(
         "stopped", description="Whether schedules and sensors run without being turned on."
     )
@@ -71,7 +114,7 @@ class DagsterFields(BaseModel):
     @field_validator("export_cron", "drill_cron")
     @classmethod
     def _is_cron(cls, text: str | None) -> str | None:
-        if text is not None and not _CRON.fullmatch(text):
+        if text is not None and not _fits_cron(text):
             raise ValueError(f"{text!r} is no cron expression; write its five fields, such as '15 2 * * *'")
         return text
 
@@ -81,3 +124,10 @@ class DagsterFields(BaseModel):
         if text is not None and not _KEY.fullmatch(text):
             raise ValueError(f"{text!r} is no key of an asset; write sealed, or a key such as staging/ready")
         return text
+
+    @field_validator("fresh_for")
+    @classmethod
+    def _is_some_time(cls, limit: timedelta | None) -> timedelta | None:
+        if limit is not None and not limit:
+            raise ValueError("0s is no time; write one such as 12h or 2d, or leave it out")
+        return limit

@@ -156,6 +156,11 @@ class Plan(CopyFields):
     def _has_databases_to_restore_into(cls, dagster: DagsterFields, info: ValidationInfo) -> DagsterFields:
         if dagster.restore_on is not None and info.data.get("target") is None:
             raise ValueError("restore_on needs a target to restore into; write target, or remove it")
+        own = "/".join((*dagster.key_prefix, info.data.get("name", "")))
+        if dagster.restore_on in (f"{own}/restored", f"{own}/target"):
+            raise ValueError(
+                f"restore_on: {dagster.restore_on} is what a restore makes; write sealed, or another asset"
+            )
         if dagster.drill_cron is not None and info.data.get("scratch") is None:
             raise ValueError("drill_cron needs a scratch database, for a drill; write scratch, or remove it")
         return dagster

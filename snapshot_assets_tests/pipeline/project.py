@@ -76,6 +76,7 @@ class Project:
     instance: dg.DagsterInstance
     plan: Plan
     sources: dict[str, str]
+    more_plans: list[Plan] = field(default_factory=list)
     user_assets: list[dg.AssetsDefinition] = field(default_factory=list)
     resources: dict[str, object] = field(default_factory=dict)
 
@@ -102,7 +103,7 @@ class Project:
     def definitions(self) -> dg.Definitions:
         sources = {alias: DatabaseAddress(alias, uri) for alias, uri in self.sources.items()}
         built = build_definitions(
-            Configuration(sources, plans=(self.plan,)),
+            Configuration(sources, plans=(self.plan, *self.more_plans)),
             executor=dg.in_process_executor,
             resources={SPARK: spark_resource()},
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from runpy import run_path
 from typing import Any
@@ -111,10 +112,26 @@ def test_the_sensor_restores_each_seal_once_whoever_made_it(copied: Callable[...
     config = {"chunks": {"replace": True}}
     assert project.run("chunks", single=project.keys[1], config=config).success
     assert project.run("manifest").success
-    second, _ = evaluated(project, sensor, cursor)
+    second, cursor = evaluated(project, sensor, cursor)
     assert run_job(project, "demo_restore", second.run_config["ops"]).success
     assert differing(project) == {}
     assert project.materialized("restored")[project.keys[1]]["status"] == "replaced"
+
+
+def test_the_sensor_repeats_a_restore_that_failed_but_not_at_once(
+    copied: Callable[..., Project], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = copied(target="copy", dagster={"restore_on": "sealed"})
+    sensor = _sensor(project)
+    asked, cursor = evaluated(project, sensor)
+    project.target.mkdir()  # no database can be there
+    assert not run_job(project, "demo_restore", asked.run_config["ops"], raise_on_error=False).success
+    assert "Nothing new" in evaluated(project, sensor, cursor)[0].skip_message
+    monkeypatch.setattr(restore_sensor, "_AGAIN", timedelta(0))
+    project.target.rmdir()
+    again, _ = evaluated(project, sensor, cursor)
+    assert run_job(project, "demo_restore", again.run_config["ops"]).success
+    assert "Nothing new" in evaluated(project, sensor, cursor)[0].skip_message
 
 
 def test_the_sensor_waits_for_a_seal(make_project: Callable[..., Project]) -> None:
@@ -146,6 +163,12 @@ def test_the_sensor_of_an_asset_restores_when_it_is_materialized(
         ({"target": "copy", "dagster": {"restore_on": "a b"}}, "'a b' is no key of an asset; write sealed"),
         ({"scratch": "copy", "dagster": {"drill_cron": "monthly"}}, "'monthly' is no cron expression"),
         ({"dagster": {"drill_cron": "0 4 * * 0"}}, "drill_cron needs a scratch database"),
+        ({"target": "copy", "dagster": {"restore_on": "demo/restored"}}, "is what a restore makes"),
+        ({"dagster": {"export_cron": "99 4 * * *"}}, "'99 4 [*] [*] [*]' is no cron expression"),
+        ({"dagster": {"export_cron": "0 4-2 * * *"}}, "is no cron expression"),
+        ({"dagster": {"export_cron": "0 */0 * * *"}}, "is no cron expression"),
+        ({"dagster": {"tags": {"bad key!": "v"}}}, "'bad key!': 'v' is no tag in Dagster"),
+        ({"dagster": {"fresh_for": "0s"}}, "0s is no time"),
     ],
 )
 def test_what_restores_nothing_is_refused(

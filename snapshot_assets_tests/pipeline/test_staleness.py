@@ -8,7 +8,6 @@ import pyspark.sql
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
 from dagster._core.loader import LoadingContextForTest
 
-from snapshot_assets.pipeline.partitions import partitions_of
 from snapshot_assets_tests.pipeline.project import Project, run_job
 
 
@@ -48,21 +47,47 @@ def test_a_fresh_export_and_restore_are_in_sync_until_the_source_changes(make_pr
     assert unsynced(project, *everything) == [("demo/restored", key) for key in project.keys]
 
 
-def test_an_asset_of_the_user_with_a_code_version_is_in_sync(project: Project) -> None:
+def own_asset(version: str) -> dg.AssetsDefinition:
     @dg.asset(
         key=["demo", "own"],
-        partitions_def=partitions_of(project.plan),
+        partitions_def=dg.StaticPartitionsDefinition([f"2013-01-0{day}T00:00" for day in range(1, 7)]),
+        deps=[dg.AssetKey(["demo", "main", "readings"])],
         io_manager_key="snapshot_io_manager",
         required_resource_keys={"pyspark"},
-        metadata={"snapshots/plan": "demo"},
-        code_version="7",
+        metadata={"snapshots/plan": "other"},
+        code_version=version,
     )
     def own(context: dg.AssetExecutionContext) -> pyspark.sql.DataFrame:
         return context.resources.pyspark.spark_session.createDataFrame([(1,)], "n int")
 
-    project.user_assets.append(own)
-    assert project.run("own", single=project.keys[0]).success
+    return own
+
+
+def test_an_asset_of_the_user_is_unsynced_by_its_code_or_by_the_table_that_it_reads(
+    make_project: Callable[..., Project],
+) -> None:
+    project = make_project(tables=["main.readings"])
+    other = project.plan.changed(name="other", to=f"{project.plan.to}-other", tables=(), untimed_tables="skip")
+    project.more_plans.append(other)
+    project.user_assets.append(own_asset("7"))
+    assert project.run("chunks", keys=project.keys, with_checks=False).success
+    for key in project.keys[:2]:
+        assert project.run("own", single=key).success
     assert unsynced(project, "demo/own") == []
+
+    assert project.run("chunks", single=project.keys[1], config={"chunks": {"replace": True}}).success
+    assert unsynced(project, "demo/own") == [("demo/own", project.keys[1])]
+    project.user_assets[:] = [own_asset("8")]
+    assert unsynced(project, "demo/own") == [("demo/own", key) for key in project.keys[:2]]
+
+
+def test_what_is_restored_from_a_seal_of_another_deployment_is_in_sync(
+    exported: Project, make_project: Callable[..., Project]
+) -> None:
+    project = make_project(target="copy")
+    exported.copy_location(project)
+    assert project.run("restored", keys=project.keys).success
+    assert unsynced(project, "demo/restored") == []
 
 
 def test_what_the_user_made_from_a_table_is_unsynced_once_the_table_has_other_files(
