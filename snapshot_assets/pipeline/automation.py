@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import dagster as dg
@@ -28,7 +29,12 @@ def when_updated(plan: Plan) -> dict[str, Any]:
     return {"automation_condition": wanted.with_label("complete and whole")} if plan.dagster.automation else {}
 
 
-def fresh(plan: Plan) -> dict[str, Any]:
-    """Return the freshness policy of what a plan's seals make."""
+def fresh(plan: Plan, interval: timedelta = timedelta()) -> dict[str, Any]:
+    """Return the freshness policy of what a plan's seals make, if the plan has one.
+
+    Args:
+        plan: The plan.
+        interval: How far apart it is made if all goes well, where that is not with each seal.
+    """
     limit = plan.dagster.fresh_for
-    return {"freshness_policy": dg.FreshnessPolicy.time_window(fail_window=limit)} if limit else {}
+    return {"freshness_policy": dg.FreshnessPolicy.time_window(fail_window=limit + interval)} if limit else {}

@@ -25,23 +25,21 @@ SCHEDULES = {"checkpoint": "15 2 * * *", "gc": "45 2 * * *", "verify": "30 3 * *
 
 def plan_jobs(plan: Plan, spark_key: str) -> list[dg.JobDefinition]:
     """Return the jobs that maintain a plan's location: checkpoint, gc, verify, compact, retention, savepoint, drill."""
+    rules = plan.retention
     drill = f"Restores the newest tag of `{plan.to}` into a scratch database, compares all rows, and drops it."
-    saving = f"Creates the savepoint of `{plan.to}` that is due."
-    verified = f"Verifies `{plan.to}`; damage fails the run, and the checks of the partitions that have it."
-    return [
-        _job(plan, "checkpoint", checkpoint_op(plan), f"Writes a checkpoint of the newest state of `{plan.to}`."),
-        _job(plan, "gc", gc_op(plan), f"Deletes the garbage of `{plan.to}`."),
-        _job(plan, "verify", verify_op(plan), verified),
-        _job(
-            plan,
-            "compact",
-            compact_op(plan, spark_key),
-            f"Merges small files of `{plan.to}`, leaves out deleted rows.",
-        ),
-        _job(plan, "retention", retention_op(plan), f"Applies the plan's `retention` to `{plan.to}`."),
-        *([_job(plan, "savepoint", savepoint_op(plan, spark_key), saving)] if plan.retention.savepoint else []),
-        *([_job(plan, "restore_drill", drill_op(plan, spark_key), drill)] if plan.scratch else []),
-    ]
+    jobs = {
+        "checkpoint": (checkpoint_op(plan), f"Writes a checkpoint of the newest state of `{plan.to}`."),
+        "gc": (gc_op(plan), f"Deletes the garbage of `{plan.to}`."),
+        "verify": (verify_op(plan), f"Verifies `{plan.to}`; damage fails the run, and the checks of what has it."),
+        "compact": (compact_op(plan, spark_key), f"Merges small files of `{plan.to}`, leaves out deleted rows."),
+    }
+    if rules.tag or rules.rule:
+        jobs["retention"] = (retention_op(plan), f"Applies the plan's `retention` to `{plan.to}`.")
+    if rules.savepoint:
+        jobs["savepoint"] = (savepoint_op(plan, spark_key), f"Creates the savepoint of `{plan.to}` that is due.")
+    if plan.scratch:
+        jobs["restore_drill"] = (drill_op(plan, spark_key), drill)
+    return [_job(plan, name, op, description) for name, (op, description) in jobs.items()]
 
 
 def plan_schedules(plan: Plan, jobs: Iterable[dg.JobDefinition]) -> list[dg.ScheduleDefinition]:

@@ -15,6 +15,7 @@ from snapshot_assets.catalog.state.totals import RevisionSummary, revision_summa
 from snapshot_assets.catalog.state.versions import version_to_pin
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.units import duration_text, parse_duration
+from snapshot_assets.pipeline.automation import fresh
 from snapshot_assets.pipeline.failures import as_failure
 from snapshot_assets.pipeline.keys import asset_key, op_name, plan_asset, sensor_status
 from snapshot_assets.pipeline.materializations import made_from_versions, materialization
@@ -49,6 +50,7 @@ def tag_asset(plan: Plan) -> dg.AssetsDefinition:
         required_resource_keys={SNAPSHOTS},
         deps=[asset_key(plan, "manifest")],
         partitions_def=_partitions(plan),
+        **_fresh(plan),
         backfill_policy=dg.BackfillPolicy.multi_run(1),
         description=f"Names for sealed revisions of `{plan.to}`, which stay readable for as long as a tag names them.",
     )
@@ -63,6 +65,12 @@ def tag_asset(plan: Plan) -> dg.AssetsDefinition:
         return dg.MaterializeResult(metadata=_metadata(plan, known, fact, store.uri))
 
     return tag
+
+
+def _fresh(plan: Plan) -> dict[str, Any]:
+    """Return the freshness policy of a plan's tags: one is due every interval of the rule."""
+    rule = plan.retention.tag
+    return fresh(plan, rule.create_interval) if rule is not None else {}
 
 
 def _create(catalog: Catalog, name: str, config: TagConfig) -> TagState:

@@ -22,6 +22,7 @@ from snapshot_assets.pipeline.keys import asset_key
 from snapshot_assets.pipeline.metadata import fault_metadata, with_sizes
 from snapshot_assets.pipeline.partitions import key_of_chunk
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
+from snapshot_assets.pipeline.tags import show_tags
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 
@@ -58,6 +59,7 @@ def verify_op(plan: Plan) -> dg.OpDefinition:
             raise as_failure(error) from error
         for event in _events(context.instance, plan, state, report):
             context.log_event(event)  # type: ignore[arg-type]  # Dagster takes results of checks; its stub does not
+        show_tags(context, plan, state, store.uri)
         age = _age(state, datetime.now(UTC))
         context.log_event(dg.AssetObservation(asset_key(plan, "manifest"), description="Verification", metadata=age))
         facts = with_sizes({"revision": str(state.revision), "files": report.files, "hashed_bytes": report.bytes})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import dagster as dg
@@ -55,6 +56,7 @@ def test_assets_have_what_the_plan_says(make_project: Callable[..., Project]) ->
         node = graph.get(key)
         assert (node.group_name, tuple(node.owners), node.tags["tier"]) == ("vault", ("team:data",), "gold")
     assert graph.get(keys["manifest"]).freshness_policy is not None
+    assert graph.get(keys["tag"]).freshness_policy is None  # no rule makes tags
     assert graph.get(keys["chunks"]).freshness_policy is None
 
 
@@ -63,3 +65,14 @@ def test_without_them_nothing_is_automatic(project: Project) -> None:
     for key in graph.materializable_asset_keys:
         assert graph.get(key).automation_condition is None
         assert graph.get(key).freshness_policy is None
+
+
+def test_tags_of_a_rule_may_be_older_than_seals_by_its_interval(make_project: Callable[..., Project]) -> None:
+    project = make_project(dagster={"fresh_for": "2d"}, retention={"tag": {"create_interval": "7d"}})
+    graph = project.definitions().get_repository_def().asset_graph
+    windows = {}
+    for name in ("manifest", "tag"):
+        policy = graph.get(project.key(name)).freshness_policy
+        assert policy is not None
+        windows[name] = policy.fail_window.to_timedelta()
+    assert windows == {"manifest": timedelta(days=2), "tag": timedelta(days=9)}

@@ -52,7 +52,7 @@ def test_plans_join_a_project_with_its_own_executor_and_spark_session(project):
     dg.Definitions.validate_loadable(merged)
     repository = merged.get_repository_def()
     executors = {job.name: job.executor_def for job in repository.get_all_jobs()}
-    assert set(executors) >= {"demo_export", "demo_compact", "demo_retention"}
+    assert set(executors) >= {"demo_export", "demo_compact", "demo_gc"}
     assert executors.pop("demo_export") is dg.in_process_executor  # its steps share one state of the source
     assert all(executor is dg.multiprocess_executor for executor in executors.values()), executors
 
@@ -86,7 +86,7 @@ class EagerSpark(PySparkResource):
 def test_what_reads_no_rows_never_starts_spark(exported, tmp_path):
     asked.clear()
     defs = definitions_of(exported, resources={"pyspark": EagerSpark(spark_config={})})
-    for name in ("checkpoint", "gc", "retention", "verify"):
+    for name in ("checkpoint", "gc", "verify"):
         job = defs.resolve_job_def(f"demo_{name}")
         assert job.execute_in_process(instance=exported.instance, run_config=QUIET).success
     schedule = defs.get_repository_def().get_schedule_def("demo_export_schedule")

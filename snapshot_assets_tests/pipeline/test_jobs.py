@@ -21,7 +21,7 @@ from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.pipeline.project import Project, job, open_project, run_job
 
-JOBS = {"demo_checkpoint", "demo_compact", "demo_gc", "demo_retention"}
+JOBS = {"demo_checkpoint", "demo_compact", "demo_gc"}
 
 
 @pytest.fixture
@@ -102,8 +102,7 @@ def test_each_job_has_a_schedule_that_is_stopped_and_asks_for_a_run_of_it(tmp_pa
 def _check_schedules(project: Project) -> None:
     repository = project.definitions().get_repository_def()
     schedules = {schedule.job_name: schedule for schedule in repository.schedule_defs}
-    without_rule = {"demo_retention"}
-    assert set(schedules) == JOBS - without_rule | {"demo_export", "demo_verify"}
+    assert set(schedules) == JOBS | {"demo_export", "demo_verify"}
     for schedule in schedules.values():
         assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
         assert schedule.execution_timezone == "UTC"

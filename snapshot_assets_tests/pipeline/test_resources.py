@@ -84,7 +84,7 @@ def test_local_files_are_refused_on_a_cluster_before_anything_starts(tmp_path: P
     assert to in str(refused.value)
     assert master in str(refused.value)
     assert "s3" in str(refused.value)
-    with pytest.raises(PlanError, match="source 'a', a DuckDB file"):
+    with pytest.raises(PlanError, match="database 'a', a DuckDB file"):
         snapshots("duckdb:///data/a.duckdb", "s3://bucket/prefix", master).export_run("location")
     assert list(tmp_path.iterdir()) == []
 
