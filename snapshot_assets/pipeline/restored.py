@@ -24,6 +24,7 @@ from snapshot_assets.pipeline.materializations import made_from_seal, materializ
 from snapshot_assets.pipeline.metadata import first_rows, with_sizes
 from snapshot_assets.pipeline.partitions import chunks_of_run, key_of_chunk, partitions_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
+from snapshot_assets.pipeline.tables import target_lineage
 from snapshot_assets.plan.plan import Plan
 
 _RESTORE_AGAIN = "Materialise this partition of restored again, with run config replace: true."
@@ -108,6 +109,7 @@ def _restore(context: dg.AssetExecutionContext, plan: Plan, config: RestoreConfi
     context.log.info(f"Revision {restore_plan.state.revision}: {left}.")
     if finished:
         facts = {"revision": str(restore_plan.state.revision), "from": plan.to}
+        facts |= target_lineage(plan, restore_plan.definition.tables)
         store_events(context, [materialization(asset_key(plan, "target"), facts)])
 
 

@@ -137,3 +137,23 @@ def _columns(plan: Plan, table: Table) -> dict[str, Any]:
         ),
         "dagster/column_lineage": dg.TableColumnLineage(deps),
     }
+
+
+def target_lineage(plan: Plan, tables: Sequence[Table]) -> dict[str, Any]:
+    """Return the metadata of a plan's restored target: each column comes from that of the table's asset.
+
+    Args:
+        plan: The plan.
+        tables: The restored tables.
+    """
+    if not has_table_assets(plan):
+        return {}
+    deps = {
+        f"{table.table_name}.{column.name}": [
+            dg.TableColumnDep(asset_key=table_key(plan, table.table_name), column_name=column.name)
+        ]
+        for table in tables
+        if table.table_name in plan.tables
+        for column in table.columns
+    }
+    return {"dagster/column_lineage": dg.TableColumnLineage(deps)}

@@ -41,6 +41,11 @@ def test_each_listed_table_is_an_asset_that_is_materialised_with_its_chunk(
     assert [column.name for column in columns.columns] == ["moment", "sensor", "value"]
     lineage = found[project.keys[0]].metadata["dagster/column_lineage"].value
     assert lineage.deps_by_column["value"][0].column_name == "main.readings.value"
+    assert project.run("manifest").success
+    assert project.run("restored", keys=project.keys, with_checks=False).success
+    lineage = project.materialized("target")[None]["dagster/column_lineage"].deps_by_column
+    assert lineage["main.readings.value"][0] == dg.TableColumnDep(asset_key=readings, column_name="value")
+
     wanted = dg.define_asset_job("downstream_job", dg.AssetSelection.assets(downstream))
     defs = dg.Definitions.merge(project.definitions(), dg.Definitions(jobs=[wanted]))
     job = defs.resolve_job_def("downstream_job")
