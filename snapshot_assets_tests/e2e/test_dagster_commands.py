@@ -138,7 +138,8 @@ def make_ui(folder: Path) -> Iterator[Graphql]:
     finally:
         os.killpg(process.pid, signal.SIGINT)
         process.wait(120)
-    assert running(process.pid) == []
+    # The code server ends by itself once nobody asks it any more.
+    assert until(lambda: running(process.pid), lambda left: not left, 60) == []
 
 
 def running(group: int) -> list[str]:
