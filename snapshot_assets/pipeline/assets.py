@@ -11,14 +11,14 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.state.totals import outside_text
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.start_snapshot import skipped_text
-from snapshot_assets.errors import PlanError, SnapshotError
+from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.automation import fresh, when_missing, when_updated
 from snapshot_assets.pipeline.checks import chunk_checks, manifest_checks, suspects
 from snapshot_assets.pipeline.copies import copy_definitions
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts, runs_asset
 from snapshot_assets.pipeline.exports import ExportConfig, ManifestConfig, chosen_chunks, export_job, export_schedule
-from snapshot_assets.pipeline.failures import as_failure
+from snapshot_assets.pipeline.failures import showing_failures
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans
 from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
 from snapshot_assets.pipeline.keys import AssetDecorator, asset_key, plan_asset
@@ -176,10 +176,8 @@ def _schema(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
     )
     def schema(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         snapshots = snapshots_of(context)
-        try:
+        with showing_failures():
             export = snapshots.open_export(plan.name)
-        except SnapshotError as error:
-            raise as_failure(error) from error
         if export.skipped:
             snapshots.on_skipped(export.skipped)
             context.log.info(skipped_text(export.skipped))
@@ -199,10 +197,8 @@ def _chunks(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
         description=f"One chunk of `{plan.to}` per window: all timed tables' rows of `{plan.source}` in it.",
     )
     def chunks(context: dg.AssetExecutionContext, config: ExportConfig) -> ChunkScans:
-        try:
+        with showing_failures():
             return chosen_chunks(context, plan, config)
-        except SnapshotError as error:
-            raise as_failure(error) from error
 
     return chunks
 
@@ -245,7 +241,7 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
     )
     def manifest(context: dg.AssetExecutionContext, config: ManifestConfig) -> Iterator[dg.MaterializeResult[None]]:
         snapshots = snapshots_of(context)
-        try:
+        with showing_failures():
             required = config.require_complete
             if required is None:
                 required = not runs_asset(context, asset_key(plan, "chunks"))
@@ -258,8 +254,6 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
             if config.tags(plan):
                 create_due_tag(context, plan)
             state = Catalog.open(snapshots.store(plan.name)).state
-        except SnapshotError as error:
-            raise as_failure(error) from error
         if outside := outside_text(state):
             context.log.info(outside)
         version = dg.DataVersion(sealed.seal.seal.checksum)

@@ -118,13 +118,12 @@ def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
         required_resource_keys={SNAPSHOTS},
     )
     def whole(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        selected = {key.name for key in context.selected_asset_check_keys}
         with showing_failures():
             store, state = _read(context, plan)
-        selected = {key.name for key in context.selected_asset_check_keys}
-        hashed = suspected_files(context.instance, plan, state) if INTACT in selected else set()
-        if INTACT in selected and state.sealed:
-            hashed |= _to_hash(context, plan, state)
-        with showing_failures():
+            hashed = suspected_files(context.instance, plan, state) if INTACT in selected else set()
+            if INTACT in selected and state.sealed:
+                hashed |= _to_hash(context, plan, state)
             report = check_head(store, state, hashed)
         for name, faults in head_faults(state, report).items():
             if name in selected:

@@ -9,9 +9,8 @@ import dagster as dg
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.copy import Copied, copy
-from snapshot_assets.errors import SnapshotError
 from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, accepting_unstable_parts
-from snapshot_assets.pipeline.failures import as_failure
+from snapshot_assets.pipeline.failures import showing_failures
 from snapshot_assets.pipeline.keys import plan_asset
 from snapshot_assets.pipeline.materializations import made_from_versions, report_chunks
 from snapshot_assets.pipeline.metadata import first_rows, seal_metadata, with_sizes
@@ -58,12 +57,10 @@ def copy_asset(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
             if committed := [outcome for outcome in outcomes if outcome.status != "skipped"]:
                 context.log.info(progress.committed(committed))
 
-        try:
+        with showing_failures():
             run = snapshots.export_run(plan.name)
             with snapshots.counting("copying", len(windows) or 1, context.log.info) as progress:
                 copied = copy(run, windows, overwrite=snapshots.overwrite, on_commit=report)
-        except SnapshotError as error:
-            raise as_failure(error) from error
         context.log.info(f"COPY {copied.rows}")
         metadata = _metadata(plan, copied, run.store.uri)
         if not plan.windowed:

@@ -17,7 +17,7 @@ from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.engine.export.chunks import Outcome, completed_chunks
 from snapshot_assets.engine.reading.frames import load_frames
 from snapshot_assets.engine.session import worker_python_of_others_chosen
-from snapshot_assets.errors import PlanError, SnapshotError
+from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.pipeline.dagster_internals import (
@@ -27,7 +27,7 @@ from snapshot_assets.pipeline.dagster_internals import (
     requiring_resources,
     store_events,
 )
-from snapshot_assets.pipeline.failures import as_failure
+from snapshot_assets.pipeline.failures import showing_failures
 from snapshot_assets.pipeline.keys import asset_key
 from snapshot_assets.pipeline.materializations import made_from_versions, materialization, report_chunks
 from snapshot_assets.pipeline.metadata import schema_metadata
@@ -109,17 +109,15 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         If some fail, the run fails after the others are committed.
         """
         snapshots = snapshots_of(context)
-        try:
+        with showing_failures():
             plan = snapshots.configuration.plan(self._plan_of(context))
             catalog, tables, chunks, commits = _export(context, plan.name, obj)
-        except SnapshotError as error:
-            raise as_failure(error) from error
         if isinstance(obj, ChunkScans):
             made_from = made_from_versions({asset_key(plan, "schema"): catalog.state.snapshot_id})
         else:
             made_from = made_from_inputs(context)
         try:
-            with snapshots.counting("exporting", chunks, context.log.info) as progress:
+            with showing_failures(), snapshots.counting("exporting", chunks, context.log.info) as progress:
                 for outcomes in commits:
                     done = [outcome for outcome in outcomes if outcome.error is None]
                     for outcome in done:
@@ -128,8 +126,6 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
                     report_tables(context, plan, done, tables)
                     if committed := [outcome for outcome in done if outcome.status != "skipped"]:
                         context.log.info(progress.committed(committed))
-        except SnapshotError as error:
-            raise as_failure(error) from error
         finally:
             write_hints(catalog.store, catalog.state, catalog.refresh)
         leave_out_events_at_the_end(context)
@@ -141,14 +137,12 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             dagster.Failure: A chunk is not completed, or a file has another checksum.
         """
         snapshots = snapshots_of(context)
-        try:
+        with showing_failures():
             run = snapshots.export_run(self._plan_of(context.upstream_output))
             keys = context.asset_partition_keys if context.has_asset_partitions else []
             chunks = [window_of(run.plan, key).id for key in keys] or [UNTIMED_CHUNK]
             table = _metadata_of(context.upstream_output, TABLE)
             frames = load_frames(snapshots.spark(), run.store, Catalog.open(run.store).state, chunks, table)
-        except SnapshotError as error:
-            raise as_failure(error) from error
         named = {str(name): frame for name, frame in frames.items()}
         return next(iter(named.values())) if len(named) == 1 else named
 

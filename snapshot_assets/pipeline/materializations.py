@@ -68,13 +68,10 @@ def materialization(
         made_from: Tags that tell what it was made from; without them, Dagster shows it as unsynced once an upstream
             asset was materialized later.
     """
-    tags = dict(made_from or {}) | (version_tags(version) if version else {})
+    tags = dict(made_from or {})
+    if version:
+        tags |= {"dagster/data_version": version, "dagster/data_version_is_user_provided": "true"}
     return dg.AssetMaterialization(key, partition=partition, metadata=metadata, tags=tags)
-
-
-def version_tags(version: str) -> dict[str, str]:
-    """Return the tags of an event that give the version of the data."""
-    return {"dagster/data_version": version, "dagster/data_version_is_user_provided": "true"}
 
 
 def made_from_versions(inputs: Mapping[dg.AssetKey, str]) -> dict[str, str]:

@@ -31,6 +31,7 @@ from snapshot_assets.engine.session import Session, is_local
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.fields import DatabaseReference
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.query_fields import resolve_location
 from snapshot_assets.storage.base import ObjectStore
@@ -160,11 +161,9 @@ class Snapshots:
     def export_run(self, name: str) -> ExportRun:
         """Return the export run of a plan; nothing is opened."""
         plan = self.plan(name)
-        address = self.configuration.source(plan.source)
-        _refuse_local_files(plan, address, self._master)
         return ExportRun(
             plan=plan,
-            address=address,
+            address=self._address(plan, plan.source),
             store=self.store(name),
             runner=self._runner(),
             run_id=self.run_id,
@@ -197,11 +196,10 @@ class Snapshots:
             plan = self.configuration.plan(name)
             if plan.target is None:
                 raise PlanError(f"plan {name!r} has no target to restore into; write one", plan=name)
-            address = self.configuration.source(plan.target)
-            _refuse_local_files(plan, address, self._master)
             planned = self.restores.get(name)
-            run = self.restore_into(plan, address, planned.settings if planned else RestoreSettings())
-            self._restore_runs[name] = replace(run, plan=planned)
+            settings = planned.settings if planned else RestoreSettings()
+            created = self.restore_into(plan, self._address(plan, plan.target), settings)
+            self._restore_runs[name] = replace(created, plan=planned)
         return self._restore_runs[name]
 
     def restore_into(self, plan: Plan, address: DatabaseAddress, settings: RestoreSettings) -> RestoreRun:
@@ -225,15 +223,19 @@ class Snapshots:
         plan = self.configuration.plan(name)
         if plan.scratch is None:
             raise PlanError(f"plan {name!r} has no scratch, beside which its drill creates a database", plan=name)
-        address = self.configuration.source(plan.scratch)
-        _refuse_local_files(plan, address, self._master)
-        return address
+        return self._address(plan, plan.scratch)
 
     def compact_run(self, name: str, catalog: Catalog) -> CompactRun:
         """Return a compaction of a plan's location, opened for writing; Spark starts only to merge files."""
         plan = self.configuration.plan(name)
         _refuse_local_files(plan, None, self._master)
         return CompactRun(catalog, self._runner(), self.run_id, plan.parallelism)
+
+    def _address(self, plan: Plan, reference: DatabaseReference) -> DatabaseAddress:
+        """Return a database of a plan; refuse a file of this machine if Spark's tasks run on others."""
+        address = self.configuration.source(reference)
+        _refuse_local_files(plan, address, self._master)
+        return address
 
     def _master(self) -> str | None:
         """Return Spark's master; None in a step without Spark, which starts no tasks."""

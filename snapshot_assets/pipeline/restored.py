@@ -14,11 +14,10 @@ from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.row_counts import chunk_differences, rows_after
 from snapshot_assets.engine.restore.settings import RestoreSettings
-from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.checks import Judge, chunk_check
 from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, store_events
-from snapshot_assets.pipeline.failures import as_failure
+from snapshot_assets.pipeline.failures import showing_failures
 from snapshot_assets.pipeline.keys import asset_key, plan_asset
 from snapshot_assets.pipeline.materializations import made_from_seal, materialization
 from snapshot_assets.pipeline.metadata import first_rows, with_sizes
@@ -77,10 +76,8 @@ def restored_asset(plan: Plan, target: str, spark_key: str) -> dg.AssetsDefiniti
         description=f"The newest sealed snapshot of `{plan.to}` in the database {plan.target}, each row exactly once.",
     )
     def restored(context: dg.AssetExecutionContext, config: RestoreConfig) -> dg.MaterializeResult[None]:
-        try:
+        with showing_failures():
             _restore(context, plan, config)
-        except SnapshotError as error:
-            raise as_failure(error) from error
         return dg.MaterializeResult(metadata={} if plan.schema_only else NO_EVENTS_AT_THE_END)
 
     return restored

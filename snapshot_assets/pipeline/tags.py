@@ -13,10 +13,9 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import TagState
 from snapshot_assets.catalog.state.totals import RevisionSummary, revision_summaries
 from snapshot_assets.catalog.state.versions import version_to_pin
-from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.units import duration_text, parse_duration
 from snapshot_assets.pipeline.automation import fresh
-from snapshot_assets.pipeline.failures import as_failure
+from snapshot_assets.pipeline.failures import showing_failures
 from snapshot_assets.pipeline.keys import asset_key, op_name, plan_asset, sensor_status
 from snapshot_assets.pipeline.materializations import made_from_versions, materialization
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
@@ -56,11 +55,9 @@ def tag_asset(plan: Plan) -> dg.AssetsDefinition:
     )
     def tag(context: dg.AssetExecutionContext, config: TagConfig) -> dg.MaterializeResult[None]:
         store = snapshots_of(context).store(plan.name)
-        try:
+        with showing_failures():
             catalog = Catalog.open_for_writing(store, single_writer=plan.single_writer)
             known = _create(catalog, context.partition_key, config)
-        except SnapshotError as error:
-            raise as_failure(error) from error
         fact = revision_summaries(catalog.state)[known.pin.revision]
         return dg.MaterializeResult(metadata=_metadata(plan, known, fact, store.uri))
 

@@ -13,11 +13,11 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.catalog.verify.objects import Report, check_head, files_to_seal, verified_revision
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import PlanError, SnapshotError
+from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import human_seconds
 from snapshot_assets.pipeline.checks import REPAIR, check_of_chunk, failed_chunks, head_faults, remedy, suspected_files
 from snapshot_assets.pipeline.dagster_internals import check_event
-from snapshot_assets.pipeline.failures import as_failure
+from snapshot_assets.pipeline.failures import as_failure, showing_failures
 from snapshot_assets.pipeline.keys import asset_key
 from snapshot_assets.pipeline.metadata import fault_metadata, with_sizes
 from snapshot_assets.pipeline.partitions import key_of_chunk
@@ -52,11 +52,9 @@ def verify_op(plan: Plan) -> dg.OpDefinition:
         if config.depth not in _DEPTHS:
             raise as_failure(PlanError(f"depth {config.depth!r} is invalid; write one of {', '.join(_DEPTHS)}."))
         store = snapshots_of(context).store(plan.name)
-        try:
+        with showing_failures():
             state = Catalog.open(store).require_snapshot()
             report = _report(store, state, config.depth, suspected_files(context.instance, plan, state))
-        except SnapshotError as error:
-            raise as_failure(error) from error
         for event in _events(context.instance, plan, state, report):
             context.log_event(event)  # type: ignore[arg-type]  # Dagster takes results of checks; its stub does not
         show_tags(context, plan, state, store.uri)

@@ -11,12 +11,11 @@ default_status: running
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
-from snapshot_assets.plan.fields import Duration
+from snapshot_assets.plan.fields import PositiveDuration
 
 _NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 _CRON = (
@@ -88,9 +87,7 @@ class DagsterFields(BaseModel):
     group: Name | None = Field(None, description="Group of the assets; by default the plan's name.")
     key_prefix: tuple[Name, ...] = Field((), description="Parts of the assets' keys before the plan's name.")
     owners: tuple[Owner, ...] = Field((), description="Owners of the assets: email addresses, or `team:NAME`.")
-    tags: Annotated[dict[str, str], AfterValidator(_is_tag)] = Field(
-        default_factory=dict, description="Tags of the assets."
-    )
+    tags: Tags = Field(default_factory=dict, description="Tags of the assets.")
     default_status: Literal["stopped", "running"] = Field(
         "stopped", description="Whether schedules and sensors run without being turned on."
     )
@@ -102,12 +99,12 @@ class DagsterFields(BaseModel):
     )
     restore_on: str | None = Field(
         None,
-        description="What starts `restored`: `sealed`, a new seal at the location, by whomever; or the key of an asset,"
-        " such as `staging/ready`.",
+        description="What starts `restored`: `sealed`, a new seal at the location, whoever made it; or the key of an"
+        " asset, such as `staging/ready`.",
     )
     automation: bool = Field(False, description="Whether the assets have automation conditions.")
     table_assets: bool = Field(True, description="Whether each table that the plan lists has an asset.")
-    fresh_for: Duration | None = Field(
+    fresh_for: PositiveDuration | None = Field(
         None, description="Age of the newest seal at which `manifest` counts as stale; by default it never does."
     )
 
@@ -124,10 +121,3 @@ class DagsterFields(BaseModel):
         if text is not None and not _KEY.fullmatch(text):
             raise ValueError(f"{text!r} is no key of an asset; write sealed, or a key such as staging/ready")
         return text
-
-    @field_validator("fresh_for")
-    @classmethod
-    def _is_some_time(cls, limit: timedelta | None) -> timedelta | None:
-        if limit is not None and not limit:
-            raise ValueError("0s is no time; write one such as 12h or 2d, or leave it out")
-        return limit

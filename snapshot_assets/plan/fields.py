@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema, WrapValidator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    WrapValidator,
+)
 
 from snapshot_assets.databases.open import default_alias
 from snapshot_assets.errors import PlanError
@@ -79,11 +88,18 @@ def parsed(parse: Callable[[Any], Any]) -> BeforeValidator:
     return BeforeValidator(raising_value_errors(parse))
 
 
+def _is_positive(length: timedelta) -> timedelta:
+    if not length:
+        raise ValueError(f"{duration_text(length)} is no time; write one such as 12h or 30d, or leave it out")
+    return length
+
+
 _TEXT = WithJsonSchema({"type": "string"}, mode="validation")
 """The JSON schema of what users write."""
 
 Time = Annotated[datetime, parsed(parse_time), PlainSerializer(time_text, when_used="json"), _TEXT]
 Duration = Annotated[timedelta, parsed(parse_duration), PlainSerializer(duration_text, when_used="json"), _TEXT]
+PositiveDuration = Annotated[Duration, AfterValidator(_is_positive)]
 FileSize = Annotated[int, parsed(parse_size), PlainSerializer(size_text, when_used="json"), _TEXT]
 Table = Annotated[TableName, parsed(parse_table), PlainSerializer(table_text, when_used="json"), _TEXT]
 ColumnOfTable = Annotated[ColumnPath, parsed(parse_column), PlainSerializer(column_text, when_used="json"), _TEXT]

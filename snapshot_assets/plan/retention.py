@@ -15,13 +15,12 @@ import re
 from datetime import time, timedelta
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, field_validator
 
 from snapshot_assets.catalog.pins.automatic import SavepointRule, TagRule, Ticks, check_pattern
 from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.units import duration_text
-from snapshot_assets.plan.fields import Duration, parsed
+from snapshot_assets.plan.fields import Duration, PositiveDuration, parsed
 from snapshot_assets.plan.problems import raising_value_errors
 
 _TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):([0-5]\d)", re.ASCII)
@@ -37,18 +36,11 @@ def _time_of_day(value: object) -> time:
     return time(int(match[1]), int(match[2]))
 
 
-def _is_positive(length: timedelta) -> timedelta:
-    if not length:
-        raise ValueError(f"{duration_text(length)} is no time; write one such as 12h or 30d, or leave it out")
-    return length
-
-
 TimeOfDay = Annotated[
     time,
     parsed(_time_of_day),
     PlainSerializer(lambda value: value.strftime("%H:%M"), when_used="json"),
 ]
-PositiveDuration = Annotated[Duration, AfterValidator(_is_positive)]
 
 
 class _Fields(BaseModel):

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.source import Database, DatabaseAddress, Scan
-from snapshot_assets.engine.files.read import read_batches
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.engine.restore.row_counts import TableRows
-from snapshot_assets.errors import SnapshotError, TaskFailedError
-from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets.engine.restore.tasks import batches_of, described, stored_schema
+from snapshot_assets.errors import SnapshotError
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -77,29 +77,18 @@ def compare_rows(task: CompareTask) -> Iterator[ComparedRows]:
 
 
 def _compared(store: ObjectStore, work: ChunkRows, database: Database) -> ComparedRows:
-    table, rows, _ = work.rows
+    table, rows, files = work.rows
     name = table.table_name
     try:
-        with reporter().work(work.chunk, database.interrupt):
-            schema = _stored(table)
-            expected = _sum_of(schema, reporter().counted(_batches(store, work.rows, schema)))
+        with reporter().work(work.chunk, database.interrupt), described(str(name)):
+            schema = stored_schema(table)
+            restored = (batch for file in files for batch in batches_of(store, file, table, schema))
+            expected = _sum_of(schema, reporter().counted(restored))
             with database.scan(Scan(table, rows)) as batches:
                 found = _sum_of(schema, (batch.select(schema.names) for batch in batches))
         return ComparedRows(work.chunk, name, expected[0], found[0], expected == found)
     except SnapshotError as error:
         return ComparedRows(work.chunk, name, error=error)
-    except Exception as error:  # of a driver or of Arrow
-        described = TaskFailedError(f"{name}: {type(error).__name__}: {error}", table=str(name))
-        return ComparedRows(work.chunk, name, error=described)
-
-
-def _batches(store: ObjectStore, rows: TableRows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for plan in rows.files:
-        yield from read_batches(store, plan.file, schema, plan.text, zone=plan.zone, deleted=plan.deleted)
-
-
-def _stored(table: Table) -> pa.Schema:
-    return pa.schema([column.arrow_field() for column in table.columns if column.generated is None])
 
 
 def _sum_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> tuple[int, int]:

@@ -64,7 +64,7 @@ def drill(run: RestoreRun, counting: Counting) -> Drilled:
         with counting("comparing", len(plan.chunks)):
             compared = tuple(run.compare())
         _check(compared)
-        drilled = Drilled(run.current(), compared, run.compares_values)
+        drilled = Drilled(plan, compared, run.compares_values(plan))
     except BaseException:
         with suppress(SnapshotError):  # the first error counts, and the tag has a time to live
             run.unpin()

@@ -7,7 +7,7 @@ Only the ledger's part changes while a run loads files; `RestorePlan.with_ledger
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -114,6 +114,11 @@ class RestorePlan:
             return []
         before = [] if self.resumed else self.statements(self.definition.before)
         return [*before, *self.statements(self.definition.after)]
+
+    @cached_property
+    def by_id(self) -> Mapping[int, ChunkFiles]:
+        """The chunks by their ids."""
+        return {chunk.chunk: chunk for chunk in self.chunks}
 
     def missing(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
         """Return the files of a chunk that the ledger lacks."""

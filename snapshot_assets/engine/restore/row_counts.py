@@ -132,7 +132,8 @@ class TableRows(NamedTuple):
 def rows_of_chunk(plan: RestorePlan, chunk: int) -> Iterator[TableRows]:
     """Yield the target's rows of a chunk. A table whose rows no window identifies is part of chunk 0, whole."""
     tables = {table.table_name: table for table in plan.definition.tables}
-    bounded = {table.table_name: rows for each in plan.chunks if each.chunk == chunk for table, rows in each.tables}
+    own = plan.by_id.get(chunk)
+    bounded = {table.table_name: rows for table, rows in own.tables} if own else {}
     if chunk == UNTIMED_CHUNK:
         bounded |= {name: AllRows() for name, table in tables.items() if table.time_index is None}
     for name, rows in bounded.items():
@@ -141,10 +142,11 @@ def rows_of_chunk(plan: RestorePlan, chunk: int) -> Iterator[TableRows]:
 
 def _files_of(plan: RestorePlan, table: TableName, chunk: int, rows: Rows) -> Iterator[FilePlan]:
     """Yield the files that bring some rows of a table; those of other chunks too if all rows are counted at once."""
-    for each in plan.chunks:
+    own = plan.by_id.get(chunk)
+    chunks = plan.chunks if isinstance(rows, AllRows) else (own,) if own else ()
+    for each in chunks:
         for file in each.files:
-            elsewhere = isinstance(rows, AllRows) and file.key in plan.ledger.files
-            if file.table.table_name == table and (each.chunk == chunk or elsewhere):
+            if file.table.table_name == table and (each.chunk == chunk or file.key in plan.ledger.files):
                 yield file
 
 
@@ -161,7 +163,7 @@ def rows_after(plan: RestorePlan, outcome: ChunkOutcome) -> int:
         plan: The restore, as it was before the chunk was loaded.
         outcome: What loading the chunk did.
     """
-    files = [file for each in plan.chunks if each.chunk == outcome.chunk for file in each.files]
+    files = plan.by_id[outcome.chunk].files
     if all(file.whole for file in files):
         return sum(file.file.rows for file in files)
     loaded = () if outcome.status == "replaced" else {file.key for file in files} & set(plan.ledger.files)

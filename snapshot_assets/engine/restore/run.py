@@ -257,14 +257,14 @@ class RestoreRun:
         programs wrote to the target count as different.
         """
         plan = self.current()
+        same_kind = self.compares_values(plan)
         valued: list[ChunkRows] = []
         counted: list[ChunkRows] = []
         for chunk in plan.chunks:
             for rows in rows_of_chunk(plan, chunk.chunk):
-                carried = self._as_carried(plan, rows)
-                by_value = carried is not None and self.compares_values
-                (valued if by_value else counted).append(ChunkRows(chunk.chunk, carried or rows))
-        jobs = shared_jobs(valued, lambda each: sum(plan.file.bytes for plan in each.rows.files))
+                carried = self._as_carried(plan, rows) if same_kind else None
+                (counted if carried is None else valued).append(ChunkRows(chunk.chunk, carried or rows))
+        jobs = shared_jobs(valued, lambda each: sum(file.file.bytes for file in each.rows.files))
         try:
             yield from self.runner.map(
                 compare_rows, [CompareTask(self.address, self.store, tuple(job)) for job in jobs]
@@ -284,7 +284,6 @@ class RestoreRun:
         same = all(change == changes[0] for change in changes)
         return rows._replace(table=as_carried(rows.table, changes[0])) if same else None
 
-    @property
-    def compares_values(self) -> bool:
-        """Whether `compare` compares values, rather than numbers of rows."""
-        return kind_of(self.address.uri) == self.current().source.schema.database
+    def compares_values(self, plan: RestorePlan) -> bool:
+        """Return whether `compare` compares values, rather than numbers of rows."""
+        return kind_of(self.address.uri) == plan.source.schema.database

@@ -162,4 +162,4 @@ def _schema(table: Table) -> pa.Schema:
 def _frame(spark: SparkSession, store: ObjectStore, works: Sequence[FileWork]) -> DataFrame:
     """Return the restored rows of files that have one schema."""
     schema = _schema(works[0].table)
-    return task_frame(spark, works, spark_schema(schema), lambda work: batches_of(store, work, schema))
+    return task_frame(spark, works, spark_schema(schema), lambda work: batches_of(store, work.plan, work.table, schema))

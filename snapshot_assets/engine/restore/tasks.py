@@ -100,7 +100,7 @@ def load_files(task: FilesTask) -> Iterator[FileResult]:
 def _load(store: ObjectStore, work: FileWork, target: SqlTarget) -> FileResult:
     file = work.plan.file
     try:
-        with reporter().work(file.chunk, target.interrupt), _described(file.path):
+        with reporter().work(file.chunk, target.interrupt), described(file.path):
             rows = reporter().counted(_batches(store, work))
             return FileResult(file.chunk, target.load(work.entry, work.table, rows))
     except SnapshotError as error:
@@ -108,7 +108,7 @@ def _load(store: ObjectStore, work: FileWork, target: SqlTarget) -> FileResult:
 
 
 @contextmanager
-def _described(what: str) -> Iterator[None]:
+def described(what: str) -> Iterator[None]:
     """Turn an error of a driver or of Arrow into one of this package, so that only this file or chunk fails."""
     try:
         yield
@@ -122,7 +122,7 @@ def replace_chunk(task: ReplaceTask) -> Iterator[FileResult]:
     """Delete a chunk's rows and load its current files, in one transaction."""
     try:
         with (
-            _described(f"chunk {task.chunk}"),
+            described(f"chunk {task.chunk}"),
             closing(open_target(task.address)) as target,
             reporter().work(task.chunk, target.interrupt),
         ):
@@ -140,12 +140,15 @@ def _replacement(task: ReplaceTask, table: Table, rows: Rows) -> Load:
 
 
 def _batches(store: ObjectStore, work: FileWork) -> Iterator[pa.RecordBatch]:
-    stored = [column for column in work.table.columns if column.generated is None]
-    return batches_of(store, work, pa.schema([column.arrow_field() for column in stored]))
+    return batches_of(store, work.plan, work.table, stored_schema(work.table))
 
 
-def batches_of(store: ObjectStore, work: FileWork, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def stored_schema(table: Table) -> pa.Schema:
+    """Return the schema that a table is loaded with: without generated columns."""
+    return pa.schema([column.arrow_field() for column in table.columns if column.generated is None])
+
+
+def batches_of(store: ObjectStore, plan: FilePlan, table: Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file that are restored, in the schema that it is loaded with."""
-    plan = work.plan
     for batch in read_batches(store, plan.file, schema, plan.text, zone=plan.zone, deleted=plan.deleted):
-        yield batch if plan.cut is None else plan.cut.filter(batch, work.table)
+        yield batch if plan.cut is None else plan.cut.filter(batch, table)
