@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import dagster as dg
@@ -60,6 +59,7 @@ class ChunkConfig(dg.Config):
 
 Tables = Mapping[TableName, Table]
 Frames = DataFrame | Mapping[str, DataFrame]
+_Commits = Generator[Sequence[Outcome], None, None]
 
 
 class SnapshotIOManager(dg.ConfigurableIOManager):
@@ -111,14 +111,15 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         snapshots = snapshots_of(context)
         with showing_failures():
             plan = snapshots.configuration.plan(self._plan_of(context))
-            catalog, tables, chunks, commits = _export(context, plan.name, obj)
+            catalog, tables, chunks, exported = _export(context, plan.name, obj)
         if isinstance(obj, ChunkScans):
             made_from = made_from_versions({asset_key(plan, "schema"): catalog.state.snapshot_id})
         else:
             made_from = made_from_inputs(context)
         try:
-            with showing_failures(), snapshots.counting("exporting", chunks, context.log.info) as progress:
-                for outcomes in commits:
+            counting = snapshots.counting("exporting", chunks, context.log.info)
+            with showing_failures(), counting as progress, closing(exported):
+                for outcomes in exported:
                     done = [outcome for outcome in outcomes if outcome.error is None]
                     for outcome in done:
                         progress.outcome(outcome)
@@ -166,7 +167,7 @@ def _metadata_of(output: dg.OutputContext | None, name: str) -> str | None:
     return None if value is None else str(value)
 
 
-def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Tables, int, Iterator[Sequence[Outcome]]]:
+def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Tables, int, _Commits]:
     """Return the location, the tables, the number of chunks, and their outcomes by commit: iterating over them exports.
 
     If the source is not needed, there are no tables.
@@ -182,7 +183,7 @@ def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Ta
     if not (obj.replace or obj.late or run.force) and all(catalog.state.completed(chunk) for chunk in obj.chunks):
         damaged, skipped = completed_chunks(catalog.store, catalog.state, obj.chunks)
         if not damaged:
-            return catalog, {}, len(skipped), iter([skipped])  # the source is not needed
+            return catalog, {}, len(skipped), (each for each in [skipped])  # the source is not needed
     export = snapshots.open_export(plan, catalog)
     first = export.commits(obj.chunks, replace_completed=obj.replace)
     late = export.commits(obj.late, replace_completed=True)
@@ -191,12 +192,12 @@ def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Ta
         version = export.catalog.state.snapshot_id
         store_events(context, [materialization(schema, schema_metadata(export), version=version)])
     tables = {table.table_name: table for table in export.schema.tables}
-    return export.catalog, tables, len(obj.chunks) + len(obj.late), chain(first, late)
+    return export.catalog, tables, len(obj.chunks) + len(obj.late), (each for commits in (first, late) for each in commits)
 
 
 def _warning_of_skipped(
     context: dg.OutputContext, uri: str, commits: Iterable[Sequence[Outcome]]
-) -> Iterator[Sequence[Outcome]]:
+) -> _Commits:
     for outcomes in commits:
         for outcome in outcomes:
             if outcome.status == "skipped":

@@ -1,6 +1,7 @@
 """The ops of a plan's jobs that keep versions by rule: retention and savepoints."""
 
 # Dagster reads the annotations of ops, so they must not be postponed here.
+from contextlib import closing
 from typing import Any
 
 import dagster as dg
@@ -104,9 +105,10 @@ def _saved(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog) -> dict
     def compact(compaction: CompactionPlan) -> None:
         nonlocal chunks
         with snapshots.counting("compacting", len(compaction.chunks), context.log.info) as progress:
-            for outcome in snapshots.compact_run(plan.name, catalog).execute(compaction):
-                progress.outcome(outcome)
-                chunks += 1
+            with closing(snapshots.compact_run(plan.name, catalog).execute(compaction)) as outcomes:
+                for outcome in outcomes:
+                    progress.outcome(outcome)
+                    chunks += 1
 
     savepoint = compact_and_pin(catalog, compact, automatic=True).pin
     return {"chunks_compacted": chunks, "savepoint": str(savepoint.id), "revision": str(savepoint.revision)}

@@ -2,7 +2,7 @@
 
 # Dagster reads the annotations of ops, so they must not be postponed here.
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, cast, get_args
 
 import dagster as dg
@@ -125,7 +125,7 @@ def compact_op(plan: Plan, spark_key: str) -> dg.OpDefinition:
     )
     def compact(context: dg.OpExecutionContext, config: CompactConfig) -> None:
         snapshots = snapshots_of(context)
-        outcomes: list[Compacted] = []
+        done: list[Compacted] = []
         with opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
             run = snapshots.compact_run(plan.name, catalog)
             compaction = snapshots.compactions.get(plan.name)
@@ -135,9 +135,10 @@ def compact_op(plan: Plan, spark_key: str) -> dg.OpDefinition:
                 context.add_output_metadata(plan_metadata(compaction))
                 return
             with snapshots.counting("compacting", len(compaction.chunks), context.log.info) as progress:
-                for outcome in run.execute(compaction):
-                    outcomes.append(outcome)
-                    progress.outcome(outcome)
-        context.add_output_metadata(compaction_metadata(outcomes))
+                with closing(run.execute(compaction)) as outcomes:
+                    for outcome in outcomes:
+                        done.append(outcome)
+                        progress.outcome(outcome)
+        context.add_output_metadata(compaction_metadata(done))
 
     return compact

@@ -3,7 +3,7 @@
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import dagster as dg
@@ -95,12 +95,13 @@ def _restore(context: dg.AssetExecutionContext, plan: Plan, config: RestoreConfi
         run.check_rows(restore_plan)
     made_from = made_from_seal(context.instance, asset_key(plan, "manifest"), restore_plan.source.checksum)
     with snapshots_of(context).counting("restoring", len(restore_plan.chunks), context.log.info) as progress:
-        for outcome in run.restore():
-            progress.outcome(outcome)
-            key = None if plan.schema_only else key_of_chunk(plan, outcome.chunk)
-            if key is not None and outcome.error is None:
-                event = materialization(context.asset_key, _metadata(outcome, restore_plan), key, "", made_from)
-                store_events(context, [event])
+        with closing(run.restore()) as outcomes:
+            for outcome in outcomes:
+                progress.outcome(outcome)
+                key = None if plan.schema_only else key_of_chunk(plan, outcome.chunk)
+                if key is not None and outcome.error is None:
+                    event = materialization(context.asset_key, _metadata(outcome, restore_plan), key, "", made_from)
+                    store_events(context, [event])
     finished = run.finish()
     left = "finished" if finished else "other windows are still to be loaded"
     context.log.info(f"Revision {restore_plan.state.revision}: {left}.")

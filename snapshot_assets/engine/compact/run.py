@@ -6,7 +6,7 @@ interrupted run leaves some chunks compacted, and files that garbage collection 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -72,8 +72,10 @@ class CompactRun:
     parallelism: int = 1
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
-    def execute(self, plan: CompactionPlan) -> Iterator[Compacted]:
+    def execute(self, plan: CompactionPlan) -> Generator[Compacted, None, None]:
         """Execute a plan; yields each chunk's outcome once it is committed. The hints follow at the end.
+
+        Close it where it is not taken to its end: that interrupts the tasks that run.
 
         Raises:
             CompactionFailedError: Some chunks failed, after all others were tried; names them. A chunk that another

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from snapshot_assets.catalog.catalog import Catalog
@@ -61,10 +62,11 @@ def copy(
     outcomes: list[Outcome] = []
     with run.open() as export:
         try:
-            for committed in export.commits(list(windows) or [UNTIMED_CHUNK]):
-                if done := [outcome for outcome in committed if outcome.error is None]:
-                    outcomes += done
-                    on_commit(done, export.catalog.state)
+            with closing(export.commits(list(windows) or [UNTIMED_CHUNK])) as commits:
+                for committed in commits:
+                    if done := [outcome for outcome in committed if outcome.error is None]:
+                        outcomes += done
+                        on_commit(done, export.catalog.state)
         except ExportFailedError as error:
             if run.plan.windowed:
                 raise

@@ -5,7 +5,7 @@ Dagster's assets, the command line and the tests use this class. It needs Spark 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -203,10 +203,13 @@ class OpenExport:
         for outcomes in self.commits(chunks, replace_completed=replace_completed):
             yield from outcomes
 
-    def commits(self, chunks: Sequence[int], *, replace_completed: bool = False) -> Iterator[Sequence[Outcome]]:
+    def commits(
+        self, chunks: Sequence[int], *, replace_completed: bool = False
+    ) -> Generator[Sequence[Outcome], None, None]:
         """Export chunks that are not completed or are damaged, or all of them.
 
-        Yields the outcomes of each transaction's chunks once they are committed.
+        Yields the outcomes of each transaction's chunks once they are committed. Close it where it is not taken to its
+        end: that interrupts the tasks that run.
 
         Args:
             chunks: Ids of the chunks.

@@ -6,7 +6,7 @@ ledger in the target decides what is loaded already, so every step can be repeat
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -154,8 +154,10 @@ class RestoreRun:
             )
         return other.choose(plan.only, plan.again)
 
-    def restore(self) -> Iterator[ChunkOutcome]:
+    def restore(self) -> Generator[ChunkOutcome, None, None]:
         """Load the chunks that `begin` was called for, or all; yields each outcome after the last file is committed.
+
+        Close it where it is not taken to its end: that interrupts the tasks that run.
 
         Raises:
             RestoreFailedError: Some chunks failed; the others are loaded. Names each with its error.

@@ -1,0 +1,55 @@
+"""A run that is interrupted while it reports what it committed ends its tasks, before its process ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from snapshot_assets.engine.progress import Progress
+from snapshot_assets_tests.pipeline.project import Project
+
+
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupt a run at its first outcome, as Dagster does where a signal comes while an outcome is reported."""
+
+    def interrupt(*_: Any) -> None:
+        raise dg.DagsterExecutionInterruptedError
+
+    monkeypatch.setattr(Progress, "outcome", interrupt)
+
+
+def threads_of_jobs() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(("export_", "restore_", "compact_"))]
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_an_export_leaves_no_thread(project: Project) -> None:
+    result = project.run("chunks", keys=project.keys, with_checks=False)
+    assert not result.success
+    assert threads_of_jobs() == []
+
+
+@pytest.fixture
+def restoring(exported: Project, make_project: Callable[..., Project]) -> Project:
+    project = make_project(target="copy")
+    exported.copy_location(project)
+    return project
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_a_restore_leaves_no_thread(restoring: Project) -> None:
+    assert not restoring.run("restored", single=restoring.keys[0]).success
+    assert threads_of_jobs() == []
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_a_compaction_leaves_no_thread(restoring: Project) -> None:
+    compact = restoring.definitions().resolve_job_def("demo_compact")
+    config = {"ops": {"demo_compact_files": {"config": {"chunks": [1]}}}}
+    assert not compact.execute_in_process(config, restoring.instance, raise_on_error=False).success
+    assert threads_of_jobs() == []
