@@ -70,6 +70,7 @@ class SparkRunner:
         self._spark: SparkSession | None = None
         self._reports: Reports | None = None
         self._interrupted = False
+        self._killer: threading.Timer | None = None
         self._starting = threading.Lock()  # chunks are read in parallel, and only one thread may start Spark
 
     def map(self, function: Callable[[Item], Iterable[Result]], items: Sequence[Item]) -> Iterable[Result]:
@@ -146,13 +147,15 @@ class SparkRunner:
         self._interrupted = True
         if self._reports is not None:
             self._reports.stop()
-        if self._spark is not None:
-            killer = threading.Timer(GRACE, cancel_jobs, (self._spark, self._tag))
-            killer.daemon = True
-            killer.start()
+        if self._spark is not None and self._killer is None:
+            self._killer = threading.Timer(GRACE, cancel_jobs, (self._spark, self._tag))
+            self._killer.daemon = True
+            self._killer.start()
 
     def close(self) -> None:
-        """Stop listening to tasks."""
+        """Stop listening to tasks; nothing runs any more."""
+        if self._killer is not None:
+            self._killer.cancel()
         if self._reports is not None:
             self._reports.close()
             self._reports = None

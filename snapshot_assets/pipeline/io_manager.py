@@ -192,12 +192,11 @@ def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Ta
         version = export.catalog.state.snapshot_id
         store_events(context, [materialization(schema, schema_metadata(export), version=version)])
     tables = {table.table_name: table for table in export.schema.tables}
-    return export.catalog, tables, len(obj.chunks) + len(obj.late), (each for commits in (first, late) for each in commits)
+    both = (outcomes for commits in (first, late) for outcomes in commits)
+    return export.catalog, tables, len(obj.chunks) + len(obj.late), both
 
 
-def _warning_of_skipped(
-    context: dg.OutputContext, uri: str, commits: Iterable[Sequence[Outcome]]
-) -> _Commits:
+def _warning_of_skipped(context: dg.OutputContext, uri: str, commits: Iterable[Sequence[Outcome]]) -> _Commits:
     for outcomes in commits:
         for outcome in outcomes:
             if outcome.status == "skipped":

@@ -104,11 +104,12 @@ def _saved(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog) -> dict
 
     def compact(compaction: CompactionPlan) -> None:
         nonlocal chunks
-        with snapshots.counting("compacting", len(compaction.chunks), context.log.info) as progress:
-            with closing(snapshots.compact_run(plan.name, catalog).execute(compaction)) as outcomes:
-                for outcome in outcomes:
-                    progress.outcome(outcome)
-                    chunks += 1
+        executed = snapshots.compact_run(plan.name, catalog).execute(compaction)
+        counting = snapshots.counting("compacting", len(compaction.chunks), context.log.info)
+        with counting as progress, closing(executed) as outcomes:
+            for outcome in outcomes:
+                progress.outcome(outcome)
+                chunks += 1
 
     savepoint = compact_and_pin(catalog, compact, automatic=True).pin
     return {"chunks_compacted": chunks, "savepoint": str(savepoint.id), "revision": str(savepoint.revision)}

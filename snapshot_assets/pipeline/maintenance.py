@@ -134,11 +134,11 @@ def compact_op(plan: Plan, spark_key: str) -> dg.OpDefinition:
             if config.dry_run:
                 context.add_output_metadata(plan_metadata(compaction))
                 return
-            with snapshots.counting("compacting", len(compaction.chunks), context.log.info) as progress:
-                with closing(run.execute(compaction)) as outcomes:
-                    for outcome in outcomes:
-                        done.append(outcome)
-                        progress.outcome(outcome)
+            counting = snapshots.counting("compacting", len(compaction.chunks), context.log.info)
+            with counting as progress, closing(run.execute(compaction)) as outcomes:
+                for outcome in outcomes:
+                    done.append(outcome)
+                    progress.outcome(outcome)
         context.add_output_metadata(compaction_metadata(done))
 
     return compact

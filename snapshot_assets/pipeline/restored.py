@@ -94,14 +94,14 @@ def _restore(context: dg.AssetExecutionContext, plan: Plan, config: RestoreConfi
     if not config.replace:
         run.check_rows(restore_plan)
     made_from = made_from_seal(context.instance, asset_key(plan, "manifest"), restore_plan.source.checksum)
-    with snapshots_of(context).counting("restoring", len(restore_plan.chunks), context.log.info) as progress:
-        with closing(run.restore()) as outcomes:
-            for outcome in outcomes:
-                progress.outcome(outcome)
-                key = None if plan.schema_only else key_of_chunk(plan, outcome.chunk)
-                if key is not None and outcome.error is None:
-                    event = materialization(context.asset_key, _metadata(outcome, restore_plan), key, "", made_from)
-                    store_events(context, [event])
+    counting = snapshots_of(context).counting("restoring", len(restore_plan.chunks), context.log.info)
+    with counting as progress, closing(run.restore()) as outcomes:
+        for outcome in outcomes:
+            progress.outcome(outcome)
+            key = None if plan.schema_only else key_of_chunk(plan, outcome.chunk)
+            if key is not None and outcome.error is None:
+                event = materialization(context.asset_key, _metadata(outcome, restore_plan), key, "", made_from)
+                store_events(context, [event])
     finished = run.finish()
     left = "finished" if finished else "other windows are still to be loaded"
     context.log.info(f"Revision {restore_plan.state.revision}: {left}.")

@@ -24,7 +24,8 @@ def interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def threads_of_jobs() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith(("export_", "restore_", "compact_"))]
+    names = [thread.name for thread in threading.enumerate()]
+    return [name for name in names if name.startswith(("export_", "restore_", "compact_"))]
 
 
 @pytest.mark.usefixtures("interrupted")

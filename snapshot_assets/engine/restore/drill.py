@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -57,8 +57,8 @@ def drill(run: RestoreRun, counting: Counting) -> Drilled:
     run.pin_for = PIN_FOR
     try:
         plan = run.begin()
-        with counting("restoring", len(plan.chunks)) as progress:
-            for outcome in run.restore():
+        with counting("restoring", len(plan.chunks)) as progress, closing(run.restore()) as outcomes:
+            for outcome in outcomes:
                 progress.outcome(outcome)
         run.finish(unpin=False)
         with counting("comparing", len(plan.chunks)):
