@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar
 
@@ -255,11 +255,18 @@ class Feed:
     Args:
         batches: Batches with at least the schema's columns.
         schema: Columns and types of the stream; values are cast safely.
+        encoders: By column, what makes its values instead of a cast.
     """
 
-    def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+    def __init__(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        schema: pa.Schema,
+        encoders: Mapping[str, Callable[[pa.Array], pa.Array]] | None = None,
+    ) -> None:
         self._batches = batches
         self._schema = schema
+        self._encoders = encoders or {}
         self._error: BaseException | None = None
         self.rows = 0
 
@@ -281,12 +288,16 @@ class Feed:
     def _stream(self) -> Iterator[pa.RecordBatch]:
         try:
             for batch in self._batches:
-                columns = [batch.column(field.name).cast(field.type) for field in self._schema]
+                columns = [self._encoded(field, batch.column(field.name)) for field in self._schema]
                 self.rows += batch.num_rows
                 yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
         except BaseException as error:
             self._error = error
             raise
+
+    def _encoded(self, field: pa.Field, values: pa.Array) -> pa.Array:
+        encode = self._encoders.get(field.name)
+        return values.cast(field.type) if encode is None else encode(values)
 
     @contextmanager
     def errors(self) -> Iterator[None]:

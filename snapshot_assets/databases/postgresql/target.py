@@ -9,9 +9,9 @@ from itertools import product
 
 import pyarrow as pa
 
-from snapshot_assets.databases.postgresql.ingest import PostgresqlIngest, ingest, with_json
 from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
+from snapshot_assets.databases.postgresql.write_forms import Receiver, WriteForm, receivers, receivers_query, write_form
 from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal, qualified
@@ -155,11 +155,9 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
             raise
 
     def _insert(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
-        columns = {column.name: ingest(column) for column in table.columns if column.generated is None}
+        columns = self._write_forms(table)
         schema = pa.schema([(name, each.arrow_type) for name, each in columns.items()])
-        if nested := {name for name, each in columns.items() if each.json}:
-            batches = (with_json(batch, nested) for batch in batches)
-        feed = Feed(batches, schema)
+        feed = Feed(batches, schema, {name: each.encode for name, each in columns.items() if each.encode is not None})
         if not columns:  # COPY refuses an empty list of columns
             rows: int = sum(batch.num_rows for batch in batches)
             self.execute(
@@ -174,12 +172,18 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
                 self._ingest(table.name, table.schema_name, feed.reader())
         return feed.rows
 
+    def _write_forms(self, table: Table) -> dict[str, WriteForm]:
+        name = table.table_name
+        found = receivers(self.rows(receivers_query(name), f"looking up the types of {name}"))
+        stored = (column for column in table.columns if column.generated is None)
+        return {column.name: write_form(column, found.get(column.name, Receiver(column.type))) for column in stored}
+
     def _ingest(self, name: str, schema: str | None, rows: pa.Table | pa.RecordBatchReader) -> None:
         """Copy rows into a table: without a schema, into a temporary one."""
         with self._translating(f"loading {name}"), self.cursor() as cursor:
             cursor.adbc_ingest(name, rows, mode="append", db_schema_name=schema, temporary=schema is None)
 
-    def _insert_staged(self, table: Table, columns: dict[str, PostgresqlIngest], feed: Feed) -> None:
+    def _insert_staged(self, table: Table, columns: dict[str, WriteForm], feed: Feed) -> None:
         """Load through a temporary table, in portions that fit into `temp_buffers` and so are never written to disk."""
         name = table.table_name
         definitions = ", ".join(f"{identifier(column)} {each.type}" for column, each in columns.items())

@@ -1,0 +1,125 @@
+"""Encodes `numeric`: digits in base 10000, after their number, the weight of the first, a sign and a display scale.
+
+The server removes leading and trailing zeros, so all values of a batch have the same number of digits here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from snapshot_assets.databases.postgresql.wire.layout import fixed, parts, replaced
+
+_NEGATIVE = 0x4000
+_SPECIAL = {"NaN": 0xC000, "Infinity": 0xD000, "-Infinity": 0xF000}
+_DIGITS = 4
+"""Decimal digits of one digit in base 10000."""
+_LONGEST = 40
+"""Most characters of a text that is encoded together with others."""
+
+
+def decimals(values: pa.Array) -> pa.Array:
+    """Encode decimal128 values with a scale of zero or more."""
+    scale = values.type.scale
+    fraction = -(-scale // _DIGITS)
+    words = np.frombuffer(values.buffers()[1], "<u8").reshape(-1, 2)[values.offset : values.offset + len(values)]
+    limbs, negative = _magnitude(words)
+    digits = []
+    if short := scale % _DIGITS:
+        digits.append(_divide(limbs, 10**short) * np.uint64(10 ** (_DIGITS - short)))
+    while len(digits) < fraction or any(limb.any() for limb in limbs):
+        digits.append(_divide(limbs, 10**_DIGITS))
+    rows = _rows(len(values), len(digits), len(digits) - fraction)
+    rows[:, 2] = np.where(negative, _NEGATIVE, 0)
+    rows[:, 3] = scale
+    for place, digit in enumerate(reversed(digits)):
+        rows[:, 4 + place] = digit
+    return fixed(rows, values)
+
+
+def _rows(rows: int, digits: int, whole: int) -> np.ndarray:
+    """Return a matrix of the fields of numeric, with the first two set: the number of digits, and the weight."""
+    matrix = np.empty((rows, 4 + digits), ">u2")
+    matrix[:, 0] = digits
+    matrix[:, 1] = (whole - 1) & 0xFFFF
+    return matrix
+
+
+def _magnitude(words: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return the limbs of absolute values, highest first, and which values are negative.
+
+    Args:
+        words: Values of 128 bits, as rows of the low and the high word.
+    """
+    negative = (words[:, 1] >> np.uint64(63)).astype(bool)
+    low = np.where(negative, -words[:, 0], words[:, 0])
+    high = np.where(negative, ~words[:, 1] + (words[:, 0] == 0), words[:, 1])
+    if not high.any():
+        return [low], negative
+    mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    return [high >> half, high & mask, low >> half, low & mask], negative
+
+
+def _divide(limbs: list[np.ndarray], divisor: int) -> np.ndarray:
+    """Divide values in place, and return the remainders."""
+    remainder: np.ndarray | None = None
+    for number, limb in enumerate(limbs):
+        value = limb if remainder is None else remainder << np.uint64(32) | limb
+        limbs[number] = value // np.uint64(divisor)
+        remainder = value - limbs[number] * np.uint64(divisor)
+    assert remainder is not None
+    return remainder
+
+
+def numeric_texts(texts: pa.Array) -> pa.Array:
+    """Encode the texts of a `numeric` of any precision and scale; long ones and NaN one by one."""
+    offsets, data = parts(texts)
+    starts, ends = offsets[:-1], offsets[1:]
+    points = np.flatnonzero(data == ord("."))
+    point = ends.copy()
+    point[np.searchsorted(offsets, points, "right") - 1] = points
+    negative = np.zeros(len(texts), bool)
+    negative[starts < ends] = data[starts[starts < ends]] == ord("-")
+    others = np.concatenate([[0], np.cumsum(data - np.uint8(ord("0")) > 9, dtype=np.int32)])
+    plain = others[ends] - others[starts] == negative + (point < ends).astype(np.int32)
+    rare = ~plain & (ends > starts) | (ends - starts > _LONGEST)
+    # Rare rows span nothing here, so that one long value does not widen all rows.
+    begin = np.where(rare, point, starts + negative)
+    scale = np.where(rare | (point == ends), 0, ends - point - 1)
+    whole, fraction = (-(-int(widths.max(initial=0)) // _DIGITS) for widths in (point - begin, scale))
+    rows = _rows(len(texts), whole + fraction, whole)
+    rows[:, 2] = np.where(negative, _NEGATIVE, 0)
+    rows[:, 3] = scale
+    before = (point[:, None] + np.arange(-whole * _DIGITS, 0, dtype=np.int32), begin[:, None], point[:, None])
+    after = (point[:, None] + np.arange(1, fraction * _DIGITS + 1, dtype=np.int32), point[:, None], (point + scale + 1)[:, None])
+    for first, (places, low, high) in ((4, before), (4 + whole, after)):
+        figures = _figures(data, places, (places >= low) & (places < high))
+        rows[:, first : first + figures.shape[1]] = figures
+    return replaced(fixed(rows, texts), rare, texts, numeric)
+
+
+def _figures(data: np.ndarray, places: np.ndarray, within: np.ndarray) -> np.ndarray:
+    """Return the digits in base 10000 of the characters at places; a place that is not `within` holds a zero."""
+    if not len(data):
+        return np.zeros((len(places), places.shape[1] // _DIGITS), np.uint16)
+    figures = data.take(places, mode="clip") - np.uint8(ord("0"))
+    figures *= within
+    pairs = figures[:, 0::2] * np.uint8(10) + figures[:, 1::2]
+    return pairs[:, 0::2] * np.uint16(100) + pairs[:, 1::2]
+
+
+def numeric(text: str) -> bytes:
+    """Encode one value."""
+    if text in _SPECIAL:
+        return np.array([0, 0, _SPECIAL[text], 0], ">u2").tobytes()
+    whole, _, fraction = text.removeprefix("-").partition(".")
+    figures = whole.rjust(-(-len(whole) // _DIGITS) * _DIGITS, "0")
+    places = len(figures) // _DIGITS
+    figures += fraction.ljust(-(-len(fraction) // _DIGITS) * _DIGITS, "0")
+    if not figures.isascii() or not figures.isdigit():
+        raise ValueError(f"{text[:60]!r} is not the text of a numeric.")
+    digits = np.frombuffer(figures.encode(), np.uint8).reshape(-1, _DIGITS) - ord("0")
+    kept = np.flatnonzero(digits.any(axis=1))
+    first, last = (int(kept[0]), int(kept[-1]) + 1) if len(kept) else (0, 0)
+    head = [last - first, (places - 1 - first) & 0xFFFF, _NEGATIVE if text.startswith("-") else 0, len(fraction)]
+    return np.concatenate([head, digits[first:last] @ np.array([1000, 100, 10, 1])]).astype(">u2").tobytes()

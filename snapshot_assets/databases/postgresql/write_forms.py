@@ -1,0 +1,182 @@
+"""Decides how a column's values are loaded: by COPY into the table, or through a staging column and a cast.
+
+COPY's binary stream holds what the receive functions of the columns' types read. The driver writes that for the Arrow
+types that it knows; bytes it copies as they are, so that `wire` encodes all others. A value whose type has no encoder,
+or no binary form, is loaded as text into a staging table and read by its type's input function.
+
+The encoder is chosen by the receive function in the target, because that function alone determines the bytes: citext
+has that of text, and a type of the same name in another schema has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from snapshot_assets.databases.postgresql.json_texts import json_texts
+from snapshot_assets.databases.postgresql.wire.arrays import arrays
+from snapshot_assets.databases.postgresql.wire.layout import Encoder
+from snapshot_assets.databases.postgresql.wire.numbers import decimals
+from snapshot_assets.databases.postgresql.wire.texts import ENCODERS
+from snapshot_assets.databases.sql import identifier, literal
+from snapshot_assets.format.relations import Carrier, Column, TableName
+
+# Types whose cast from text differs from their input function: regclass(text) refuses `-`, which means no class, and
+# before PostgreSQL 16 "char"(text) kept only the backslash of a byte in octal form.
+_INPUTS = {"regclass": "regclassin", '"char"': "charin"}
+
+# The receive function of an internal type is known by its name in C; that of an extension belongs to a library.
+_RECEIVERS = """
+WITH RECURSIVE base (of, id) AS (
+    SELECT t.oid, t.oid FROM pg_catalog.pg_type t WHERE t.typtype <> 'd'
+    UNION ALL SELECT d.oid, base.id FROM pg_catalog.pg_type d JOIN base ON base.of = d.typbasetype WHERE d.typtype = 'd'
+), received (of, function, element) AS (
+    SELECT base.of, CASE WHEN l.lanname = 'internal' THEN p.prosrc ELSE '' END, t.typelem
+    FROM base JOIN pg_catalog.pg_type t ON t.oid = base.id
+    LEFT JOIN pg_catalog.pg_proc p ON p.oid = t.typreceive LEFT JOIN pg_catalog.pg_language l ON l.oid = p.prolang
+)
+SELECT a.attname AS name, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type, r.function,
+    r.element::pg_catalog.int8 AS element, e.function AS element_function
+FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN received r ON r.of = a.atttypid LEFT JOIN received e ON e.of = r.element
+WHERE n.nspname = {schema} AND c.relname = {name} AND a.attnum > 0 AND NOT a.attisdropped
+"""
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """How a column of the target receives values.
+
+    Attributes:
+        type: The column's type.
+        function: Name in C of the internal function that reads a value's bytes; empty for others.
+        element: Oid of the elements' type; 0 if the type is no array.
+        element_function: `function` of the elements' type.
+    """
+
+    type: str
+    function: str = ""
+    element: int = 0
+    element_function: str = ""
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """Encodes values from text; None if nothing does exactly."""
+        if self.function != "array_recv":
+            return ENCODERS.get(self.function)
+        encode = ENCODERS.get(self.element_function)
+        return partial(arrays, element=self.element, encode=encode) if encode else None
+
+
+@dataclass(frozen=True)
+class WriteForm:
+    """How one column is loaded.
+
+    Attributes:
+        arrow_type: Arrow type for the driver.
+        type: PostgreSQL type of a staging column.
+        value: SQL expression of the value, from a staging column with the column's own name. If it is more than that
+            name, rows go through a staging table.
+        encode: Makes values of `arrow_type`; None to cast them, which loses nothing.
+    """
+
+    arrow_type: pa.DataType
+    type: str
+    value: str
+    encode: Callable[[pa.Array], pa.Array] | None = None
+
+
+_WIDENED = {
+    pa.int8(): pa.int16(),
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.large_string(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    **{pa.timestamp(unit): pa.timestamp("us") for unit in ("s", "ms")},
+    **{pa.timestamp(unit, "UTC"): pa.timestamp("us", "UTC") for unit in ("s", "ms")},
+}
+"""Arrow types that the driver cannot write, and the type to cast them to."""
+
+
+def receivers_query(table: TableName) -> str:
+    """Return the query for the receivers of a table's columns."""
+    return _RECEIVERS.format(schema=literal(table.schema), name=literal(table.table))
+
+
+def receivers(rows: list[dict[str, Any]]) -> Mapping[str, Receiver]:
+    """Return the receivers by column, from the rows of `receivers_query`."""
+    return {
+        row["name"]: Receiver(row["type"], row["function"] or "", row["element"], row["element_function"] or "")
+        for row in rows
+    }
+
+
+def write_form(column: Column, receiver: Receiver) -> WriteForm:
+    """Return how a column of a PostgreSQL table is loaded.
+
+    Args:
+        column: Its document, from PostgreSQL or from another kind of database with the type of `type_for`.
+        receiver: The target's column.
+    """
+    name, arrow_type = identifier(column.name), column.arrow_field().type
+    if column.carrier is Carrier.TEXT:
+        if (encode := receiver.encoder) is not None:
+            return WriteForm(pa.binary(), receiver.type, name, encode)
+        function = _INPUTS.get(column.type)
+        value = f"pg_catalog.{function}(pg_catalog.textout({name}))" if function else f"{name}::{column.type}"
+        return WriteForm(pa.string(), "text", value)
+    if pa.types.is_nested(arrow_type):
+        return _nested(column, name)
+    if receiver.function == "time_recv" and pa.types.is_time(arrow_type):
+        return WriteForm(pa.int64(), receiver.type, name, _microseconds)
+    if (encode := _native_encoder(arrow_type, receiver.function)) is not None:
+        return WriteForm(pa.binary(), receiver.type, name, encode)
+    return _scalar(arrow_type, column.type, name)
+
+
+def _nested(column: Column, name: str) -> WriteForm:
+    """Return how nested values are loaded, which the driver cannot write: as JSON text."""
+    if column.type == "json":
+        return WriteForm(pa.string(), "json", name, json_texts)
+    value = f"{name}::{column.type}"
+    if column.type.endswith("[]"):
+        element = column.type.removesuffix("[]")
+        elements = f"pg_catalog.json_array_elements_text({name}::json) WITH ORDINALITY AS e (value, number)"
+        array = f"ARRAY(SELECT e.value::{element} FROM {elements} ORDER BY e.number)"
+        value = f"CASE WHEN {name} IS NOT NULL THEN {array} END"
+    return WriteForm(pa.string(), "text", value, json_texts)
+
+
+def _native_encoder(arrow_type: pa.DataType, function: str) -> Encoder | None:
+    """Return the encoder of a native type that the driver does not write; None if it does, or there is none."""
+    if function == "uuid_recv" and arrow_type == pa.binary(16):
+        return lambda values: values.cast(pa.binary())
+    if function == "numeric_recv" and _is_short_decimal(arrow_type):
+        return decimals
+    if function == "numeric_recv" and arrow_type == pa.uint64():
+        return lambda values: decimals(values.cast(pa.decimal128(20)))
+    return None
+
+
+def _microseconds(values: pa.Array) -> pa.Array:
+    return values.cast(pa.time64("us")).view(pa.int64())
+
+
+def _is_short_decimal(arrow_type: pa.DataType) -> bool:
+    return pa.types.is_decimal128(arrow_type) and arrow_type.scale >= 0
+
+
+def _scalar(arrow_type: pa.DataType, type_text: str, name: str) -> WriteForm:
+    if pa.types.is_time(arrow_type) or pa.types.is_decimal(arrow_type) or arrow_type == pa.uint64():
+        return WriteForm(pa.string(), "text", f"{name}::{type_text}")
+    if type_text == "text":  # also of values for which PostgreSQL has no type
+        return WriteForm(pa.string(), "text", name)
+    if pa.types.is_fixed_size_binary(arrow_type):
+        return WriteForm(pa.binary(), type_text, name)
+    return WriteForm(_WIDENED.get(arrow_type, arrow_type), type_text, name)
