@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -59,6 +59,18 @@ class SqlTarget(RestoreTarget, ABC):
         """Until the transaction ends, keep other imports from starting; concurrent loads may go on."""
         return
 
+    def _commit_early(self) -> None:
+        """Let the commit of this transaction return before it is on disk; see `flush`."""
+        return
+
+    def _prepare_indexes(self) -> None:
+        """Set what makes indexes fast, until the transaction ends."""
+        return
+
+    def flush(self) -> None:
+        """Return once all files that were loaded so far are on disk."""
+        return
+
     @abstractmethod
     def interrupt(self) -> None:
         """Cancel the statement that another thread runs: it raises an error there, and its transaction is undone."""
@@ -100,7 +112,7 @@ class SqlTarget(RestoreTarget, ABC):
         return record
 
     def load(self, file: LoadedFile, table: Table, batches: Iterable[pa.RecordBatch]) -> int | None:
-        """Insert a file's rows and its ledger row in one transaction.
+        """Insert a file's rows and its ledger row in one transaction, which is on disk after `flush`.
 
         Args:
             file: The ledger row, except for `rows`, which is counted here.
@@ -114,6 +126,7 @@ class SqlTarget(RestoreTarget, ABC):
             OtherImportError: The file's import is no longer the newest one into the table.
         """
         with self._transaction():
+            self._commit_early()
             self._lock_imports()
             self._check_newest(file.table, file.import_id)
             return self._load(file, table, batches)
@@ -209,6 +222,7 @@ class SqlTarget(RestoreTarget, ABC):
             self._lock()
             if any(each.id == record.id and each.finished for each in self.imports()):
                 return
+            self._prepare_indexes()
             self._run(statements)
             self._execute(
                 f"UPDATE {ledger.IMPORTS} SET finished = true WHERE id = {literal(record.id)}", "finishing the import"
@@ -245,66 +259,3 @@ class SqlTarget(RestoreTarget, ABC):
             except SnapshotError as error:
                 message = f"{statement.makes} could not be made: {error} Nothing of this step was kept."
                 raise RestoreError(message, makes=statement.makes) from error
-
-
-class Feed:
-    """Batches as an Arrow stream in a driver's types; counts rows, and keeps an error that the batches raise.
-
-    Drivers replace an error of their input by one of their own: `errors` raises the original.
-
-    Args:
-        batches: Batches with at least the schema's columns.
-        schema: Columns and types of the stream; values are cast safely.
-        encoders: By column, what makes its values instead of a cast.
-    """
-
-    def __init__(
-        self,
-        batches: Iterable[pa.RecordBatch],
-        schema: pa.Schema,
-        encoders: Mapping[str, Callable[[pa.Array], pa.Array]] | None = None,
-    ) -> None:
-        self._batches = batches
-        self._schema = schema
-        self._encoders = encoders or {}
-        self._error: BaseException | None = None
-        self.rows = 0
-
-    def reader(self) -> pa.RecordBatchReader:
-        """Return the stream. Call it once."""
-        return pa.RecordBatchReader.from_batches(self._schema, self._stream())
-
-    def portions(self, size: int) -> Iterator[pa.Table]:
-        """Yield the stream in tables of about `size` bytes, at least one batch each. Call it once."""
-        pending: list[pa.RecordBatch] = []
-        for batch in self._stream():
-            pending.append(batch)
-            if sum(each.nbytes for each in pending) >= size:
-                yield pa.Table.from_batches(pending)
-                pending = []
-        if pending:
-            yield pa.Table.from_batches(pending)
-
-    def _stream(self) -> Iterator[pa.RecordBatch]:
-        try:
-            for batch in self._batches:
-                columns = [self._encoded(field, batch.column(field.name)) for field in self._schema]
-                self.rows += batch.num_rows
-                yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
-        except BaseException as error:
-            self._error = error
-            raise
-
-    def _encoded(self, field: pa.Field, values: pa.Array) -> pa.Array:
-        encode = self._encoders.get(field.name)
-        return values.cast(field.type) if encode is None else encode(values)
-
-    @contextmanager
-    def errors(self) -> Iterator[None]:
-        """Raise the batches' own error instead of the driver's."""
-        try:
-            yield
-        except Exception:
-            if self._error is not None:
-                raise self._error from None
-            raise

@@ -19,11 +19,12 @@ from snapshot_assets.databases.duckdb.ddl.tables import TARGET
 from snapshot_assets.databases.duckdb.session import DuckDBConnection, session_config, translated
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.duckdb.types import ingest
+from snapshot_assets.databases.feed import Feed
 from snapshot_assets.databases.interruptible import interruptible
 from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal
-from snapshot_assets.databases.sql_target import Feed, SqlTarget
+from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.target import ExistingTable, OtherType, RestoreRecord, Statement
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError
 from snapshot_assets.format.relations import Table, TableName

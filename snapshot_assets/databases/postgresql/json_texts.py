@@ -1,7 +1,7 @@
-"""Nested values as JSON text, which PostgreSQL casts to arrays.
+r"""Nested values as JSON text, which PostgreSQL casts to arrays.
 
-JSON itself has finite numbers, texts and booleans. All other values are the text that PostgreSQL reads: decimals, dates,
-times, `NaN`, `\\x…` for bytes. A map becomes a list of pairs, because its keys may have any type.
+JSON itself has finite numbers, texts and booleans. All other values are the text that PostgreSQL reads: decimals,
+dates, times, `NaN`, `\x…` for bytes. A map becomes a list of pairs, because its keys may have any type.
 """
 
 from __future__ import annotations

@@ -9,13 +9,14 @@ from itertools import product
 
 import pyarrow as pa
 
+from snapshot_assets.databases.feed import Feed
 from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.postgresql.write_forms import Receiver, WriteForm, receivers, receivers_query, write_form
 from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal, qualified
-from snapshot_assets.databases.sql_target import Feed, SqlTarget
+from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.target import ExistingTable, OtherType
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Table, TableName
@@ -72,6 +73,13 @@ FROM key JOIN relation child ON child.oid = key.conrelid JOIN relation own ON ow
 JOIN relation referred ON referred.oid = key.confrelid JOIN relation parent ON parent.oid = key.parent_id
 WHERE (parent.schema, parent.name) IN ({names}) AND child.schema <> '_timescaledb_internal'
 ORDER BY own.schema, own.name, key.conname
+"""
+
+_INDEX_MEMORY = 256 << 10
+# Parallel workers share the memory of an index. Their number is left to the server, which knows its processors.
+_PREPARE_INDEXES = f"""
+SELECT pg_catalog.set_config(name, '{_INDEX_MEMORY}kB', true) FROM pg_catalog.pg_settings
+WHERE name = 'maintenance_work_mem' AND setting::pg_catalog.int8 < {_INDEX_MEMORY}
 """
 
 _LIMITS = re.compile(r"\((\d+)(?:,\s*(-?\d+))?\)")
@@ -153,6 +161,19 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
             with suppress(SnapshotError):
                 self.execute("ROLLBACK", "rolling back a transaction")
             raise
+
+    def _commit_early(self) -> None:
+        # Rows and ledger row are one transaction: if the server loses its last moments, the ledger does not list the
+        # file, and it loads again. WAL is written in order, so each later commit that waits makes this one durable.
+        self.execute("SET LOCAL synchronous_commit = off", "beginning a transaction")
+
+    def flush(self) -> None:
+        """Return once all files that were loaded so far are on disk; see `SqlTarget`."""
+        # A commit waits for its own records only if it has some.
+        self.rows("SELECT pg_catalog.pg_logical_emit_message(true, 'snapshot_assets', '')::text", "flushing")
+
+    def _prepare_indexes(self) -> None:
+        self.rows(_PREPARE_INDEXES, "preparing indexes")
 
     def _insert(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
         columns = self._write_forms(table)

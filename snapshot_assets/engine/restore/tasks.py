@@ -95,6 +95,11 @@ def load_files(task: FilesTask) -> Iterator[FileResult]:
     with closing(target):
         for work in task.works:
             yield _load(task.store, work, target)
+        # What a run reports as loaded must survive a crash of the server. One wait covers all files.
+        try:
+            target.flush()
+        except SnapshotError as error:
+            yield from (FileResult(work.plan.file.chunk, error=error) for work in task.works)
 
 
 def _load(store: ObjectStore, work: FileWork, target: SqlTarget) -> FileResult:

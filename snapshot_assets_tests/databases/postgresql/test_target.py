@@ -245,3 +245,35 @@ def test_rows_without_columns_are_loaded(target):
     batch = pa.RecordBatch.from_pydict({"x": [1, 2, 3]}).select([])
     assert target.load(entry("data/0/a.parquet", chunk=0), nothing, [batch]) == 3
     assert target.count(nothing, AllRows()) == 3
+
+
+def test_loads_do_not_wait_for_the_disk_but_a_flush_and_the_end_do(started, postgresql_database):
+    """A default records the setting of the transaction that inserts a row."""
+    execute(postgresql_database, "ALTER TABLE t ADD waits text DEFAULT current_setting('synchronous_commit')")
+    started.load(entry("data/1/a.parquet"), TABLE, [rows(1)])
+    assert replaced(started, [rows(2)], DAY_1) == 1
+    started.load(entry("data/2/a.parquet", chunk=2), TABLE, [rows(3, day=2)])
+    written = "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn AS n"
+    flushed = "SELECT pg_current_wal_flush_lsn() - '0/0'::pg_lsn AS n"
+    [before] = started.rows(written, "")
+    started.flush()
+    [after] = started.rows(flushed, "")
+    assert int(after["n"]) >= int(before["n"])
+    insert = "INSERT INTO public.t (n, waits) SELECT 4, current_setting('synchronous_commit')"
+    started.finish(record(), [Statement("row", insert)])
+    with client(postgresql_database) as run:
+        assert run("SELECT n, waits FROM t ORDER BY n") == [(2, "on"), (3, "off"), (4, "on")]
+
+
+def test_indexes_get_memory_unless_the_server_has_more(started, postgresql_database):
+    def memory(setting: str) -> str:
+        execute(postgresql_database, "DROP TABLE IF EXISTS seen")
+        started.rows(f"SELECT set_config('maintenance_work_mem', '{setting}', false)", "")
+        create = "CREATE TABLE public.seen AS SELECT current_setting('maintenance_work_mem') AS memory"
+        with started._transaction():
+            started._prepare_indexes()
+            started._run([Statement("seen", create)])
+        with client(postgresql_database) as run:
+            return str(run("SELECT memory FROM seen")[0][0])
+
+    assert [memory("64MB"), memory("1GB")] == ["256MB", "1GB"]

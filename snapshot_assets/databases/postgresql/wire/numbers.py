@@ -90,11 +90,13 @@ def numeric_texts(texts: pa.Array) -> pa.Array:
     rows = _rows(len(texts), whole + fraction, whole)
     rows[:, 2] = np.where(negative, _NEGATIVE, 0)
     rows[:, 3] = scale
-    before = (point[:, None] + np.arange(-whole * _DIGITS, 0, dtype=np.int32), begin[:, None], point[:, None])
-    after = (point[:, None] + np.arange(1, fraction * _DIGITS + 1, dtype=np.int32), point[:, None], (point + scale + 1)[:, None])
-    for first, (places, low, high) in ((4, before), (4 + whole, after)):
-        figures = _figures(data, places, (places >= low) & (places < high))
-        rows[:, first : first + figures.shape[1]] = figures
+    for first, groups, offset, low, high in (
+        (4, whole, -whole * _DIGITS, begin, point),
+        (4 + whole, fraction, 1, point, point + scale + 1),
+    ):
+        places = point[:, None] + np.arange(offset, offset + groups * _DIGITS, dtype=np.int32)
+        within = (places >= low[:, None]) & (places < high[:, None])
+        rows[:, first : first + groups] = _figures(data, places, within)
     return replaced(fixed(rows, texts), rare, texts, numeric)
 
 

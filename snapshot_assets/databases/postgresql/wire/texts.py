@@ -18,6 +18,7 @@ _INFINITE = {"infinity": (2**63 - 1, 2**31 - 1, 2**31 - 1), "-infinity": (-(2**6
 _INTERVAL = np.dtype([("time", ">i8"), ("days", ">i4"), ("months", ">i4")])
 _FOUR, _SIX = 2, 3
 """PostgreSQL's numbers of the families of addresses."""
+_BOOLEANS = pa.array(["f", "t"])
 _HEX = np.full(256, 255, np.uint8)
 _HEX[[ord(figure) for figure in "0123456789abcdef"]] = range(16)
 
@@ -34,7 +35,10 @@ def versioned(texts: pa.Array) -> pa.Array:
 
 def booleans(texts: pa.Array) -> pa.Array:
     """Encode `t` and `f`."""
-    return fixed(texts.cast(pa.bool_()).fill_null(False).to_numpy(zero_copy_only=False).astype(np.uint8), texts)
+    codes = pc.index_in(texts, _BOOLEANS)
+    if codes.null_count != texts.null_count:
+        raise ValueError("A text is neither t nor f.")
+    return fixed(codes.fill_null(0).to_numpy().astype(np.uint8), texts)
 
 
 def numbers(arrow_type: pa.DataType, texts: pa.Array) -> pa.Array:

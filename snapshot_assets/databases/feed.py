@@ -1,0 +1,71 @@
+"""Feeds batches to a driver, in the types that it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+
+class Feed:
+    """Batches as an Arrow stream in a driver's types; counts rows, and keeps an error that the batches raise.
+
+    Drivers replace an error of their input by one of their own: `errors` raises the original.
+
+    Args:
+        batches: Batches with at least the schema's columns.
+        schema: Columns and types of the stream; values are cast safely.
+        encoders: By column, what makes its values instead of a cast.
+    """
+
+    def __init__(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        schema: pa.Schema,
+        encoders: Mapping[str, Callable[[pa.Array], pa.Array]] | None = None,
+    ) -> None:
+        self._batches = batches
+        self._schema = schema
+        self._encoders = encoders or {}
+        self._error: BaseException | None = None
+        self.rows = 0
+
+    def reader(self) -> pa.RecordBatchReader:
+        """Return the stream. Call it once."""
+        return pa.RecordBatchReader.from_batches(self._schema, self._stream())
+
+    def portions(self, size: int) -> Iterator[pa.Table]:
+        """Yield the stream in tables of about `size` bytes, at least one batch each. Call it once."""
+        pending: list[pa.RecordBatch] = []
+        for batch in self._stream():
+            pending.append(batch)
+            if sum(each.nbytes for each in pending) >= size:
+                yield pa.Table.from_batches(pending)
+                pending = []
+        if pending:
+            yield pa.Table.from_batches(pending)
+
+    def _stream(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._batches:
+                columns = [self._encoded(field, batch.column(field.name)) for field in self._schema]
+                self.rows += batch.num_rows
+                yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        except BaseException as error:
+            self._error = error
+            raise
+
+    def _encoded(self, field: pa.Field, values: pa.Array) -> pa.Array:
+        encode = self._encoders.get(field.name)
+        return values.cast(field.type) if encode is None else encode(values)
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Raise the batches' own error instead of the driver's."""
+        try:
+            yield
+        except Exception:
+            if self._error is not None:
+                raise self._error from None
+            raise
