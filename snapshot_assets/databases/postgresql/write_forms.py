@@ -169,7 +169,7 @@ def _microseconds(values: pa.Array) -> pa.Array:
 
 
 def _is_short_decimal(arrow_type: pa.DataType) -> bool:
-    return pa.types.is_decimal128(arrow_type) and arrow_type.scale >= 0
+    return bool(pa.types.is_decimal128(arrow_type) and arrow_type.scale >= 0)
 
 
 def _scalar(arrow_type: pa.DataType, type_text: str, name: str) -> WriteForm:

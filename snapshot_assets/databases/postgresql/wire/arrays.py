@@ -87,7 +87,9 @@ def _split(texts: pa.Array) -> _Elements:
     depth = np.cumsum(opens.astype(np.int32) - closes)
     of_row = np.searchsorted(offsets, places, "right") - 1
     most = int(depth.max(initial=1))
-    if not _balanced(depth, of_row, len(texts)) or most > _MOST_DIMENSIONS:
+    outer = np.flatnonzero(depth == 0)
+    begun = len(outer) == len(texts) and np.diff(offsets).all() and (data[offsets[:-1]] == ord("{")).all()
+    if not (begun and (places[outer] == offsets[1:] - 1).all() and closes[outer].all()) or most > _MOST_DIMENSIONS:
         raise ValueError("A text is not an array in PostgreSQL's own style.")
     opened = np.bincount(of_row[opens] * most + depth[opens] - 1, minlength=len(texts) * most)
     # An element lies between two structural characters, of which the first begins it and the second ends it.
@@ -109,12 +111,6 @@ def _unescaped(places: np.ndarray, kinds: np.ndarray) -> tuple[np.ndarray, np.nd
     escaped = np.concatenate([[False], escaping[:-1]]) & follows
     kept = ~slashes & ~escaped
     return places[kept], kinds[kept], places[escaping]
-
-
-def _balanced(depth: np.ndarray, of_row: np.ndarray, rows: int) -> bool:
-    """Return whether each row is one pair of outer braces."""
-    ends = np.flatnonzero(depth == 0)
-    return bool(len(ends) == rows and (depth >= 0).all() and (of_row[ends] == np.arange(rows)).all())
 
 
 def _elements(data: np.ndarray, starts: np.ndarray, ends: np.ndarray, dropped: np.ndarray) -> pa.Array:

@@ -108,7 +108,8 @@ def intervals(texts: pa.Array) -> pa.Array:
 
 def _whole(texts: pa.Array) -> np.ndarray:
     """Return whole numbers, which may have a sign."""
-    return pc.utf8_ltrim(texts, "+").cast(pa.int64()).to_numpy()
+    values: np.ndarray = pc.utf8_ltrim(texts, "+").cast(pa.int64()).to_numpy()
+    return values
 
 
 def _times(texts: pa.Array) -> np.ndarray:
@@ -118,7 +119,8 @@ def _times(texts: pa.Array) -> np.ndarray:
     hours, minutes, seconds = (fields[place::3] for place in range(3))
     micros = pc.utf8_rpad(pc.replace_substring(seconds, ".", ""), 8, "0")
     values = _whole(hours) * 3_600_000_000 + _whole(minutes) * 60_000_000 + _whole(micros)
-    return np.where(negative, -values, values)
+    signed: np.ndarray = np.where(negative, -values, values)
+    return signed
 
 
 def zoned_times(texts: pa.Array) -> pa.Array:
