@@ -106,7 +106,8 @@ def runs(
 
 def competitor(python: Path, tool: str, uri: str, kind: str, target: Path) -> float:
     """Run another tool in its own process and return the seconds that it reports."""
-    command = [str(python), str(ROOT / "benchmarks" / "competitors.py"), tool, uri, kind, str(target)]
+    # -P: the script's folder holds a `copy.py`, which must not stand for Python's own.
+    command = [str(python), "-P", str(ROOT / "benchmarks" / "competitors.py"), tool, uri, kind, str(target)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return float(done.stdout)
 
