@@ -2,12 +2,13 @@
 
 import glob
 import importlib.util
+import os
 import sys
 import time
 from pathlib import Path
 
 
-def duckdb_scanner(uri: str, query: str, target: Path) -> float:
+def duckdb_scanner(uri: str, table: str, target: Path) -> float:
     """DuckDB's postgres scanner, COPY TO Parquet with zstd."""
     import duckdb
 
@@ -19,23 +20,44 @@ def duckdb_scanner(uri: str, query: str, target: Path) -> float:
         connection.execute(f"LOAD '{extension}'")
         connection.execute(f"ATTACH '{uri}' AS pg (TYPE postgres, READ_ONLY)")
         started = time.perf_counter()
-        source = query.replace("FROM metrics", "FROM pg.metrics")
-        connection.execute(f"COPY ({source}) TO '{target}/duckdb.parquet' (FORMAT parquet, COMPRESSION zstd)")
+        connection.execute(
+            f"COPY (SELECT * FROM pg.{table}) TO '{target}/duckdb.parquet' (FORMAT parquet, COMPRESSION zstd)"
+        )
         return time.perf_counter() - started
 
 
-def connectorx(uri: str, query: str, target: Path) -> float:
+def connectorx(uri: str, table: str, target: Path) -> float:
     """connectorx into Arrow, then pyarrow's Parquet with zstd."""
     import connectorx as cx
     import pyarrow.parquet as pq
 
     started = time.perf_counter()
-    table = cx.read_sql(uri, query, return_type="arrow", protocol="binary")
-    pq.write_table(table, target / "connectorx.parquet", compression="zstd")
+    rows = cx.read_sql(uri, f"SELECT * FROM {table}", return_type="arrow", protocol="binary")
+    pq.write_table(rows, target / "connectorx.parquet", compression="zstd")
     return time.perf_counter() - started
 
 
-def spark_jdbc(uri: str, query: str, target: Path) -> float:
+def dlt_sql_database(uri: str, table: str, target: Path) -> float:
+    """dlt's sql_database with its pyarrow backend, into Parquet files."""
+    os.environ.update(
+        {"DLT_DATA_DIR": f"{target}/dlt", "RUNTIME__DLTHUB_TELEMETRY": "false", "RUNTIME__LOG_LEVEL": "ERROR"}
+    )
+    import dlt
+    from dlt.sources.sql_database import sql_database
+
+    source = sql_database(uri, schema="public", table_names=[table], backend="pyarrow", chunk_size=100_000)
+    pipeline = dlt.pipeline(
+        "bench",
+        destination=dlt.destinations.filesystem(f"file://{target}/files"),
+        dataset_name="bench",
+        pipelines_dir=f"{target}/pipelines",
+    )
+    started = time.perf_counter()
+    pipeline.run(source, loader_file_format="parquet").raise_on_failed_jobs()
+    return time.perf_counter() - started
+
+
+def spark_jdbc(uri: str, table: str, target: Path) -> float:
     """Spark's JDBC source into Spark's own Parquet with zstd, in two partitions of the table's blocks."""
     from urllib.parse import unquote, urlsplit
 
@@ -56,10 +78,10 @@ def spark_jdbc(uri: str, query: str, target: Path) -> float:
         "fetchsize": "10000",
         "driver": "org.postgresql.Driver",
     }
-    middle = "(pg_relation_size('metrics') / current_setting('block_size')::int8 / 2)"
+    middle = f"(pg_relation_size('{table}') / current_setting('block_size')::int8 / 2)"
     halves = [f"ctid < format('(%s,0)', {middle})::tid", f"ctid >= format('(%s,0)', {middle})::tid"]
     started = time.perf_counter()
-    frame = spark.read.jdbc(url, "metrics", predicates=halves, properties=properties)
+    frame = spark.read.jdbc(url, table, predicates=halves, properties=properties)
     frame.write.option("compression", "zstd").parquet(f"{target}/spark")
     took = time.perf_counter() - started
     spark.stop()
@@ -67,5 +89,5 @@ def spark_jdbc(uri: str, query: str, target: Path) -> float:
 
 
 if __name__ == "__main__":
-    tool, uri, query, target = sys.argv[1:]
-    print(globals()[tool](uri, query, Path(target)))
+    tool, uri, table, target = sys.argv[1:]
+    print(globals()[tool](uri, table, Path(target)))

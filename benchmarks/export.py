@@ -1,8 +1,9 @@
-"""Export of one PostgreSQL table, against other tools that take the same rows off the same server.
+"""Export of PostgreSQL tables, against other tools that take the same rows off the same server.
 
 `make bench` prints medians of ratios from interleaved runs: in every round each tool runs once, and each round's ratio
 is the other tool's seconds over ours, so that a machine whose speed drifts does not matter. Ours includes hashing,
 receipts and commits, and excludes the start of Spark; the others' start-up is excluded too, where they are libraries.
+`--table` chooses one of the tables of `benchmarks.tables`; without it, all are measured, one after the other.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import psutil
 from pyspark.sql import SparkSession
 
 from benchmarks.sessions import benchmark_session
+from benchmarks.tables import TABLES, make_table
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.plan.configuration import Configuration
@@ -33,20 +35,6 @@ from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer, start_postgresql
 
 ROOT = Path(__file__).resolve().parent.parent
-QUERY = "SELECT * FROM metrics"
-_TABLE = """
-    CREATE TABLE metrics (
-        ts timestamptz NOT NULL, device int NOT NULL, site text NOT NULL, status smallint,
-        temperature double precision, humidity double precision, pressure real, energy bigint
-    );
-    INSERT INTO metrics
-    SELECT '2025-01-01T00:00:00Z'::timestamptz + i * interval '10 ms', i % 1000, 'site-' || (i % 40), (i % 7)::smallint,
-           round((20 + 10 * sin(i / 50000.0) + random())::numeric, 2), round((random() * 100)::numeric, 1),
-           1000 + (i % 500) / 10.0, i * 3
-    FROM generate_series(0, {rows} - 1) AS i;
-    VACUUM ANALYZE metrics;
-"""
-
 Run = Callable[[Path], float]
 
 
@@ -57,7 +45,7 @@ def timed(command: list[str], **options: Any) -> float:
     return time.perf_counter() - started
 
 
-def ours(uri: str, spark: SparkSession, peaks: list[int], target: Path) -> float:
+def ours(uri: str, kind: str, spark: SparkSession, peaks: list[int], target: Path) -> float:
     """One export run of this package, sealed excluded, to the last commit; notes its workers' peak memory."""
     plan = Plan(
         name="bench",
@@ -66,6 +54,7 @@ def ours(uri: str, spark: SparkSession, peaks: list[int], target: Path) -> float
         start_time="2025-01-01T00:00:00Z",
         end_time="2026-01-01T00:00:00Z",
         chunk_time_window="365d",
+        time_columns={f"public.{kind}": TABLES[kind].time},
     )
     address = Configuration().source(plan.source)
     store = open_store(parse_location(plan.to))
@@ -88,31 +77,37 @@ def environment(folder: Path) -> Path | None:
         install = [str(uv), "pip", "install", "-q", "--python", str(python), "--require-hashes", "-r", str(lock)]
         subprocess.run(install, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        print(f"absent: DuckDB's scanner and connectorx ({error})")
+        print(f"absent: DuckDB's scanner, connectorx and dlt ({error})")
         return None
     return python
 
 
-def runs(server: PostgresqlServer, uri: str, spark: SparkSession, folder: Path, peaks: list[int]) -> dict[str, Run]:
-    """Return each tool's run."""
-    found: dict[str, Run] = {"ours": partial(ours, uri, spark, peaks)}
+def runs(
+    server: PostgresqlServer, uri: str, kind: str, spark: SparkSession, python: Path | None, peaks: list[int]
+) -> dict[str, Run]:
+    """Return each tool's run; `python` is that of the competitors' environment."""
+    found: dict[str, Run] = {"ours": partial(ours, uri, kind, spark, peaks)}
     found["psql \\copy csv"] = lambda target: timed(
-        [str(server.bin / "psql"), uri, "-Xqc", rf"\copy metrics to '{target}/metrics.csv' (format csv)"]
+        [str(server.bin / "psql"), uri, "-Xqc", rf"\copy {kind} to '{target}/{kind}.csv' (format csv)"]
     )
-    found["pg_dump -Fc"] = lambda target: timed(
-        [str(server.bin / "pg_dump"), uri, "-Fc", "-t", "metrics", "-f", f"{target}/metrics.dump"]
+    found["pg_dump -Fd -j 2"] = lambda target: timed(
+        [str(server.bin / "pg_dump"), uri, "-Fd", "-j", "2", "-t", kind, "-f", f"{target}/dump"]
     )
-    python = environment(folder / "environment")
     if python is not None:
-        for tool, label in (("connectorx", "connectorx -> pyarrow"), ("duckdb_scanner", "DuckDB scanner")):
-            found[label] = partial(competitor, python, tool, uri)
-    found["Spark JDBC"] = partial(competitor, Path(sys.executable), "spark_jdbc", uri)
+        for tool, label in (
+            ("connectorx", "connectorx -> pyarrow"),
+            ("duckdb_scanner", "DuckDB scanner"),
+            ("dlt_sql_database", "dlt sql_database"),
+        ):
+            found[label] = partial(competitor, python, tool, uri, kind)
+    found["Spark JDBC"] = partial(competitor, Path(sys.executable), "spark_jdbc", uri, kind)
     return found
 
 
-def competitor(python: Path, tool: str, uri: str, target: Path) -> float:
+def competitor(python: Path, tool: str, uri: str, kind: str, target: Path) -> float:
     """Run another tool in its own process and return the seconds that it reports."""
-    command = [str(python), str(ROOT / "benchmarks" / "competitors.py"), tool, uri, QUERY, str(target)]
+    # -P: the script's folder holds a `copy.py`, which must not stand for Python's own.
+    command = [str(python), "-P", str(ROOT / "benchmarks" / "competitors.py"), tool, uri, kind, str(target)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return float(done.stdout)
 
@@ -134,21 +129,27 @@ def worker_peak(process: psutil.Process) -> int:
 
 
 def main() -> None:
-    """Run the rounds and print the table."""
+    """Run the rounds and print a report of each table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--table", choices=TABLES, help="only this table")
+    parser.add_argument("--rows", type=int, help="rows of each table, other than its usual ones")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="", help="a part of the names of the other tools, such as `DuckDB`")
     options = parser.parse_args()
     spark = benchmark_session()
     folder = Path(tempfile.mkdtemp(prefix="snapshot-bench-"))
     try:
+        python = environment(folder / "environment")
         with start_postgresql() as server:
-            uri = server.create_database()
-            server.psql_script(uri, _TABLE.format(rows=options.rows))
-            peaks: list[int] = []
-            seconds, sizes = measure(runs(server, uri, spark, folder, peaks), folder, options.rounds)
-        report(seconds, sizes, options.rows)
-        print(f"our largest worker held {max(peaks)} MiB at most")
+            for kind in [options.table] if options.table else TABLES:
+                rows = options.rows or TABLES[kind].rows
+                uri, peaks = make_table(server, kind, rows), list[int]()
+                tools = runs(server, uri, kind, spark, python, peaks)
+                chosen = {name: run for name, run in tools.items() if name == "ours" or options.only in name}
+                seconds, sizes = measure(chosen, folder, options.rounds)
+                report(kind, seconds, sizes, rows)
+                print(f"our largest worker held {max(peaks)} MiB at most", flush=True)
+                server.drop_database(uri)
     finally:
         spark.stop()
         shutil.rmtree(folder)
@@ -179,9 +180,9 @@ def measure_once(run: Run, folder: Path) -> tuple[float, int]:
         return took, sum(path.stat().st_size for path in Path(target).rglob("*") if path.is_file())
 
 
-def report(seconds: dict[str, list[float]], sizes: dict[str, int], rows: int) -> None:
+def report(kind: str, seconds: dict[str, list[float]], sizes: dict[str, int], rows: int) -> None:
     """Print medians: rows a second, the ratio of the other's seconds to ours, and bytes written."""
-    print(f"\n{rows:,} rows, {len(seconds['ours'])} rounds")
+    print(f"\n{kind}: {rows:,} rows, {len(seconds['ours'])} rounds")
     print(f"{'tool':<24}{'rows/s':>14}{'its seconds / ours':>22}{'MB written':>14}")
     for name, taken in seconds.items():
         ratios = [theirs / own for theirs, own in zip(taken, seconds["ours"], strict=True)]

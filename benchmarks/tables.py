@@ -1,89 +1,113 @@
-"""Three tables as people have them, which the benchmarks of PostgreSQL export and restore.
+"""The tables that the benchmarks of PostgreSQL read and restore, as SQL that makes them.
 
-`metrics`: readings of sensors, fixed widths. `lineitem`: TPC-H's, of scale factor 1, with decimals, dates and texts;
-its values have TPC-H's types, ranges and cardinalities, but are not dbgen's. `events`: a shop's, with a uuid, jsonb, an
-array, an address and an interval.
+Each has its rows in the year 2025 by its time column, so that one window holds them all.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer
+
 
 @dataclass(frozen=True)
 class BenchmarkTable:
-    """A table that is filled by one statement.
+    """A table to measure with.
 
     Attributes:
         name: Its name.
-        time: Its time index.
-        rows: Rows unless the caller asks for others.
-        columns: Its columns, as CREATE TABLE has them.
-        select: A query for its rows, with `{rows}` in it.
+        columns: Its columns, as CREATE TABLE lists them.
+        values: Expressions of the row number `i` that make a row.
+        time: The column that windows divide.
+        rows: How many rows it has unless a run asks for others.
+        prepare: Statements that the values need.
     """
 
     name: str
+    columns: str
+    values: str
     time: str
     rows: int
-    columns: str
-    select: str
+    prepare: str = ""
 
     @property
     def create(self) -> str:
-        """The statement that creates the table, without indexes."""
+        """The statement that makes the table, without indexes."""
         return f"CREATE TABLE {self.name} ({self.columns})"
 
     def script(self, rows: int) -> str:
-        """Return the statements that create and fill the table."""
-        return f"{self.create};\nINSERT INTO {self.name}\n{self.select.format(rows=rows)};\nVACUUM ANALYZE {self.name};"
+        """Return the statements that make and fill the table."""
+        return (
+            f"SELECT setseed(0.5); {self.prepare} {self.create};"
+            f" INSERT INTO {self.name} SELECT {self.values} FROM generate_series(0, {rows} - 1) AS i;"
+            f" VACUUM ANALYZE {self.name};"
+        )
 
 
-_METRICS = BenchmarkTable(
-    "metrics",
-    "ts",
-    10_000_000,
-    "ts timestamptz NOT NULL, device int NOT NULL, site text NOT NULL, status smallint, temperature double precision,"
-    " humidity double precision, pressure real, energy bigint",
-    """
-    SELECT '2025-01-01T00:00:00Z'::timestamptz + i * interval '10 ms', i % 1000, 'site-' || (i % 40), (i % 7)::smallint,
-        round((20 + 10 * sin(i / 50000.0) + random())::numeric, 2), round((random() * 100)::numeric, 1),
-        1000 + (i % 500) / 10.0, i * 3
-    FROM generate_series(0, {rows} - 1) AS i""",
+_WORDS = (
+    "furiously,quickly,carefully,blithely,slyly,deposits,requests,accounts,packages,ideas,foxes,theodolites,pinto beans"
+    ",instructions,dependencies,excuses,platelets,asymptotes,courts,dolphins,sleep,wake,haggle,nag,cajole,boost,detect"
+    ",final,express,regular,special,pending,unusual,ironic,even,bold,silent,about,above,according to,across,after"
+    ",against,along,among,around,at,atop,before,behind"
 )
-_LINEITEM = BenchmarkTable(
-    "lineitem",
-    "l_shipdate",
-    6_001_215,
-    "l_orderkey bigint NOT NULL, l_partkey int NOT NULL, l_suppkey int NOT NULL, l_linenumber int NOT NULL,"
-    " l_quantity numeric(15,2) NOT NULL, l_extendedprice numeric(15,2) NOT NULL, l_discount numeric(15,2) NOT NULL,"
-    " l_tax numeric(15,2) NOT NULL, l_returnflag char(1) NOT NULL, l_linestatus char(1) NOT NULL,"
-    " l_shipdate date NOT NULL, l_commitdate date NOT NULL, l_receiptdate date NOT NULL,"
-    " l_shipinstruct char(25) NOT NULL, l_shipmode char(10) NOT NULL, l_comment varchar(44) NOT NULL",
-    """
-    SELECT i / 4 + 1, 1 + (random() * 199999)::int, 1 + (random() * 9999)::int, i % 4 + 1, 1 + (random() * 49)::int,
-        round((900 + random() * 104000)::numeric, 2), (random() * 10)::int / 100.0, (random() * 8)::int / 100.0,
-        (ARRAY['R', 'A', 'N'])[1 + i % 3], (ARRAY['O', 'F'])[1 + i % 2], day, day + i % 60, day + 1 + i % 30,
-        (ARRAY['DELIVER IN PERSON', 'COLLECT COD', 'NONE', 'TAKE BACK RETURN'])[1 + i % 4],
-        (ARRAY['REG AIR', 'AIR', 'RAIL', 'SHIP', 'TRUCK', 'MAIL', 'FOB'])[1 + i % 7],
-        left(md5(i::text) || ' carefully final deposits', 10 + i % 34)
-    FROM (
-        SELECT i, '1992-01-02'::date + (random() * 2525)::int AS day FROM generate_series(0, {rows} - 1) AS i
-    ) AS s""",
+_WORDS_FUNCTION = f"""
+    CREATE FUNCTION comment_of(i bigint, width int) RETURNS text LANGUAGE sql AS $$
+        SELECT left(concat_ws(' ', w[1 + (h & 31)], w[1 + (h >> 5 & 31)], w[1 + (h >> 10 & 31)], w[10 + (h >> 15 & 31)],
+            w[20 + (h >> 20 & 31)], w[15 + (h >> 25 & 31)]), 10 + (h >> 7 & 63)::int % (width - 9))
+        FROM (SELECT string_to_array('{_WORDS}', ',') AS w, hashint8(i)::bigint & 2147483647 AS h) AS drawn
+    $$;
+"""
+
+_TABLES = (
+    BenchmarkTable(
+        name="metrics",
+        columns="ts timestamptz NOT NULL, device int NOT NULL, site text NOT NULL, status smallint,"
+        " temperature double precision, humidity double precision, pressure real, energy bigint",
+        values="'2025-01-01T00:00:00Z'::timestamptz + i * interval '10 ms', i % 1000, 'site-' || (i % 40),"
+        " (i % 7)::smallint, round((20 + 10 * sin(i / 50000.0) + random())::numeric, 2),"
+        " round((random() * 100)::numeric, 1), 1000 + (i % 500) / 10.0, i * 3",
+        time="ts",
+        rows=10_000_000,
+    ),
+    # TPC-H's lineitem: its types, widths and distributions; dates within one year.
+    BenchmarkTable(
+        name="lineitem",
+        prepare=_WORDS_FUNCTION,
+        columns="l_orderkey bigint NOT NULL, l_partkey bigint NOT NULL, l_suppkey bigint NOT NULL,"
+        " l_linenumber int NOT NULL, l_quantity numeric(15,2) NOT NULL, l_extendedprice numeric(15,2) NOT NULL,"
+        " l_discount numeric(15,2) NOT NULL, l_tax numeric(15,2) NOT NULL, l_returnflag char(1) NOT NULL,"
+        " l_linestatus char(1) NOT NULL, l_shipdate date NOT NULL, l_commitdate date NOT NULL,"
+        " l_receiptdate date NOT NULL, l_shipinstruct char(25) NOT NULL, l_shipmode char(10) NOT NULL,"
+        " l_comment varchar(44) NOT NULL",
+        values="i / 32 * 32 + i / 4 % 8 + 1, (random() * 199999)::int + 1, (random() * 9999)::int + 1, i % 4 + 1,"
+        " (random() * 49)::int + 1, (90000 + (random() * 10000000)::int) / 100.0, (random() * 10)::int / 100.0,"
+        " (random() * 8)::int / 100.0, substr('RAN', (random() * 2)::int + 1, 1),"
+        " substr('OF', (random() * 1)::int + 1, 1), '2025-01-01'::date + (random() * 300)::int,"
+        " '2025-01-01'::date + (random() * 300)::int, '2025-01-01'::date + (random() * 330)::int,"
+        " ('{DELIVER IN PERSON,COLLECT COD,NONE,TAKE BACK RETURN}'::text[])[1 + (random() * 3)::int],"
+        " ('{REG AIR,AIR,RAIL,SHIP,TRUCK,MAIL,FOB}'::text[])[1 + (random() * 6)::int], comment_of(i, 44)",
+        time="l_shipdate",
+        rows=6_000_000,
+    ),
+    BenchmarkTable(
+        name="events",
+        columns="id uuid NOT NULL, at timestamptz NOT NULL, kind text NOT NULL, amount numeric(12,2), rate numeric,"
+        " tags text[], source inet, took interval, details jsonb",
+        values="gen_random_uuid(), '2025-01-01T00:00:00Z'::timestamptz + i * interval '10 s',"
+        " ('{view,cart,order,return}'::text[])[1 + (random() * 3)::int],"
+        " CASE WHEN i % 4 > 0 THEN round((random() * 1000)::numeric, 2) END, round(random()::numeric, 4),"
+        " ARRAY['tag-' || i % 50, 'campaign-' || i % 7], '10.0.0.0'::inet + (i % 65536),"
+        " (random() * 5000)::int * interval '1 second',"
+        " jsonb_build_object('page', '/product/' || i % 5000, 'quantity', i % 9, 'paid', i % 3 = 0, 'note', NULL)",
+        time="at",
+        rows=2_000_000,
+    ),
 )
-_EVENTS = BenchmarkTable(
-    "events",
-    "at",
-    2_000_000,
-    "id uuid NOT NULL, at timestamptz NOT NULL, kind text NOT NULL, payload jsonb, amount numeric(12,2), tags text[],"
-    " source inet, took interval",
-    """
-    SELECT md5(i::text)::uuid, '2025-01-01T00:00:00Z'::timestamptz + i * interval '5 s',
-        (ARRAY['view', 'cart', 'order', 'payment', 'return'])[1 + i % 5],
-        jsonb_build_object('product', i % 5000, 'price', round((random() * 500)::numeric, 2), 'currency', 'EUR',
-            'customer', jsonb_build_object('id', i % 100000, 'new', i % 9 = 0)),
-        round((random() * 900)::numeric, 2),
-        CASE WHEN i % 3 = 0 THEN ARRAY['sale'] WHEN i % 3 = 1 THEN ARRAY['web', 'new customer', 'eu'] END,
-        '10.0.0.0'::inet + i % 65536, (i % 5000) * interval '137 milliseconds'
-    FROM generate_series(0, {rows} - 1) AS i""",
-)
-TABLES = {table.name: table for table in (_METRICS, _LINEITEM, _EVENTS)}
+TABLES = {table.name: table for table in _TABLES}
+
+
+def make_table(server: PostgresqlServer, kind: str, rows: int) -> str:
+    """Make a database with the table of that name; returns its URI."""
+    uri = server.create_database()
+    server.psql_script(uri, TABLES[kind].script(rows))
+    return uri

@@ -34,6 +34,13 @@ def is_headless(error: BaseException) -> bool:
     return "Expected PGCOPY signature" in str(error)
 
 
+def lacks_state(error: BaseException) -> bool:
+    """Return whether the driver lost the SQLSTATE of a stream's error, as it does since 1.9, or the error itself."""
+    text = str(error)
+    without = "PGRES_FATAL_ERROR" in text and getattr(error, "sqlstate", None) is None
+    return is_headless(error) or (without and not _TRANSIENT_TEXT.search(text))
+
+
 def translated(error: BaseException, doing: str, secrets: Iterable[str], alive: bool) -> SnapshotError:
     """Return the error to raise for an error of an established connection.
 

@@ -9,8 +9,9 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 from snapshot_assets.databases.postgresql.introspect.columns import read_columns, read_types
+from snapshot_assets.databases.postgresql.read_forms import expression
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
-from snapshot_assets.databases.postgresql.types import SourceType, carried, expression
+from snapshot_assets.databases.postgresql.types import SourceType, carried
 from snapshot_assets.databases.query import Query, query_schema
 from snapshot_assets.databases.source import DatabaseAddress, Rows, Selection, WindowRows
 from snapshot_assets.databases.sql import identifier, literal

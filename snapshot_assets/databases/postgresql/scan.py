@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
 from snapshot_assets.databases.postgresql.query import OWN_PATH, bounds_statements
+from snapshot_assets.databases.postgresql.read_forms import expression, sent
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.shape import shaped
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
-from snapshot_assets.databases.postgresql.types import expression
 from snapshot_assets.databases.query import is_query
 from snapshot_assets.databases.ranges import SAMPLE_ROWS, ColumnRange, Quantiles, fractions
 from snapshot_assets.databases.scan_order import order_clause
@@ -93,12 +93,12 @@ class Scanner:
         """Return the SQL of a scan."""
         table = scan.table
         if is_query(table):
-            selected = table.options["select"]
+            carried = table.options["select"]
         else:
             columns = self._relation(table).columns
-            selected = [expression(column.name, columns[column.name].type, column.carrier) for column in table.columns]
-        order = order_clause(scan, selected, 'pg_catalog."C"')
-        return f"SELECT {', '.join(selected)} FROM {self._rows(scan)}{order}"
+            carried = [expression(column.name, columns[column.name].type, column.carrier) for column in table.columns]
+        order = order_clause(scan, carried, 'pg_catalog."C"')
+        return f"SELECT {', '.join(map(sent, carried))} FROM {self._rows(scan)}{order}"
 
     def _rows(self, scan: Scan) -> str:
         """Return the FROM item and the condition of a scan; sets the bounds of a query's window."""

@@ -20,7 +20,7 @@ import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
 from snapshot_assets.databases.interruptible import interruptible
-from snapshot_assets.databases.postgresql.failures import connect_failure, is_headless, translated
+from snapshot_assets.databases.postgresql.failures import connect_failure, lacks_state, translated
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.errors import ConsistencyLostError, DatabaseUnavailableError, SnapshotError
@@ -149,7 +149,7 @@ class PostgresqlConnection:
             yield
         except _DRIVER_ERRORS as error:
             failure = translated(error, f"{self._name}: {doing}", self._secrets, alive=self._recover())
-            if streamed and is_headless(error) and not self._interrupted:
+            if streamed and lacks_state(error) and not self._interrupted:
                 self._fail_again(streamed, doing)
             raise failure from None
 

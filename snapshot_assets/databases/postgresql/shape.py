@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from snapshot_assets.databases.columns import unfit_value
+from snapshot_assets.databases.postgresql.read_forms import received
 from snapshot_assets.format.relations import Column, Table
 
 _FIRST_DAY = -2440588  # 4714-11-24 BC, Julian day 0: PostgreSQL's first date
@@ -34,15 +35,14 @@ def shaped(batches: Iterable[pa.RecordBatch], table: Table) -> Iterator[pa.Recor
 
 
 def _shaped_column(array: pa.Array, arrow_type: pa.DataType, table: Table, column: Column) -> pa.Array:
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
     try:
-        array = array if array.type == arrow_type else array.cast(arrow_type)
+        array = received(array, arrow_type)
         unfit = _out_of_range(array)
     except pa.ArrowInvalid:
         if not pa.types.is_decimal(arrow_type):
             raise
-        odd = array.filter(pc.is_in(array, pa.array(["NaN", "Infinity", "-Infinity"])))
+        texts = received(array, pa.string())
+        odd = texts.filter(pc.is_in(texts, pa.array(["NaN", "Infinity", "-Infinity"])))
         unfit = str(odd[0]) if len(odd) else "a number of another precision"
     if unfit:
         raise unfit_value(table, column, unfit)

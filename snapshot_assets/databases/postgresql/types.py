@@ -2,7 +2,8 @@
 
 A type is native if tests prove that its values survive the way through Arrow and Parquet and back exactly. Every other
 type is carried as the text of its output function and restored through its input function. The query calls the output
-function itself, because the casts of `bool`, `"char"`, `name`, `inet`, `cidr`, `bpchar` and `xml` return other text.
+function itself (`read_forms`), because the casts of `bool`, `"char"`, `name`, `inet`, `cidr`, `bpchar` and `xml` return
+other text.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import PlanError, UnsupportedTypeError
 from snapshot_assets.format.relations import Carrier
 
@@ -119,23 +119,6 @@ def carried(source: SourceType, override: Carrier | None, column: str) -> tuple[
     if native is None or override is Carrier.TEXT:
         return pa.string(), Carrier.TEXT
     return native, Carrier.NATIVE
-
-
-def expression(column: str, source: SourceType, carrier: Carrier) -> str:
-    """Return the SQL expression that reads a column's values for its carrier.
-
-    Decimals and enums are read as text too: the driver reads numeric slowly, and knows only the enums that existed when
-    it connected.
-    """
-    value = identifier(column)
-    if source.domain:
-        value = f"{value}::{identifier(source.schema)}.{identifier(source.name)}"
-    if carrier is Carrier.NATIVE and source.kind != "e" and source.builtin != "numeric":
-        return value
-    if source.output is None:
-        return f"{value}::pg_catalog.text"
-    function = ".".join(identifier(part) for part in source.output)
-    return f"pg_catalog.textin({function}({value}))"
 
 
 def _native_type(source: SourceType) -> pa.DataType | None:
