@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.engine.runner import SparkRunner
-from snapshot_assets.engine.session import session_config, spark_errors, worker_python, worker_python_chosen
+from snapshot_assets.engine.session import spark_errors, worker_python
+from snapshot_assets.engine.session_start import session_config
 from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError, TaskLostError
 
 pytestmark = pytest.mark.slow
