@@ -89,8 +89,7 @@ def start_session(chosen: Mapping[str, str], *, no_rows: bool = False) -> SparkS
         settings = session_config(chosen)
         if no_rows and JAVA_OPTIONS in settings and JAVA_OPTIONS not in chosen:
             settings[JAVA_OPTIONS] += f" {_SHORT_LIVED}"
-        remote = settings.get(REMOTE, "") if MASTER not in settings else None
-        with _variables(_python_variables(settings) | _start_variables(remote)):
+        with variables_of_start(settings):
             return _started(settings)
 
 
@@ -182,10 +181,16 @@ def _python_variables(settings: Mapping[str, str]) -> dict[str, str | None]:
     return {PYTHON_VARIABLE: python, DRIVER_VARIABLE: os.environ.get(DRIVER_VARIABLE, sys.executable)}
 
 
-def _start_variables(remote: str | None) -> dict[str, str | None]:
-    """Return the variables of a start: the launcher, a short-lived JVM, compiles little; a chosen master wins."""
+@contextmanager
+def variables_of_start(settings: Mapping[str, str]) -> Iterator[None]:
+    """Set the environment variables of a session's start until the context ends.
+
+    They choose the workers' interpreter, and let a chosen master win over SPARK_REMOTE. The launcher, a short-lived
+    JVM, compiles little.
+    """
     launcher = {} if _LAUNCHER_OPTIONS in os.environ else {_LAUNCHER_OPTIONS: _SHORT_LIVED}
-    return launcher | ({REMOTE_VARIABLE: None} if remote is None else {})
+    with _variables(_python_variables(settings) | launcher | ({REMOTE_VARIABLE: None} if MASTER in settings else {})):
+        yield
 
 
 @contextmanager
