@@ -67,7 +67,7 @@ bench: install  ## Compare the export with other tools, interleaved
 	$(BIN)/python -m benchmarks.export
 
 lock: $(BIN)/uv  ## Resolve the dependencies into requirements/
-	$(LOCK) pyproject.toml --extra postgres --extra oss --extra ui --extra demo --group dev -o requirements/dev.txt
+	$(LOCK) pyproject.toml --extra postgres --extra connect --extra oss --extra ui --extra demo --group dev -o requirements/dev.txt
 
 proto: install  ## Generate the log's message classes from log.proto
 	cd snapshot_assets/format && ../../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. log.proto

@@ -1,4 +1,4 @@
-"""The Spark session: its configuration, the transfer of this package to executors, and Spark's errors.
+"""The Spark session: the transfer of this package to executors, its jobs, and Spark's errors.
 
 Only this module depends on how Spark runs Python. Nothing needs RDDs, `sparkContext` or the JVM gateway, so that Spark
 Connect works too. Executors import this module from a zip, so importing it opens no file of the package.

@@ -31,7 +31,7 @@ LOCAL_SETTINGS = {
 """Conveniences of a session whose tasks run on this machine, where nobody chose another value."""
 
 _NAME, _APPLICATION = "spark.app.name", "snapshot_assets"
-GATEWAY = "PYSPARKGATEWAY_PORT"
+GATEWAY = "PYSPARK_GATEWAY_PORT"
 """Variable of a program that `spark-submit` started: its JVM runs already, with settings that only it knows."""
 _PROPERTY = re.compile(r"\s*([^\s#!=:][^\s=:]*)\s*[\s=:]\s*(.*?)\s*")
 
