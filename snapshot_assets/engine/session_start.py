@@ -175,7 +175,10 @@ def _python_variables(settings: Mapping[str, str]) -> dict[str, str | None]:
 
     PySpark reads the interpreter only from the environment; only `spark-submit` reads `spark.pyspark.python`.
     """
-    if REMOTE in settings or not (python := worker_python(settings)):
+    remote = settings.get(REMOTE, "")
+    if remote and not is_local(remote):
+        return {}
+    if not (python := worker_python({MASTER: remote} | dict(settings))):  # `local` starts a Connect server here
         return {}
     # Without the second variable, Spark's start script runs the workers' interpreter, which may not exist here.
     return {PYTHON_VARIABLE: python, DRIVER_VARIABLE: os.environ.get(DRIVER_VARIABLE, sys.executable)}
