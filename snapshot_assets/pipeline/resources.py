@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import SealDepth, Sealed
-from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.run import CompactRun
@@ -28,10 +27,11 @@ from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.engine.session import Session, master_of
-from snapshot_assets.engine.session_settings import MASTER, is_local, known_master
+from snapshot_assets.engine.session_settings import MASTER, known_master
 from snapshot_assets.engine.session_start import running_session
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.pipeline.local_files import refuse_local_files
 from snapshot_assets.pipeline.spark_session import SparkResource
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.fields import DatabaseReference
@@ -236,13 +236,13 @@ class Snapshots:
     def compact_run(self, name: str, catalog: Catalog) -> CompactRun:
         """Return a compaction of a plan's location, opened for writing; Spark starts only to merge files."""
         plan = self.configuration.plan(name)
-        _refuse_local_files(plan, None, partial(self._master, name))
+        refuse_local_files(plan, None, partial(self._master, name))
         return CompactRun(catalog, self._runner(name), self.run_id, plan.parallelism)
 
     def _address(self, plan: Plan, reference: DatabaseReference) -> DatabaseAddress:
         """Return a database of a plan; refuse a file of this machine if Spark's tasks run on others."""
         address = self.configuration.source(reference)
-        _refuse_local_files(plan, address, partial(self._master, plan.name))
+        refuse_local_files(plan, address, partial(self._master, plan.name))
         return address
 
     def _master(self, name: str) -> str | None:
@@ -259,20 +259,6 @@ class Snapshots:
         """Close all open exports, with their connections and database snapshots, and stop listening to tasks."""
         self._exports.clear()
         self._resources.close()
-
-
-def _refuse_local_files(plan: Plan, database: DatabaseAddress | None, master: Callable[[], str | None]) -> None:
-    """Refuse a plan whose location or database is a file of this machine, if Spark's tasks may run on others."""
-    files = [f"its location {plan.to}"] if plan.to.lower().startswith("file:") else []
-    if database is not None and kind_of(database.uri) == "duckdb":
-        files.append(f"the database {database.alias!r}, a DuckDB file,")
-    if not files or (found := master()) is None or is_local(found):
-        return
-    raise PlanError(
-        f"plan {plan.name!r}: {' and '.join(files)} can be on one machine only, and Spark's master is {found!r}, whose "
-        "tasks run on others. Use object storage (s3, gs, azblob, oss) and a database server, or a local master.",
-        master=found,
-    )
 
 
 def snapshots_of(context: Any) -> Snapshots:
