@@ -24,8 +24,9 @@ $(BIN)/uv:
 	$(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
 
 $(STAMP): requirements/dev.txt pyproject.toml | $(BIN)/uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --require-hashes -r requirements/dev.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m compileall -q snapshot_assets # where PYTHONDONTWRITEBYTECODE is set, each start would compile anew
 	touch $@
 
 # An instance that has its own settings keeps them.
@@ -66,7 +67,7 @@ bench: install  ## Compare the export with other tools, interleaved
 	$(BIN)/python -m benchmarks.export
 
 lock: $(BIN)/uv  ## Resolve the dependencies into requirements/
-	$(LOCK) pyproject.toml --extra postgres --extra oss --extra ui --extra demo --group dev -o requirements/dev.txt
+	$(LOCK) pyproject.toml --extra postgres --extra connect --extra oss --extra ui --extra demo --group dev -o requirements/dev.txt
 
 proto: install  ## Generate the log's message classes from log.proto
 	cd snapshot_assets/format && ../../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. log.proto

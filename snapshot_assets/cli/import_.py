@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.cli.export.create_request import named_or_described, parse_range
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
+from snapshot_assets.cli.spark import start_spark_early
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.loader import ChunkOutcome
@@ -21,7 +23,7 @@ from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.row_counts import how_to_load_again
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
-from snapshot_assets.engine.restore.spark_loader import open_restore_target
+from snapshot_assets.engine.restore.spark_loader import is_spark, open_restore_target
 from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import PlanError, RestoreError, SnapshotError
@@ -57,7 +59,8 @@ class _Request:
         """Return the plan whose asset `restored` has the windows of the restored revision as partitions, if any."""
         header = state.header
         assert header is not None
-        fields: dict[str, Any] = {name: getattr(self.named, name) for name in ("name", "source", "to", "target")}
+        kept = ("name", "source", "to", "target", "spark", "import_slots")
+        fields: dict[str, Any] = {name: getattr(self.named, name) for name in kept}
         if windows:
             fields |= {
                 "start_time": header.start,
@@ -107,7 +110,8 @@ def run(options: argparse.Namespace) -> int:
     request = _request_of(options)
     if options.forget_ledger:
         return _forget(options, request)
-    run = RestoreRun(request.store, request.address, InlineRunner(), request.settings, session=_session)
+    session = partial(_session, request)
+    run = RestoreRun(request.store, request.address, InlineRunner(), request.settings, session=session)
     plan = run.prepare(depth="full" if options.dry_run else "quick")
     if plan.ledger.loaded:
         run.check_rows(plan, added=True)
@@ -116,6 +120,8 @@ def run(options: argparse.Namespace) -> int:
     if plan.finished and run.finish():
         return _report(options, request, plan, [], None, {})
     with only_results_on_stdout():
+        if plan.loads and not is_spark(request.address):
+            start_spark_early(request.configuration, request.named)
         outcomes, run_id = _restore(options, request, plan)
     plan = run.current()
     if not plan.finished:
@@ -128,17 +134,16 @@ def run(options: argparse.Namespace) -> int:
     return _report(options, request, plan, outcomes, run_id, run.check_counts())
 
 
-def _session() -> SparkSession:
+def _session(request: _Request) -> SparkSession:
     """Return the session that reaches a Spark catalog; the import's assets then run in it too."""
-    from snapshot_assets.pipeline.spark_session import spark_resource
+    from snapshot_assets.engine.session_start import start_session
 
     with only_results_on_stdout():
-        session: SparkSession = spark_resource().spark_session
-    return session
+        return start_session(request.configuration.spark_settings(request.named))
 
 
 def _forget(options: argparse.Namespace, request: _Request) -> int:
-    with open_restore_target(request.address, _session) as target:
+    with open_restore_target(request.address, partial(_session, request)) as target:
         imports = target.imports()
         if options.dry_run:
             return _show_forgetting(options, request, imports)

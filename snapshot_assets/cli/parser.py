@@ -24,12 +24,18 @@ _SHARED: dict[str, dict[str, Any]] = {
         "default": "auto",
         "help": "progress on stderr: a bar on a terminal, else a line every 30 s (auto); a JSON object every second",
     },
+    "--spark-master": {
+        "metavar": "URL",
+        "help": "Spark's master: local[4], spark://host:7077, yarn, … (default: the configuration's, else local[*,4])",
+    },
+    "--spark-remote": {"metavar": "URL", "help": "a Spark Connect server in place of a master: sc://host:15002"},
     "--json": {"action": "store_true", "help": "print one JSON document on stdout"},
 }
 """Options that several commands have."""
 
 _JSON = ("--json",)
-_MOVES = ("--progress", *_JSON)
+_SPARK = ("--spark-master", "--spark-remote", "--progress")
+_MOVES = (*_SPARK, *_JSON)
 _READS = ("--snapshot", *_JSON)
 _WRITES = ("--single-writer", *_READS)
 _PLANS = ("--dry-run", *_WRITES)
@@ -237,7 +243,7 @@ _COMMANDS = {
     "tag exists": _Command("pins:exists", _READS, "print whether there is a tag; exit status 1 if not", _tag),
     "savepoint create": _Command(
         "catalog.compact:create_savepoint",
-        ("--progress", *_PLANS),
+        (*_SPARK, *_PLANS),
         "compact everything, leave deleted rows out, and keep the result",
     ),
     "savepoint list": _Command(
@@ -281,7 +287,7 @@ _COMMANDS = {
     ),
     "catalog compact": _Command(
         "catalog.compact:run",
-        ("--progress", *_PLANS),
+        (*_SPARK, *_PLANS),
         "merge small files, and rewrite files without deleted rows",
         _compact,
     ),

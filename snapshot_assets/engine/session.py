@@ -1,4 +1,4 @@
-"""The Spark session: its configuration, the transfer of this package to executors, and Spark's errors.
+"""The Spark session: the transfer of this package to executors, its jobs, and Spark's errors.
 
 Only this module depends on how Spark runs Python. Nothing needs RDDs, `sparkContext` or the JVM gateway, so that Spark
 Connect works too. Executors import this module from a zip, so importing it opens no file of the package.
@@ -16,9 +16,8 @@ import tempfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import cache
-from importlib.resources import as_file, files
+from contextlib import contextmanager
+from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TypeVar
@@ -27,57 +26,29 @@ from weakref import WeakSet
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import spark_partition_id
 from pyspark.sql.types import StructType
 
-from snapshot_assets.databases.spark.failures import error_text
-from snapshot_assets.databases.spark.session_zone import TIME_ZONE, why_not_utc
-from snapshot_assets.errors import TaskFailedError, TaskLostError
+from snapshot_assets.databases.spark.failures import error_text, lacks_interpreter
+from snapshot_assets.databases.spark.session_zone import why_not_utc
+from snapshot_assets.engine.session_settings import MASTER, is_local
+from snapshot_assets.errors import SnapshotError, TaskFailedError, TaskLostError
 
 Session = Callable[[], SparkSession]
 """Returns the Spark session, starting it on first use."""
 
 _Item = TypeVar("_Item")
 
-SPARK_CONFIG: dict[str, str] = {
-    "spark.master": "local[*,4]",
-    "spark.app.name": "snapshot_assets",
-    TIME_ZONE: "UTC",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    "spark.sql.shuffle.partitions": "8",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-}
-"""Required settings and defaults. With `local[*,4]`, Spark tries a dying task four times."""
-
-_DAEMON = {"spark.python.daemon.module": "snapshot_assets.engine.worker_daemon"}
-_PYTHON, _PYTHON_VARIABLE, _DRIVER_VARIABLE = "spark.pyspark.python", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
-_PLACES_OF_DEFAULTS = {"SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE"}
-"""Variables by which a session may get settings that its program does not name."""
+_PYTHON, PYTHON_VARIABLE, DRIVER_VARIABLE = "spark.pyspark.python", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
+_LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1", "[::1]"))
+_MANY = 1 << 16
+"""Rows of a range that has a row in every partition."""
 _UNCHOSEN = "python3"
 """PySpark's default interpreter: the first in the path of the worker's machine."""
 
 
-def session_config(config: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a session: `SPARK_CONFIG`, overridden by the given ones, and settings for the master."""
-    settings = SPARK_CONFIG | _logging() | dict(config)
-    # The daemon starts before the package is sent, so it needs this process's path; `local-cluster` runs elsewhere.
-    beside_this = settings["spark.master"].partition("[")[0] == "local"
-    preloaded = beside_this and worker_python(settings) == sys.executable
-    return (_DAEMON if preloaded else {}) | settings
-
-
-@cache
-def _logging() -> dict[str, str]:
-    """Return the option that configures the driver's log; unpacks its file if this package is in a zip."""
-    unpacked = ExitStack()
-    atexit.register(unpacked.close)
-    path = unpacked.enter_context(as_file(files(__package__).joinpath("log4j2.properties")))
-    return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={path.resolve().as_uri()}"}
-
-
 _prepared: WeakSet[SparkSession] = WeakSet()
 _preparing = threading.Lock()
-_starting = threading.Lock()
 
 
 def worker_python(settings: Mapping[str, str]) -> str | None:
@@ -86,53 +57,10 @@ def worker_python(settings: Mapping[str, str]) -> str | None:
     It is `spark.pyspark.python`, else `PYSPARK_PYTHON`, else for a local master this process's own interpreter.
 
     Args:
-        settings: The session's settings, with its master.
+        settings: The session's settings, with its master if it is known.
     """
-    chosen = settings.get(_PYTHON) or os.environ.get(_PYTHON_VARIABLE)
-    return chosen or (sys.executable if is_local(settings["spark.master"]) else None)
-
-
-@contextmanager
-def worker_python_chosen(settings: Mapping[str, str]) -> Iterator[None]:
-    """Run the workers of a session that starts inside the context with `worker_python`.
-
-    PySpark reads the interpreter only from the environment; only `spark-submit` reads `spark.pyspark.python`. The
-    environment is restored afterwards, because another session may be a cluster's.
-    """
-    with _starting, _python_variables(worker_python(settings)):  # two threads would restore each other's variables
-        yield
-
-
-@contextmanager
-def worker_python_of_others_chosen(settings: Mapping[str, str]) -> Iterator[None]:
-    """Choose `worker_python` for a session that other code starts inside the context, or has started before.
-
-    It waits for no other session. Without a known master it chooses nothing, unless the master can only be Spark's
-    default, which is local.
-
-    Args:
-        settings: The session's settings, as far as they are known.
-    """
-    if (running := SparkSession.getActiveSession()) is not None:
-        _correct_worker_python(running)
-    pip_only = not _PLACES_OF_DEFAULTS & os.environ.keys()
-    master = settings.get("spark.master") or ("local[*]" if pip_only else None)
-    with _python_variables(worker_python({**settings, "spark.master": master}) if master else None):
-        yield
-
-
-@contextmanager
-def _python_variables(python: str | None) -> Iterator[None]:
-    before = dict(os.environ)
-    if python:
-        # Without the second variable, Spark's start script runs the workers' interpreter, which may not exist here.
-        os.environ |= {_PYTHON_VARIABLE: python, _DRIVER_VARIABLE: before.get(_DRIVER_VARIABLE, sys.executable)}
-    try:
-        yield
-    finally:
-        for name in (_PYTHON_VARIABLE, _DRIVER_VARIABLE):
-            os.environ.pop(name, None)
-            os.environ |= {name: before[name]} if name in before else {}
+    chosen = settings.get(_PYTHON) or os.environ.get(PYTHON_VARIABLE)
+    return chosen or (sys.executable if is_local(settings.get(MASTER, "")) else None)
 
 
 def prepare_session(spark: SparkSession) -> SparkSession:
@@ -152,25 +80,33 @@ def send_package(spark: SparkSession) -> SparkSession:
     """Send this package to a session's executors once."""
     with _preparing:
         if spark not in _prepared:
-            _correct_worker_python(spark)
+            correct_worker_python(spark)
             spark.addArtifacts(str(_package_zip()), pyfile=True)
             _prepared.add(spark)
     return spark
 
 
-def _correct_worker_python(spark: SparkSession) -> None:
+def correct_worker_python(spark: SparkSession) -> None:
     """Run further tasks of a session that was started without an interpreter with `worker_python`."""
-    if _is_classic(spark) and spark.sparkContext.pythonExec == _UNCHOSEN:  # else the server has the workers
-        settings = {name: spark.conf.get(name, None) or "" for name in ("spark.master", _PYTHON)}
+    if is_classic(spark) and spark.sparkContext.pythonExec == _UNCHOSEN:  # else the server has the workers
+        settings = {name: spark.conf.get(name, None) or "" for name in (MASTER, _PYTHON)}
         spark.sparkContext.pythonExec = worker_python(settings) or _UNCHOSEN
 
 
-def is_local(master: str) -> bool:
-    """Return whether the tasks of a Spark master run on this machine, so that they can open its files.
+def parallel_tasks(spark: SparkSession) -> int:
+    """Return how many tasks the executors of a session run at a time, at least 2."""
+    if is_classic(spark):
+        return max(2, spark.sparkContext.defaultParallelism)
+    with spark_errors():  # Connect shows the number only by the partitions that Spark makes of a range
+        [row] = spark.range(_MANY).select(spark_partition_id().alias("part")).agg({"part": "max"}).collect()
+    return max(2, int(row[0]) + 1)
 
-    Tasks of `local-cluster[…]` do, in separate executor processes.
-    """
-    return master.startswith("local")
+
+def master_of(spark: SparkSession) -> str:
+    """Return the master of a session; for a Connect server on another machine, that server's address."""
+    if not is_classic(spark) and (host := spark.client.host) not in _LOOPBACK:
+        return f"sc://{host}"
+    return spark.conf.get(MASTER, "") or ""
 
 
 def driver_addresses(spark: SparkSession) -> tuple[str, str] | None:
@@ -179,9 +115,9 @@ def driver_addresses(spark: SparkSession) -> tuple[str, str] | None:
     Returns:
         The two hosts; None for Spark Connect, whose executors know only their server.
     """
-    if not _is_classic(spark):
+    if not is_classic(spark):
         return None
-    if is_local(spark.conf.get("spark.master", "") or ""):
+    if is_local(spark.conf.get(MASTER, "") or ""):
         return "127.0.0.1", "127.0.0.1"
     reached = spark.conf.get("spark.driver.host", "") or "127.0.0.1"
     return spark.conf.get("spark.driver.bindAddress", "") or reached, reached
@@ -195,7 +131,7 @@ def tagged_jobs(spark: SparkSession, tag: str) -> Iterator[None]:
         spark: The session.
         tag: Unique name.
     """
-    if _is_classic(spark):
+    if is_classic(spark):
         spark.sparkContext.addJobTag(tag)
         spark.sparkContext.setInterruptOnCancel(True)
         remove = spark.sparkContext.removeJobTag
@@ -210,13 +146,13 @@ def tagged_jobs(spark: SparkSession, tag: str) -> Iterator[None]:
 
 def cancel_jobs(spark: SparkSession, tag: str) -> None:
     """End the Spark jobs with a tag; their tasks are killed."""
-    if _is_classic(spark):
+    if is_classic(spark):
         spark.sparkContext.cancelJobsWithTag(tag)
     else:
         spark.interruptTag(tag)
 
 
-def _is_classic(spark: SparkSession) -> bool:
+def is_classic(spark: SparkSession) -> bool:
     """Return whether a session runs in this process's JVM, rather than behind Spark Connect."""
     return getattr(spark, "_sc", None) is not None
 
@@ -229,12 +165,23 @@ def spark_errors() -> Iterator[None]:
     except (PythonException, AnalysisException) as cause:
         raise TaskFailedError(f"A Spark task failed: {error_text(cause)}") from cause
     except PySparkException as cause:
-        raise TaskLostError(f"A Spark job was lost: {error_text(cause)}") from cause
+        raise _lost(cause) from cause
     except Exception as cause:
         # Classic Spark reports an aborted job through py4j, whose exception is no PySparkException.
         if type(cause).__module__.startswith("py4j."):
-            raise TaskLostError(f"A Spark job was lost: {error_text(cause)}") from cause
+            raise _lost(cause) from cause
         raise
+
+
+def _lost(cause: BaseException) -> SnapshotError:
+    """Return the error of a job that ended without an error of its tasks' own code."""
+    if lacks_interpreter(cause):
+        remedy = (
+            "Install it there, with the dependencies of this package, or name another: spark.pyspark.python in the "
+            "configuration's section `spark`, or PYSPARK_PYTHON"
+        )
+        return TaskFailedError(f"Spark's workers lack their Python interpreter. {remedy}: {error_text(cause)}")
+    return TaskLostError(f"A Spark job was lost: {error_text(cause)}")
 
 
 def task_frame(

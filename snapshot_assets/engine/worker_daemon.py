@@ -7,9 +7,9 @@ daemon has started.
 
 import gc
 import importlib
+import sys
 from contextlib import suppress
-
-from pyspark import daemon
+from pathlib import Path
 
 _IMPORTS = (
     "snapshot_assets.engine.export.tasks",
@@ -20,7 +20,29 @@ _IMPORTS = (
     "snapshot_assets.databases.postgresql.source",
 )
 
+
+def without_zips(path: list[str]) -> list[str]:
+    """Return a module search path without Spark's zips of packages that are also folders of it.
+
+    Modules of a zip have no stored bytecode: each daemon would compile them anew.
+
+    Args:
+        path: The search path. PySpark's own zip is in the folder of the installed package, of the same release.
+    """
+    return [entry for entry in path if not _is_installed(Path(entry), path)]
+
+
+def _is_installed(file: Path, path: list[str]) -> bool:
+    if file.suffix != ".zip" or file.parts[-4:-1] != ("pyspark", "python", "lib"):
+        return False
+    package = file.parents[3] / file.name.partition("-")[0].removesuffix(".zip")
+    return str(file.parents[3]) in path and (package / "__init__.py").is_file()
+
+
 if __name__ == "__main__":
+    sys.path[:] = without_zips(sys.path)
+    from pyspark import daemon
+
     for name in _IMPORTS:
         with suppress(ModuleNotFoundError):  # drivers are extras
             importlib.import_module(name)

@@ -140,8 +140,11 @@ class _Project:
             known = {plan.name for plan in merged.plans}
             if doubled := [plan.name for plan in configuration.plans if plan.name in known]:
                 raise PlanError(f"{component}: another component has a plan {doubled[0]!r}; rename or remove one.")
-            # Storage options are those of one component, so they move to its plans.
-            plans = (plan.changed(storage=configuration.store_options(plan)) for plan in configuration.plans)
+            # Storage options and Spark's settings are those of one component, so they move to its plans.
+            plans = (
+                plan.changed(storage=configuration.store_options(plan), spark=configuration.spark_settings(plan))
+                for plan in configuration.plans
+            )
             merged = replace(merged, sources={**merged.sources, **configuration.sources}, plans=(*merged.plans, *plans))
         return merged
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as with_changes
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +178,7 @@ def run_compaction(
 
 
 def _definitions(configuration: Configuration, plan: Plan, **settings: Any) -> dg.Definitions:
-    alone = Configuration(configuration.sources, configuration.storage, (plan,), configuration.path)
+    alone = with_changes(configuration, plans=(plan,))
     return build_definitions(alone, resources={SPARK: spark_resource()}, **settings)
 
 

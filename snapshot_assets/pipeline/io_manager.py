@@ -15,7 +15,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.engine.export.chunks import Outcome, completed_chunks
 from snapshot_assets.engine.reading.frames import load_frames
-from snapshot_assets.engine.session import worker_python_of_others_chosen
+from snapshot_assets.engine.session_start import worker_python_of_others_chosen
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Table, TableName
@@ -143,7 +143,8 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             keys = context.asset_partition_keys if context.has_asset_partitions else []
             chunks = [window_of(run.plan, key).id for key in keys] or [UNTIMED_CHUNK]
             table = _metadata_of(context.upstream_output, TABLE)
-            frames = load_frames(snapshots.spark(), run.store, Catalog.open(run.store).state, chunks, table)
+            spark = snapshots.spark(run.plan.name)
+            frames = load_frames(spark, run.store, Catalog.open(run.store).state, chunks, table)
         named = {str(name): frame for name, frame in frames.items()}
         return next(iter(named.values())) if len(named) == 1 else named
 

@@ -5,18 +5,17 @@ The configuration is a Python object, not Dagster config, so that its secrets ap
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import SealDepth, Sealed
-from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.run import CompactRun
@@ -27,9 +26,13 @@ from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.runner import SparkRunner
-from snapshot_assets.engine.session import Session, is_local
+from snapshot_assets.engine.session import Session, master_of
+from snapshot_assets.engine.session_settings import MASTER, known_master
+from snapshot_assets.engine.session_start import running_session
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.pipeline.local_files import refuse_local_files
+from snapshot_assets.pipeline.spark_session import SparkResource
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.fields import DatabaseReference
 from snapshot_assets.plan.plan import Plan
@@ -94,6 +97,7 @@ class Snapshots:
     overwrite: bool = False
     spark_key: str = SPARK
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    _resource: SparkResource | None = None
     _counting: LoggedProgress | None = None
     _exports: dict[str, OpenExport] = field(default_factory=dict)
     _resources: ExitStack = field(default_factory=ExitStack)
@@ -114,12 +118,12 @@ class Snapshots:
         finally:
             self._counting = None
 
-    def _runner(self) -> SparkRunner:
+    def _runner(self, plan: str) -> SparkRunner:
         def report(report: Report) -> None:
             if (counting := self._counting) is not None:
                 counting.report(report)
 
-        runner = SparkRunner(self.spark, report)
+        runner = SparkRunner(partial(self.spark, plan), report)
         self._resources.callback(runner.close)
         return runner
 
@@ -131,18 +135,22 @@ class Snapshots:
             return spark
 
         self.session = session
-        # Other kinds of resources reveal the master only once a session runs.
-        self.master = self.master or getattr(resource, "spark_config", {}).get("spark.master", "")
+        self._resource = resource if isinstance(resource, SparkResource) else None
+        if self._resource is None:  # other kinds of resources reveal the master only once a session runs
+            self.master = self.master or getattr(resource, "spark_config", {}).get(MASTER, "")
 
-    def spark(self) -> SparkSession:
-        """Return the Spark session.
+    def spark(self, name: str) -> SparkSession:
+        """Return the Spark session of a plan. A project's own resource decides alone what its session is like.
 
         Raises:
-            PlanError: The step does not require the Spark session's resource.
+            PlanError: The step does not require the Spark session's resource, or the session runs at another place.
         """
         if self.session is None:
             raise PlanError(f"This step needs Spark and does not require the resource {self.spark_key!r}; require it.")
-        return self.session()
+        return self.session() if self._resource is None else self._resource.session_of(self._settings(name))
+
+    def _settings(self, name: str) -> dict[str, str]:
+        return self.configuration.spark_settings(self.configuration.plan(name))
 
     def plan(self, name: str) -> Plan:
         """Return a plan whose location is that of this run."""
@@ -165,10 +173,10 @@ class Snapshots:
             plan=plan,
             address=self._address(plan, plan.source),
             store=self.store(name),
-            runner=self._runner(),
+            runner=self._runner(name),
             run_id=self.run_id,
-            session=self.spark,
-            most_parts=max(2, os.cpu_count() or 1),
+            session=partial(self.spark, name),
+            most_parts=plan.parts_per_chunk,
             written=self.written.get(name),
             force=name in self.force and name not in self._exports,
         )
@@ -207,11 +215,11 @@ class Snapshots:
         return RestoreRun(
             store=self.store(plan.name),
             address=address,
-            runner=self._runner(),
+            runner=self._runner(plan.name),
             parallelism=plan.parallelism,
-            slots=max(2, os.cpu_count() or 1),
+            slots=plan.import_slots,
             settings=settings,
-            session=self.spark,
+            session=partial(self.spark, plan.name),
         )
 
     def scratch(self, name: str) -> DatabaseAddress:
@@ -228,39 +236,29 @@ class Snapshots:
     def compact_run(self, name: str, catalog: Catalog) -> CompactRun:
         """Return a compaction of a plan's location, opened for writing; Spark starts only to merge files."""
         plan = self.configuration.plan(name)
-        _refuse_local_files(plan, None, self._master)
-        return CompactRun(catalog, self._runner(), self.run_id, plan.parallelism)
+        refuse_local_files(plan, None, partial(self._master, name))
+        return CompactRun(catalog, self._runner(name), self.run_id, plan.parallelism)
 
     def _address(self, plan: Plan, reference: DatabaseReference) -> DatabaseAddress:
         """Return a database of a plan; refuse a file of this machine if Spark's tasks run on others."""
         address = self.configuration.source(reference)
-        _refuse_local_files(plan, address, self._master)
+        refuse_local_files(plan, address, partial(self._master, plan.name))
         return address
 
-    def _master(self) -> str | None:
+    def _master(self, name: str) -> str | None:
         """Return Spark's master; None in a step without Spark, which starts no tasks."""
         if self.master or self.session is None:
             return self.master or None
-        return self.session().conf.get("spark.master", "") or ""
+        if self._resource is not None and running_session() is None:
+            known = known_master(self._resource.settings(self._settings(name)))
+            if known is not None:
+                return known
+        return master_of(self.spark(name))
 
     def close(self) -> None:
         """Close all open exports, with their connections and database snapshots, and stop listening to tasks."""
         self._exports.clear()
         self._resources.close()
-
-
-def _refuse_local_files(plan: Plan, database: DatabaseAddress | None, master: Callable[[], str | None]) -> None:
-    """Refuse a plan whose location or database is a file of this machine, if Spark's tasks may run on others."""
-    files = [f"its location {plan.to}"] if plan.to.lower().startswith("file:") else []
-    if database is not None and kind_of(database.uri) == "duckdb":
-        files.append(f"the database {database.alias!r}, a DuckDB file,")
-    if not files or (found := master()) is None or is_local(found):
-        return
-    raise PlanError(
-        f"plan {plan.name!r}: {' and '.join(files)} can be on one machine only, and Spark's master is {found!r}, whose "
-        "tasks run on others. Use object storage (s3, gs, azblob, oss) and a database server, or a local master.",
-        master=found,
-    )
 
 
 def snapshots_of(context: Any) -> Snapshots:

@@ -1,4 +1,4 @@
-"""`snapshots.yaml`: the databases, the storage options and the plans of a project, in one file.
+"""`snapshots.yaml`: the databases, the storage options, the Spark session and the plans of a project.
 
     sources:                              # alias: URI; only the alias is ever shown or written
       flights: duckdb:///data/flights.duckdb
@@ -9,6 +9,9 @@
         region: eu-central-1
         access_key_id: ${BACKUP_KEY_ID:-backup}
         secret_access_key: ${BACKUP_KEY}
+
+    spark:                                # of the Spark session; a plan may override it
+      master: spark://host:7077
 
     plans:                                # name: the fields of `snapshot_assets.plan.plan.Plan`
       flights:
@@ -46,6 +49,7 @@ from snapshot_assets.plan.fields import ALIAS, DatabaseReference, Storage
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.problems import plan_error, problems_of, raising_value_errors
 from snapshot_assets.plan.references import References
+from snapshot_assets.plan.spark_settings import merged_settings, parse_spark_settings
 from snapshot_assets.plan.yaml_text import parse_yaml
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import Location, parse_location
@@ -55,7 +59,7 @@ from snapshot_assets.storage.options import StoreOptions
 CONFIG_VARIABLE = "SNAPSHOTS_CONFIG"
 DEFAULT_FILE = "snapshots.yaml"
 FOLDER_VARIABLE = "CONFIG_DIR"
-_SECTIONS = ("sources", "storage", "plans")
+_SECTIONS = ("sources", "storage", "spark", "plans")
 
 
 class StorageByScheme(BaseModel):
@@ -85,12 +89,14 @@ class Configuration:
         storage: Storage options by URI scheme.
         plans: The plans, in the file's order; names are unique.
         path: The file, if there is one.
+        spark: Settings of the Spark session, by Spark's names.
     """
 
     sources: Mapping[str, DatabaseAddress] = field(default_factory=dict)
     storage: StorageByScheme = field(default_factory=StorageByScheme)
     plans: tuple[Plan, ...] = ()
     path: Path | None = None
+    spark: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def plan(self, name: str) -> Plan:
         """Return the plan of a name.
@@ -139,6 +145,10 @@ class Configuration:
     def store_options_for(self, location: Location) -> StoreOptions | None:
         """Return the configured options of a location's scheme; None if there are none."""
         return getattr(self.storage, location.scheme, None)
+
+    def spark_settings(self, plan: Plan) -> dict[str, str]:
+        """Return the settings of the Spark session of a plan: its own override those of the section `spark`."""
+        return merged_settings(self.spark, plan.spark)
 
     def store(self, plan: Plan) -> ObjectStore:
         """Return the store of a plan's location; it connects on first use."""
@@ -241,7 +251,14 @@ class _Reader:
         storage = self._storage(self._section(("storage",), sections.get("storage")) or {})
         plans = tuple(self._plans(self._section(("plans",), sections.get("plans")) or {}))
         self._check_aliases(plans, sections.get("sources"))
-        return Configuration(sources, storage, plans, path)
+        return Configuration(sources, storage, plans, path, self._spark(sections.get("spark")))
+
+    def _spark(self, section: object) -> dict[str, str]:
+        try:
+            return parse_spark_settings(self._references.resolve(("spark",), {} if section is None else section))
+        except PlanError as error:
+            self._report(("spark",), str(error))
+            return {}
 
     def _check_aliases(self, plans: tuple[Plan, ...], sources: object) -> None:
         """Report aliases in plans that `sources` lacks, whether or not the source is valid."""

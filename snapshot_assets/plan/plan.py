@@ -32,10 +32,13 @@ from snapshot_assets.plan.dagster_fields import DagsterFields
 from snapshot_assets.plan.fields import Duration, FileSize, FormatOptions
 from snapshot_assets.plan.problems import plan_error, problems_of, raising_value_errors
 from snapshot_assets.plan.retention import RetentionFields
+from snapshot_assets.plan.spark_settings import SparkSettings
 
 _MB = 1 << 20
 MAX_PARALLELISM = 64
 """Most chunks that are processed in parallel."""
+MAX_TASKS = 1024
+"""Most tasks of a chunk."""
 _MIN_GRACE = timedelta(minutes=10)  # clocks of writers and store may differ by five minutes either way
 
 _NOT_OF_QUERIES = (
@@ -56,6 +59,7 @@ _DATA_FIELDS = (
     "lag",
     "late_windows",
     "parallelism",
+    "parts_per_chunk",
     "format",
     "format_options",
     "max_file_size",
@@ -77,7 +81,20 @@ class Plan(CopyFields):
         PlanError: A field is wrong; `attributes["problems"]` lists every mistake.
     """
 
+    spark: SparkSettings = Field(
+        default_factory=dict,
+        exclude=True,
+        repr=False,
+        description="Settings of the Spark session, which override those of the configuration.",
+        examples=["{master: spark://host:7077, spark.executor.memory: 4g}"],
+    )
     parallelism: int = Field(1, ge=1, le=MAX_PARALLELISM, description="Chunks processed in parallel.")
+    parts_per_chunk: int | None = Field(
+        None, ge=1, le=MAX_TASKS, description="Most tasks that read a table's part of a chunk; null for Spark's cores."
+    )
+    import_slots: int | None = Field(
+        None, ge=1, le=MAX_TASKS, description="Most tasks that load a chunk; null for Spark's cores."
+    )
     format: Literal["parquet", "csv", "json"] = Field("parquet", description="Format of the data files.")
     format_options: FormatOptions = Field(
         default_factory=FormatOptions,
@@ -109,7 +126,7 @@ class Plan(CopyFields):
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            problems = problems_of(error, type(self), secret=("source", "target", "scratch", "storage"))
+            problems = problems_of(error, type(self), secret=("source", "target", "scratch", "storage", "spark"))
             raise plan_error(f"plan {fields.get('name', '(without name)')!r}", problems) from None
 
     @property

@@ -34,7 +34,8 @@ print("\\n" + json.dumps(found))
 _CONFIGURE = """
 import sys, zipfile
 sys.path.insert(0, sys.argv[1])
-from snapshot_assets.engine.session import _package_zip, session_config
+from snapshot_assets.engine.session import _package_zip
+from snapshot_assets.engine.session_start import session_config
 
 with zipfile.ZipFile(sys.argv[1]) as here, zipfile.ZipFile(_package_zip()) as shipped:
     assert sorted(here.namelist()) == sorted(shipped.namelist())

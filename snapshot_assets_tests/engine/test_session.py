@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.engine.runner import SparkRunner
-from snapshot_assets.engine.session import session_config, spark_errors, worker_python, worker_python_chosen
+from snapshot_assets.engine.session import spark_errors, worker_python
+from snapshot_assets.engine.session_start import session_config, variables_of_start
 from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError, TaskLostError
 
 pytestmark = pytest.mark.slow
@@ -65,13 +66,13 @@ def test_the_environment_is_as_before_once_a_session_has_started(
     if before:
         monkeypatch.setenv("PYSPARK_PYTHON", before)
     kept = dict(os.environ)
-    with worker_python_chosen({"spark.master": "local[2]"}):
+    with variables_of_start({"spark.master": "local[2]"}):
         assert os.environ["PYSPARK_PYTHON"] == (before or sys.executable)
         assert os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
     assert dict(os.environ) == kept
-    with worker_python_chosen({"spark.master": "yarn"}):
+    with variables_of_start({"spark.master": "yarn"}):
         assert os.environ.get("PYSPARK_PYTHON") == before
-    with worker_python_chosen({"spark.master": "yarn", "spark.pyspark.python": "/setting/python"}):
+    with variables_of_start({"spark.master": "yarn", "spark.pyspark.python": "/setting/python"}):
         assert os.environ["PYSPARK_PYTHON"] == "/setting/python"
     assert dict(os.environ) == kept
 
@@ -131,7 +132,8 @@ def test_a_worker_that_dies_is_told_with_the_first_cause(spark: SparkSession) ->
 
 
 def test_an_interpreter_that_does_not_exist_is_named(spark: SparkSession, other_python: str) -> None:
-    text = failing(spark, lambda number: [number], TaskLostError)
+    text = failing(spark, lambda number: [number], TaskFailedError)  # no retry brings it
+    assert "spark.pyspark.python" in text
     assert f'Cannot run program "{other_python}"' in text
     assert "Caused by: java.io.IOException: error=2, No such file or directory" in text
     assert ".java:" not in text

@@ -10,6 +10,7 @@ from typing import Any
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.rules import check_same_plan
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.cli.spark import with_spark_options
 from snapshot_assets.databases.open import kind_of, open_database
 from snapshot_assets.engine.export.start_snapshot import closed_end, exported_schema, header_of, resolve_range
 from snapshot_assets.errors import LocationDeletedError, PlanError
@@ -56,14 +57,14 @@ def named_or_described(
         if missing:
             raise PlanError(f"{' and '.join(missing)} missing; give --plan NAME, or {' '.join(needed.values())}.")
         configuration = ad_hoc_configuration(options.config, {**given, **fixed})
-        return configuration, configuration.plans[-1]
+        return configuration, with_spark_options(configuration.plans[-1], options)
     clashing = [names[field] for field in given if field not in _BESIDE_PLAN]
     if clashing:
         raise PlanError(
             f"{' and '.join(clashing)} cannot be given beside --plan; change the plan in the configuration."
         )
     configuration = load_configuration(options.config)
-    return configuration, configuration.plan(options.plan).changed(**given)
+    return configuration, with_spark_options(configuration.plan(options.plan).changed(**given), options)
 
 
 def parse_range(text: str | None, option: str) -> TimeRange | None:
@@ -110,6 +111,22 @@ def nothing_to_do(plan: Plan, state: State) -> bool:
     if state.header is None or not state.sealed or state.missing():
         return False
     return plan.kind == "once" or plan.schema_only or closed_end(plan, datetime.now(UTC)) == state.header.end
+
+
+def moves_rows(configuration: Configuration, plan: Plan, state: State, *, again: bool) -> bool:
+    """Return whether a call surely reads rows of a database in Spark's tasks.
+
+    Args:
+        configuration: The sources.
+        plan: The plan.
+        state: The location's state.
+        again: Whether chunks are exported that may be there.
+    """
+    if plan.schema_only or kind_of(configuration.source(plan.source).uri) == "spark":
+        return False
+    if again or state.header is None or state.missing():
+        return True
+    return plan.kind == "continuous" and closed_end(plan, datetime.now(UTC)) != state.header.end
 
 
 def prepared(configuration: Configuration, plan: Plan, state: State, *, force: bool) -> Plan:

@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError, UnknownRelationError
 
 _LONGEST = 2000
+_NO_PROGRAM = "Cannot run program"
 _UNKNOWN = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "CATALOG_NOT_FOUND")
 _FRAME = re.compile(r"at \S+\(.*\)|\.\.\. \d+ more|(Driver|JVM) stacktrace:|[\^~ ]+")
 """Lines of a Java stack, and the marks below lines of a Python one."""
@@ -38,6 +39,11 @@ def translated(doing: str) -> Iterator[None]:
         if type(error).__module__.startswith("py4j."):
             raise DatabaseError(f"{doing} failed: {error_text(error).rstrip('.')}") from error
         raise
+
+
+def lacks_interpreter(error: BaseException) -> bool:
+    """Return whether workers could not start because a machine lacks their interpreter, which no retry brings."""
+    return any(_NO_PROGRAM in text for text in _texts(error))
 
 
 def error_text(error: BaseException) -> str:

@@ -104,12 +104,12 @@ class ScanPlanner(Planner):
     """Plans tasks that read a database, each over its own connection.
 
     Attributes:
-        most_parts: Most slices of one table's scan.
+        most_parts: Returns the most slices of one table's scan; called only for what is large enough to be divided.
         split_by: Column by whose ranges the rows of a query are read.
     """
 
     database: Database
-    most_parts: int = 1
+    most_parts: Callable[[], int] = lambda: 1
     split_by: str | None = None
 
     def plans(self, chunks: Iterable[int]) -> Iterator[ChunkPlan]:
@@ -175,15 +175,15 @@ class ScanPlanner(Planner):
     def _slices(self, scan: Scan, size: int) -> list[Scan]:
         if self.header.single_file:
             return [scan]
-        if self.split_by is not None and self.most_parts > 1:
-            return self._ranges(scan, size, self.split_by)
-        parts = min(self.most_parts, -(-size // SLICE_BYTES))
+        if self.split_by is not None and (most := self.most_parts()) > 1:
+            return self._ranges(scan, size, self.split_by, most)
+        parts = min(self.most_parts(), -(-size // SLICE_BYTES)) if size > SLICE_BYTES else 1
         return self.database.split(scan, parts) if parts > 1 else [scan]
 
-    def _ranges(self, scan: Scan, size: int, column: str) -> list[Scan]:
+    def _ranges(self, scan: Scan, size: int, column: str, most: int) -> list[Scan]:
         """Divide a query by rows that are counted: the sizes of queries are often estimated far too low."""
-        quantiles = self.database.quantiles(scan, column, self.most_parts)
-        parts = min(self.most_parts, max(quantiles.rows // RANGE_ROWS, -(-size // SMALL_CHUNK), 1))
+        quantiles = self.database.quantiles(scan, column, most)
+        parts = min(most, max(quantiles.rows // RANGE_ROWS, -(-size // SMALL_CHUNK), 1))
         return [replace(scan, part=each) for each in quantiles.ranges(parts)]
 
 
@@ -246,14 +246,14 @@ class Source:
 
 @contextmanager
 def open_source(
-    address: DatabaseAddress, session: Session, most_parts: int, split_by: str | None = None
+    address: DatabaseAddress, session: Session, most_parts: Callable[[], int], split_by: str | None = None
 ) -> Iterator[Source]:
     """Open a source, and hold its current state until the context ends, if it supports that.
 
     Args:
         address: Alias and URI.
         session: Returns the Spark session; called only for a Spark catalog.
-        most_parts: Most slices of one table's scan.
+        most_parts: Returns the most slices of one table's scan.
         split_by: Column by whose ranges the rows of a query are read.
 
     Raises:

@@ -27,7 +27,7 @@ from snapshot_assets.engine.export.run_tasks import Export, Runner
 from snapshot_assets.engine.export.start_snapshot import exported_schema, header_of, skipped_tables, start_snapshot
 from snapshot_assets.engine.export.tasks import Provenance, Task
 from snapshot_assets.engine.retry import RetryPolicy
-from snapshot_assets.engine.session import Session
+from snapshot_assets.engine.session import Session, parallel_tasks
 from snapshot_assets.errors import ConflictError
 from snapshot_assets.format.actions import Header, RowsOutside
 from snapshot_assets.format.layout import UNTIMED_CHUNK
@@ -48,7 +48,7 @@ class ExportRun:
         written: The plan as the user wrote it, if its range was not resolved there.
         force: Whether `open` starts a new snapshot in place of the existing one.
         session: Returns the Spark session, for a source that is a Spark catalog.
-        most_parts: Most slices of one table's scan.
+        most_parts: Most slices of one table's scan; None for as many as the session runs tasks at a time.
     """
 
     plan: Plan
@@ -59,7 +59,7 @@ class ExportRun:
     written: Plan | None = None
     force: bool = False
     session: Session = SparkSession.active
-    most_parts: int = 2
+    most_parts: int | None = 2
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
     def read_catalog(self) -> Catalog:
@@ -89,7 +89,10 @@ class ExportRun:
             exported_schema(self.plan, source.database.extract(self.plan.selection))
 
     def _open_source(self) -> AbstractContextManager[Source]:
-        return open_source(self.address, self.session, self.most_parts, self.plan.split_by)
+        return open_source(self.address, self.session, self._most_parts, self.plan.split_by)
+
+    def _most_parts(self) -> int:
+        return self.most_parts or parallel_tasks(self.session())
 
     @contextmanager
     def open(self, catalog: Catalog | None = None, *, extend: bool = True) -> Iterator[OpenExport]:

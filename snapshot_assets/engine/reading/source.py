@@ -15,7 +15,8 @@ from pyspark.sql.types import StructType
 from snapshot_assets.engine.reading.federated import plan_federated
 from snapshot_assets.engine.reading.options import parse_options
 from snapshot_assets.engine.reading.planning import PlannedRead, plan_read
-from snapshot_assets.engine.session import is_local, send_package
+from snapshot_assets.engine.session import master_of, send_package
+from snapshot_assets.engine.session_settings import is_local
 from snapshot_assets.errors import PlanError
 from snapshot_assets.storage.location import FILE, Location
 from snapshot_assets.storage.open import open_store
@@ -43,7 +44,7 @@ def register(spark: SparkSession, storage: Mapping[str, StoreOptions | None] | N
     hidden = spark.conf.get(_REDACTION) or ""
     if _REDACTED not in hidden:
         spark.conf.set(_REDACTION, "|".join(filter(None, (hidden, _REDACTED))))
-    master = spark.conf.get("spark.master", None) or "unknown"
+    master = master_of(spark) or "unknown"
     options = {scheme: each for scheme, each in (storage or {}).items() if each is not None}
     variables = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -52,7 +52,7 @@ class Loader:
         tables: Tables as the target holds them.
         documents: Schemas by id; the schema that a file was written with has its columns' carriers.
         parallelism: Jobs at a time.
-        slots: Tasks of one job.
+        slots: Returns the tasks of one job.
     """
 
     store: ObjectStore
@@ -62,7 +62,7 @@ class Loader:
     tables: Mapping[TableName, Table]
     documents: Mapping[int, DatabaseSchema]
     parallelism: int = 1
-    slots: int = 1
+    slots: Callable[[], int] = lambda: 1
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
     def run(self, loads: Sequence[ChunkLoad]) -> Iterator[ChunkOutcome]:
@@ -128,7 +128,7 @@ class Loader:
 
     def _tasks(self, works: Sequence[FileWork]) -> list[FilesTask]:
         """Divide work into a task for each slot, of about equal bytes, keeping the order within each."""
-        shares: list[list[FileWork]] = [[] for _ in range(min(self.slots, len(works)))]
+        shares: list[list[FileWork]] = [[] for _ in range(min(self.slots(), len(works)) if len(works) > 1 else 1)]
         sizes = [0] * len(shares)
         for work in works:
             smallest = sizes.index(min(sizes))

@@ -28,7 +28,7 @@ from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.spark_loader import SparkLoader, is_spark, open_restore_target
 from snapshot_assets.engine.restore.target import read_target
 from snapshot_assets.engine.retry import RetryPolicy
-from snapshot_assets.engine.session import Session
+from snapshot_assets.engine.session import Session, parallel_tasks
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -48,7 +48,7 @@ class RestoreRun:
         address: The target.
         runner: Where tasks run; used only when there is something to load.
         parallelism: Jobs at a time; a target that allows one writer has one.
-        slots: Tasks of one job.
+        slots: Tasks of one job; None for as many as the session runs at a time.
         session: Returns the Spark session; called only for a target that is a Spark catalog.
         plan: The plan, if there is one already; it is made on first use.
         pin_for: How long the revision stays pinned if the restore is killed; None until it is finished.
@@ -59,7 +59,7 @@ class RestoreRun:
     runner: MapRunner
     settings: RestoreSettings = field(default_factory=RestoreSettings)
     parallelism: int = 1
-    slots: int = 2
+    slots: int | None = 2
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     session: Session | None = None
     plan: RestorePlan | None = None
@@ -189,9 +189,14 @@ class RestoreRun:
             tables={table.table_name: table for table in plan.definition.tables},
             documents=plan.source.documents,
             parallelism=1 if in_order or spark else self.parallelism,
-            slots=1 if in_order and not spark else self.slots,
+            slots=(lambda: 1) if in_order and not spark else self._slots,
             retry=self.retry,
         )
+
+    def _slots(self) -> int:
+        if self.slots is not None or self.session is None:
+            return self.slots or 2
+        return parallel_tasks(self.session())
 
     def check_rows(self, plan: RestorePlan, *, added: bool = False) -> None:
         """Check that the target holds the rows that its ledger lists, before a run that loads nothing or little.

@@ -1,0 +1,118 @@
+"""The settings of a Spark session that is about to start: chosen ones, those of its place, and ours for this machine.
+
+Spark itself reads `spark-defaults.conf`, PYSPARK_SUBMIT_ARGS, MASTER and SPARK_REMOTE; they are read here too, because
+a setting of ours may only stand where nobody chose another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from snapshot_assets.databases.spark.session_zone import TIME_ZONE
+
+MASTER, REMOTE = "spark.master", "spark.remote"
+REMOTE_VARIABLE = "SPARK_REMOTE"
+NEEDED = {TIME_ZONE: "UTC"}
+"""Settings that every session needs."""
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+LOCAL_SETTINGS = {
+    MASTER: "local[*,4]",  # Spark tries a dying task four times
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""Conveniences of a session whose tasks run on this machine, where nobody chose another value."""
+
+_NAME, _APPLICATION = "spark.app.name", "snapshot_assets"
+GATEWAY = "PYSPARK_GATEWAY_PORT"
+"""Variable of a program that `spark-submit` started: its JVM runs already, with settings that only it knows."""
+_PROPERTY = re.compile(r"\s*([^\s#!=:][^\s=:]*)\s*[\s=:]\s*(.*?)\s*")
+
+
+def is_local(master: str) -> bool:
+    """Return whether the tasks of a Spark master run on this machine, so that they can open its files.
+
+    Tasks of `local-cluster[…]` do, in separate executor processes.
+    """
+    return master.startswith("local")
+
+
+def session_settings(chosen: Mapping[str, str], environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the settings of a session that is about to start, apart from those that Spark reads itself.
+
+    Args:
+        chosen: Settings of the user, which override all others.
+        environment: Environment variables; None for the process's own.
+    """
+    environment = os.environ if environment is None else environment
+    known = settings_of_environment(environment)
+    if REMOTE in chosen or (MASTER not in chosen and REMOTE in known):
+        return NEEDED | dict(chosen)
+    ours = {_NAME: _APPLICATION} | NEEDED
+    if GATEWAY not in environment and is_local((known | dict(chosen)).get(MASTER, LOCAL_SETTINGS[MASTER])):
+        ours = LOCAL_SETTINGS | ours
+    unchosen = {name: value for name, value in ours.items() if name in NEEDED or name not in known}
+    return unchosen | dict(chosen)
+
+
+def known_master(chosen: Mapping[str, str]) -> str | None:
+    """Return the master of a session that is about to start; None if only the session knows it.
+
+    Args:
+        chosen: Settings of the user.
+    """
+    settings = session_settings(chosen)
+    known = settings_of_environment(os.environ)
+    elsewhere = REMOTE in settings or GATEWAY in os.environ or (REMOTE in known and MASTER not in chosen)
+    return None if elsewhere else settings.get(MASTER) or known.get(MASTER)
+
+
+def settings_of_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that Spark reads by itself, as far as they can be known without starting it."""
+    submitted = dict(_submitted(environment.get("PYSPARK_SUBMIT_ARGS", "")))
+    remote = {REMOTE: environment[REMOTE_VARIABLE]} if environment.get(REMOTE_VARIABLE) else {}
+    master = {MASTER: environment["MASTER"]} if environment.get("MASTER") else {}
+    file = submitted.pop("", None)
+    return master | dict(_defaults(Path(file) if file else _default_file(environment))) | submitted | remote
+
+
+def _submitted(arguments: str) -> Iterator[tuple[str, str]]:
+    """Yield the settings among `spark-submit`'s arguments; the name of its properties file is empty."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for option in ("--master", "--remote", "--properties-file"):
+        parser.add_argument(option)
+    parser.add_argument("--conf", "-c", action="append", default=[])
+    try:
+        found, _ = parser.parse_known_args(shlex.split(arguments))
+    except (ValueError, argparse.ArgumentError):
+        return  # Spark refuses them, with a message of its own
+    for setting in found.conf:
+        name, _, value = setting.partition("=")
+        yield name, value
+    for name, value in ((MASTER, found.master), (REMOTE, found.remote), ("", found.properties_file)):
+        if value:
+            yield name, value
+
+
+def _default_file(environment: Mapping[str, str]) -> Path:
+    installed = find_spec("pyspark")
+    home = environment.get("SPARK_HOME") or (Path(installed.origin).parent if installed and installed.origin else "")
+    return Path(environment.get("SPARK_CONF_DIR") or Path(home) / "conf") / "spark-defaults.conf"
+
+
+def _defaults(file: Path) -> Iterator[tuple[str, str]]:
+    """Yield the settings of a properties file; Spark reports one that it cannot read."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return
+    for line in lines:
+        if match := _PROPERTY.fullmatch(line):
+            yield match[1], match[2]

@@ -1,0 +1,215 @@
+"""Starts the Spark session of this process, or takes the one that runs: where it runs, and with which interpreter."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
+from importlib.resources import as_file, files
+
+import pyarrow as pa
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from snapshot_assets.engine.session import (
+    DRIVER_VARIABLE,
+    PYTHON_VARIABLE,
+    correct_worker_python,
+    is_classic,
+    send_package,
+    worker_python,
+)
+from snapshot_assets.engine.session_settings import (
+    GATEWAY,
+    JAVA_OPTIONS,
+    LOCAL_SETTINGS,
+    MASTER,
+    NEEDED,
+    REMOTE,
+    REMOTE_VARIABLE,
+    is_local,
+    known_master,
+    session_settings,
+    settings_of_environment,
+)
+from snapshot_assets.errors import PlanError
+
+_LAUNCHER_OPTIONS = "SPARK_LAUNCHER_OPTS"
+_DAEMON = {"spark.python.daemon.module": "snapshot_assets.engine.worker_daemon"}
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1"
+"""Option of a JVM that runs too briefly for a second compilation."""
+
+_starting = threading.Lock()
+
+
+def session_config(chosen: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a session that is about to start, with those that only this process can give it.
+
+    Args:
+        chosen: Settings of the user.
+    """
+    settings, known = session_settings(chosen), settings_of_environment(os.environ)
+    if LOCAL_SETTINGS.keys().isdisjoint(settings) and not is_local(settings.get(MASTER, "")):
+        return settings
+    # The daemon starts before the package is sent, so it needs this process's path; `local-cluster` runs elsewhere.
+    master = settings.get(MASTER) or known.get(MASTER, "")
+    preloaded = master.partition("[")[0] == "local" and worker_python(known | settings) == sys.executable
+    ours = (_DAEMON if preloaded else {}) | (_java_options() if is_local(master) else {})
+    return {name: value for name, value in ours.items() if name not in known} | settings
+
+
+@cache
+def _java_options() -> dict[str, str]:
+    """Return the option that configures the driver's log; unpacks its file if this package is in a zip."""
+    unpacked = ExitStack()
+    atexit.register(unpacked.close)
+    path = unpacked.enter_context(as_file(files(__package__).joinpath("log4j2.properties")))
+    return {JAVA_OPTIONS: f"-Dlog4j2.configurationFile={path.resolve().as_uri()}"}
+
+
+def start_session(chosen: Mapping[str, str], *, no_rows: bool = False) -> SparkSession:
+    """Return the running session of this process, else start one, in this process's JVM or by Spark Connect.
+
+    A running session keeps its settings, apart from its time zone and those chosen ones that Spark can change.
+
+    Args:
+        chosen: Settings of the user.
+        no_rows: Promise that no rows enter the JVM, which then compiles less and starts earlier.
+
+    Raises:
+        PlanError: A session runs already, at another place than the chosen one.
+    """
+    with _starting:  # two threads would restore each other's variables
+        if (running := running_session()) is not None:
+            return _with_settings(running, chosen)
+        settings = session_config(chosen)
+        if no_rows and JAVA_OPTIONS in settings and JAVA_OPTIONS not in chosen:
+            settings[JAVA_OPTIONS] += f" {_SHORT_LIVED}"
+        with variables_of_start(settings):
+            return _started(settings)
+
+
+def _started(settings: Mapping[str, str]) -> SparkSession:
+    try:
+        return SparkSession.builder.config(map=dict(settings)).getOrCreate()
+    except ImportError as error:  # PySpark checks for the packages of Connect only now
+        raise PlanError(
+            f"Spark Connect needs the extra `connect`: pip install 'snapshot-assets[connect]' ({error})"
+        ) from None
+
+
+def running_session() -> SparkSession | None:
+    """Return the session that this process has, whichever thread started it."""
+    if (active := SparkSession.getActiveSession()) is not None:
+        return active
+    return SparkSession.builder.getOrCreate() if SparkContext._active_spark_context is not None else None
+
+
+def _with_settings(running: SparkSession, chosen: Mapping[str, str]) -> SparkSession:
+    """Apply settings that Spark can change to a running session."""
+    place = chosen.get(REMOTE) if is_classic(running) else chosen.get(MASTER)
+    found = running.conf.get(MASTER, "") or ""
+    if place is None and is_classic(running) and (master := chosen.get(MASTER, found)) != found:
+        place = None if is_local(master) and is_local(found) else master
+    if place is not None:
+        raise PlanError(
+            f"This process has a Spark session already, on {found or 'a Connect server'}, and the configuration names "
+            "another place for it. Stop that session first, run in a process of its own, or configure the same place."
+        )
+    for name, value in (NEEDED | dict(chosen)).items():
+        if running.conf.get(name, None) != value and running.conf.isModifiable(name):
+            running.conf.set(name, value)
+    return running
+
+
+def start_early(chosen: Mapping[str, str], *, no_rows: bool) -> None:
+    """Start the session in the background, with this package and warm workers, while this process does other work.
+
+    Only for a local master: a cluster's resources are not reserved for work that may yet be refused. Whoever needs the
+    session calls `start_session`, which waits for this one. A failure is not reported here: that
+    call meets it again.
+
+    Args:
+        chosen: Settings of the user.
+        no_rows: See `start_session`.
+    """
+
+    def start() -> None:
+        with suppress(Exception):
+            spark = send_package(start_session(chosen, no_rows=no_rows))
+            spark.range(0, 1, 1, 1).mapInArrow(_same, "id long").collect()
+
+    if running_session() is not None or not is_local(known_master(chosen) or ""):
+        return
+    threading.Thread(target=start, name="spark-early-start", daemon=True).start()
+
+
+def _same(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+@contextmanager
+def worker_python_of_others_chosen(settings: Mapping[str, str]) -> Iterator[None]:
+    """Choose `worker_python` for a session that other code starts inside the context, or has started before.
+
+    It waits for no other session. Without a known master it chooses nothing, unless the master can only be Spark's
+    default, which is local.
+
+    Args:
+        settings: The session's settings, as far as they are known.
+    """
+    if (running := SparkSession.getActiveSession()) is not None:
+        correct_worker_python(running)
+    known = settings_of_environment(os.environ) | dict(settings)
+    elsewhere = REMOTE in known or GATEWAY in os.environ
+    with _variables({} if elsewhere else _python_variables({MASTER: "local[*]"} | known)):
+        yield
+
+
+def _python_variables(settings: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the variables by which PySpark runs workers with `worker_python`.
+
+    PySpark reads the interpreter only from the environment; only `spark-submit` reads `spark.pyspark.python`.
+    """
+    remote = settings.get(REMOTE, "")
+    if remote and not is_local(remote):
+        return {}
+    if not (python := worker_python({MASTER: remote} | dict(settings))):  # `local` starts a Connect server here
+        return {}
+    # Without the second variable, Spark's start script runs the workers' interpreter, which may not exist here.
+    return {PYTHON_VARIABLE: python, DRIVER_VARIABLE: os.environ.get(DRIVER_VARIABLE, sys.executable)}
+
+
+@contextmanager
+def variables_of_start(settings: Mapping[str, str]) -> Iterator[None]:
+    """Set the environment variables of a session's start until the context ends.
+
+    They choose the workers' interpreter, and let a chosen master win over SPARK_REMOTE. The launcher, a short-lived
+    JVM, compiles little.
+    """
+    launcher = {} if _LAUNCHER_OPTIONS in os.environ else {_LAUNCHER_OPTIONS: _SHORT_LIVED}
+    with _variables(_python_variables(settings) | launcher | ({REMOTE_VARIABLE: None} if MASTER in settings else {})):
+        yield
+
+
+@contextmanager
+def _variables(changed: Mapping[str, str | None]) -> Iterator[None]:
+    """Change environment variables until the context ends; None removes one. Another session may be a cluster's."""
+    before = {name: os.environ.get(name) for name in changed}
+    _set_variables(changed)
+    try:
+        yield
+    finally:
+        _set_variables(before)
+
+
+def _set_variables(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

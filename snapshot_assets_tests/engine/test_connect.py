@@ -1,0 +1,48 @@
+"""A session of Spark Connect: that of a server which PySpark starts in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_CLIENT = """
+import json, sys
+from snapshot_assets import spark_resource
+from snapshot_assets.engine.runner import SparkRunner
+from snapshot_assets.engine.session import master_of, parallel_tasks
+from snapshot_assets.engine.session_start import running_session, start_session
+from snapshot_assets.errors import PlanError
+
+resource = spark_resource(**{"spark.remote": "local[3]", "spark.sql.shuffle.partitions": "3"})
+spark = resource.spark_session
+found = {
+    "kind": type(spark).__module__,
+    "tasks": parallel_tasks(spark),
+    "master": master_of(spark),
+    "settings": [spark.conf.get("spark.sql.session.timeZone"), spark.conf.get("spark.sql.shuffle.partitions")],
+    "results": sorted(SparkRunner(lambda: spark).map(lambda number: [[number + 1, sys.executable]], [1, 2])),
+    "same": running_session() is spark and resource.spark_session is spark,
+}
+try:
+    start_session({"spark.master": "yarn"})
+except PlanError as error:
+    found["refused"] = str(error)
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_resource_makes_a_session_of_connect_that_runs_tasks(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", _CLIENT], cwd=tmp_path, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["kind"] == "pyspark.sql.connect.session"
+    assert (found["tasks"], found["master"], found["same"]) == (3, "local[3]", True)
+    assert found["settings"] == ["UTC", "3"]
+    assert found["results"] == [[2, sys.executable], [3, sys.executable]]
+    assert "has a Spark session already" in found["refused"]
