@@ -12,7 +12,7 @@ UI_PORT ?= 3000
 export DAGSTER_HOME ?= $(DEMO)/dagster
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
 
-.PHONY: help install demo ui test test-slow test-browser test-wheel lint format bench lock proto clean
+.PHONY: help install demo ui test test-slow test-browser test-wheel lint audit format bench lock proto clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -57,6 +57,10 @@ lint: install  ## Check style, types and layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m snapshot_assets_tests.audit
+
+audit: install  ## Look for known vulnerabilities in the pinned dependencies
+	$(BIN)/python -m snapshot_assets_tests.audit
 
 format: install  ## Rewrite the code in the house style
 	$(BIN)/ruff check --fix .

@@ -141,9 +141,10 @@ def hash_object(store: ObjectStore, path: str) -> tuple[str, int]:
     digest, size = hashlib.sha256(), 0
     with store.open_reader(path) as reader:
         raw = getattr(reader, "raw", None)
-        local = isinstance(raw, io.FileIO)  # needs no read-ahead, so its buffer would only copy
-        block = memoryview(bytearray(_LOCAL_BLOCK if local else _BLOCK))
-        while count := (raw if local else reader).readinto(block):
+        # A local file needs no read-ahead, so its buffer would only copy.
+        source, size_of_block = (raw, _LOCAL_BLOCK) if isinstance(raw, io.FileIO) else (reader, _BLOCK)
+        block = memoryview(bytearray(size_of_block))
+        while count := source.readinto(block):  # type: ignore[attr-defined]
             digest.update(block[:count])
             size += count
     return digest.hexdigest(), size

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from functools import reduce
-from operator import and_, eq, ge, gt, le, lt, ne, or_
-from typing import Any
+from operator import eq, ge, gt, le, lt, ne
 
 import pyarrow as pa
 from pyspark.sql import Column
@@ -18,7 +16,7 @@ from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.format.literals import Literal
 from snapshot_assets.format.predicates import And, Comparison, IsIn, IsNull, Not, Operator, Or, Predicate
 
-_COMPARE: Mapping[Operator, Callable[[Any, Any], Column]] = {
+_COMPARE: Mapping[Operator, Callable[[Column, Column], Column]] = {
     Operator.EQUAL: eq,
     Operator.NOT_EQUAL: ne,
     Operator.LESS: lt,
@@ -63,9 +61,8 @@ def in_range(time: str, kind: pa.DataType, time_range: TimeFilter) -> Column:
     if not pa.types.is_timestamp(kind) or (kind.tz is None and time_range.zone != "UTC"):
         raise InexpressibleError(f"{kind} in the zone {time_range.zone} is compared as instants")
     bounds = ((time_range.start, ge), (time_range.end, lt))
-    return reduce(
-        and_, (compare(named(time), _moment(_micros(bound), kind)) for bound, compare in bounds if bound is not None)
-    )
+    compared = [compare(named(time), _moment(_micros(bound), kind)) for bound, compare in bounds if bound is not None]
+    return _all(compared)
 
 
 def _column(predicate: Predicate) -> Column:
@@ -81,9 +78,16 @@ def _column(predicate: Predicate) -> Column:
         case Not():
             return ~_column(predicate.predicate)
         case And():
-            return reduce(and_, map(_column, predicate.predicates), F.lit(True))
+            return _all(map(_column, predicate.predicates))
         case Or():
-            return reduce(or_, map(_column, predicate.predicates), F.lit(False))
+            return ~_all(~_column(part) for part in predicate.predicates)
+
+
+def _all(conditions: Iterable[Column]) -> Column:
+    every = F.lit(True)
+    for condition in conditions:
+        every = every & condition
+    return every
 
 
 def _literal(literal: Literal) -> Column:

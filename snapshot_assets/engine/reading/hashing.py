@@ -53,6 +53,12 @@ def hash_files(spark: SparkSession, store: ObjectStore, parts: Sequence[FilePart
     known.update(identity for identity, _ in new)
 
 
+def forget(spark: SparkSession) -> None:
+    """Let a session hash all files again."""
+    with _lock:
+        _hashed.pop(spark, None)
+
+
 def _identity(store: ObjectStore, file: DataFile, local: bool) -> _Known:
     return store.uri, file.path, file.sha256, store.head(file.path).modified if local else None
 
