@@ -70,7 +70,7 @@ class NativeRead:
         if not self.groups:
             return spark.createDataFrame([], wanted)
         with spark_errors():
-            frame = reduce(DataFrame.unionAll, [self._rows(spark, group) for group in self.groups])
+            frame = reduce(_union, [self._rows(spark, group) for group in self.groups])
             if frame.schema != wanted:
                 raise InexpressibleError(f"Spark reads {frame.schema.simpleString()}")
             if len(frame.inputFiles()) != sum(len(group.paths) for group in self.groups):
@@ -82,6 +82,10 @@ class NativeRead:
         for condition in group.conditions:
             frame = frame.where(condition)
         return frame if self.wide.names == self.schema.names else frame.select(*map(named, self.schema.names))
+
+
+def _union(one: DataFrame, other: DataFrame) -> DataFrame:
+    return one.unionAll(other)  # by the session's own class
 
 
 def plan_native(read: TableRead, root: str) -> NativeRead:
