@@ -12,7 +12,7 @@ UI_PORT ?= 3000
 export DAGSTER_HOME ?= $(DEMO)/dagster
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
 
-.PHONY: help install demo ui test test-slow test-browser test-wheel lint format bench lock proto clean
+.PHONY: help install demo ui test test-slow test-python test-browser test-wheel lint audit format bench lock proto clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -47,6 +47,12 @@ test: install  ## Run the quick tests
 test-slow: install  ## Run the long tests too
 	$(BIN)/pytest -q -m slow $(WORKERS)
 
+test-python: requirements/dev.txt  ## Install for another interpreter (PYTHON=python3.13), and run the tests that need no Spark
+	$(MAKE) install VENV=.venv/$(notdir $(PYTHON))
+	.venv/$(notdir $(PYTHON))/bin/pytest -q snapshot_assets_tests/format snapshot_assets_tests/plan \
+		snapshot_assets_tests/storage/test_local.py snapshot_assets_tests/catalog/state \
+		snapshot_assets_tests/databases/duckdb snapshot_assets_tests/test_package.py
+
 test-browser: install  ## Run the tests of Dagster's UI in a headless Chromium
 	$(BIN)/pytest -q -m browser
 
@@ -58,6 +64,10 @@ lint: install  ## Check style, types and layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m snapshot_assets_tests.audit
+
+audit: install  ## Look for known vulnerabilities in the pinned dependencies
+	$(BIN)/python -m snapshot_assets_tests.audit
 
 format: install  ## Rewrite the code in the house style
 	$(BIN)/ruff check --fix .

@@ -13,6 +13,7 @@ is first used, so `import snapshot_assets` starts neither Dagster nor Spark.
 `SnapshotPlan`           Dagster component: a plan in a folder of the project's `defs`.
 `ChunkConfig`            Run configuration of assets that write chunks.
 `spark_resource`         Returns a Spark session resource that starts on first use.
+`read`                   Returns a snapshot's table as a Spark DataFrame.
 `register`               Lets a Spark session read snapshots.
 `SnapshotError`          Base class of every exception that the package raises.
 =======================  ===========================================================================================
@@ -22,6 +23,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from snapshot_assets.engine.reading.read import read
     from snapshot_assets.engine.reading.source import register
     from snapshot_assets.errors import SnapshotError
     from snapshot_assets.pipeline.assets import build_definitions
@@ -45,6 +47,7 @@ __all__ = [
     "build_definitions",
     "load_configuration",
     "partitions_of",
+    "read",
     "register",
     "spark_resource",
 ]
@@ -59,6 +62,7 @@ _HOMES = {
     "build_definitions": "pipeline.assets",
     "load_configuration": "plan.configuration",
     "partitions_of": "pipeline.partitions",
+    "read": "engine.reading.read",
     "register": "engine.reading.source",
     "spark_resource": "pipeline.spark_session",
 }

@@ -64,7 +64,11 @@ def check_hash(store: ObjectStore, file: DataFile) -> None:
         ObjectNotFoundError: The file is missing.
     """
     reporter().check()
-    found, _ = hash_object(store, file.path)
+    check_sha256(file, hash_object(store, file.path)[0])
+
+
+def check_sha256(file: DataFile, found: str) -> None:
+    """Compare a data file's SHA-256 with the log's; see `check_hash` for the error."""
     if found != file.sha256:
         raise ChecksumMismatchError(
             f"{file.path} has SHA-256 {found}; expected {file.sha256}. Verify the location; nothing of the file was"

@@ -45,7 +45,43 @@ class PlannedRead:
     work: list[Any]
 
 
+@dataclass(frozen=True)
+class TableRead:
+    """The rows of one table to read, at one revision.
+
+    Attributes:
+        schema: The chosen columns, in the types in which Spark takes them.
+        time_range: None for all rows.
+        parts: The files, and what is read of each.
+    """
+
+    store: ObjectStore
+    state: State
+    table: Table
+    schema: pa.Schema
+    time_range: TimeFilter | None
+    parts: list[FilePart]
+    verify: bool
+
+    def planned(self) -> PlannedRead:
+        """Return the read as the work of Python tasks."""
+        rows = FileRows(self.store, self.table, self.schema, self.time_range, self.verify, self.zone)
+        return PlannedRead(spark_schema(self.schema), rows, grouped(self.parts))
+
+    @property
+    def zone(self) -> str:
+        """IANA zone of times without one."""
+        assert self.state.header is not None
+        return self.state.header.time_zone
+
+
 def plan_read(store: ObjectStore, options: ReadOptions) -> PlannedRead:
+    """Plan to read a table, or a metadata table; see `choose_read` for the arguments and errors."""
+    chosen = choose_read(store, options)
+    return chosen.planned() if isinstance(chosen, TableRead) else chosen
+
+
+def choose_read(store: ObjectStore, options: ReadOptions) -> TableRead | PlannedRead:
     """Choose the revision and the files to read. Opens the log and schema documents, no data.
 
     Args:
@@ -59,6 +95,9 @@ def plan_read(store: ObjectStore, options: ReadOptions) -> PlannedRead:
         UnknownRelationError: There is no such table.
         PlanError: There is no such column, or the table cannot be read by time.
         DamageError: The log is damaged.
+
+    Returns:
+        The files of a table; for a metadata table its rows.
     """
     head = existing_state(store)
     if not head.has_snapshot:
@@ -74,9 +113,9 @@ def plan_read(store: ObjectStore, options: ReadOptions) -> PlannedRead:
             location=store.uri,
         )
     if options.version is None and head.sealed:
-        return _plan_table(store, head, options.table, options)  # tags and the like may follow the seal
+        return _choose_table(store, head, options.table, options)  # tags and the like may follow the seal
     version = str(head.seals[-1].revision) if options.version is None else options.version
-    return _plan_table(store, _state(store, head, version), options.table, options)
+    return _choose_table(store, _state(store, head, version), options.table, options)
 
 
 def _state(store: ObjectStore, head: State, version: str | None) -> State:
@@ -91,8 +130,7 @@ def _plan_metadata(asked: TableRequest, name: str, columns: Sequence[str]) -> Pl
     return PlannedRead(spark_schema(rows.schema), iter, [rows.to_batches(BATCH_ROWS)])
 
 
-def _plan_table(store: ObjectStore, state: State, name: TableName, options: ReadOptions) -> PlannedRead:
-    assert state.header is not None
+def _choose_table(store: ObjectStore, state: State, name: TableName, options: ReadOptions) -> TableRead:
     newest = read_schema(store, state.schemas[state.schema_id])
     schemas = [schema.name for schema in newest.schemas]
     check_relation(name, schemas, [table.table_name for table in newest.tables])
@@ -100,8 +138,7 @@ def _plan_table(store: ObjectStore, state: State, name: TableName, options: Read
     schema = batch_schema(chosen_columns(table.arrow_schema(), options.columns, str(name)))
     time_range = time_range_of(options, state, table)
     parts = file_parts(state, table, documents_for(store, state, name, time_range), time_range)
-    read = FileRows(store, table, schema, time_range, options.verify, state.header.time_zone)
-    return PlannedRead(spark_schema(schema), read, grouped(parts))
+    return TableRead(store, state, table, schema, time_range, parts, options.verify)
 
 
 def time_range_of(options: ReadOptions, state: State, table: Table) -> TimeFilter | None:

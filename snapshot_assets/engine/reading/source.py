@@ -13,8 +13,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from snapshot_assets.engine.reading.federated import plan_federated
-from snapshot_assets.engine.reading.options import parse_options
-from snapshot_assets.engine.reading.planning import PlannedRead, plan_read
+from snapshot_assets.engine.reading.options import ReadOptions, parse_options
+from snapshot_assets.engine.reading.planning import PlannedRead, TableRead, choose_read
 from snapshot_assets.engine.session import master_of, send_package
 from snapshot_assets.engine.session_settings import is_local
 from snapshot_assets.errors import PlanError
@@ -44,7 +44,6 @@ def register(spark: SparkSession, storage: Mapping[str, StoreOptions | None] | N
     hidden = spark.conf.get(_REDACTION) or ""
     if _REDACTED not in hidden:
         spark.conf.set(_REDACTION, "|".join(filter(None, (hidden, _REDACTED))))
-    master = master_of(spark) or "unknown"
     options = {scheme: each for scheme, each in (storage or {}).items() if each is not None}
     variables = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
 
@@ -52,7 +51,7 @@ def register(spark: SparkSession, storage: Mapping[str, StoreOptions | None] | N
     class RegisteredSource(SnapshotSource):
         _storage = options
         _environment = variables
-        _master = master
+        _master = master_of(spark)
 
     spark.dataSource.register(RegisteredSource)
 
@@ -74,7 +73,7 @@ class SnapshotSource(DataSource):
         return "snapshot"
 
     def schema(self) -> StructType:
-        """Return Spark's schema of the read; see `parse_options` and `plan_read` for errors."""
+        """Return Spark's schema of the read; see `parse_options` and `open_read` for errors."""
         self._planned = self._plan()
         return self._planned.schema
 
@@ -91,20 +90,36 @@ class SnapshotSource(DataSource):
 
     def _plan(self) -> PlannedRead:
         options = parse_options(self.options, self._storage)
-        location = options.location
-        if location.scheme == FILE and not is_local(self._master):
-            raise PlanError(
-                f"{location.uri} can be on one machine only, and Spark's master is {self._master!r}, whose tasks run on"
-                " others. Use object storage (s3, gs, azblob, oss), or a local master."
-            )
-        storage = options.store.resolved(location.scheme, self._environment)
-        if options.federation:
-            return plan_federated(
-                open_store(location, storage),
-                lambda *names: open_store(reduce(Location.child, names, location), storage),
-                options,
-            )
-        return plan_read(open_store(location, storage), options)
+        chosen = open_read(options, self._master, self._environment)
+        return chosen.planned() if isinstance(chosen, TableRead) else chosen
+
+
+def open_read(options: ReadOptions, master: str, environment: Mapping[str, str]) -> TableRead | PlannedRead:
+    """Open a location, and choose what to read.
+
+    Args:
+        options: The options of the read.
+        master: Spark's master.
+        environment: Variables that complete the storage options.
+
+    Raises:
+        PlanError: The location is a folder, and the master's tasks run on other machines. See `choose_read` and
+            `plan_federated` for others.
+    """
+    location = options.location
+    if location.scheme == FILE and not is_local(master):
+        raise PlanError(
+            f"{location.uri} can be on one machine only, and Spark's master is {master!r}, whose tasks run on"
+            " others. Use object storage (s3, gs, azblob, oss), or a local master."
+        )
+    storage = options.store.resolved(location.scheme, environment)
+    if options.federation:
+        return plan_federated(
+            open_store(location, storage),
+            lambda *names: open_store(reduce(Location.child, names, location), storage),
+            options,
+        )
+    return choose_read(open_store(location, storage), options)
 
 
 class SnapshotReader(DataSourceReader):

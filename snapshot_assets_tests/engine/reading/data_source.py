@@ -46,3 +46,8 @@ def source_rows(place: Place, query: str) -> list[tuple[Any, ...]]:
     with duckdb.connect(place.source.removeprefix("duckdb://"), read_only=True) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         return rows(connection.sql(query).to_arrow_table())
+
+
+def is_native(frame: DataFrame) -> bool:
+    """Whether Spark's own Parquet reader reads the rows: only that knows its files."""
+    return bool(frame.inputFiles())
