@@ -34,9 +34,11 @@ from snapshot_assets.storage.remote import certificate_error
 
 _STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)")
-_REPEATED = re.compile(r"after (\d+) retries, max_retries: \1\b")
 _TEXT = re.compile(r"<Message>([^<]{1,300})</Message>")
-_BROKEN_CONNECTION = re.compile(r"kind: (?:Connect|Timeout|Request|Interrupted|Decode)\b")
+_BROKEN_CONNECTION = re.compile(
+    r"kind: (?:Connect|Timeout|Request|Interrupted|Decode)\b"
+    r"|HTTP error: (?:error sending request|request or response body error|operation timed out)"  # of uploads
+)
 _INSTANCE_CREDENTIALS = "169.254.169.254"
 _GIVE_CREDENTIALS = {
     "s3": "Set the storage options access_key_id and secret_access_key, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
@@ -101,8 +103,8 @@ def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
     if number == 507 or code in _FULL:
         return StoreFullError(f"{failed}. Free space or raise the quota, then run again.", uri=uri)
     if isinstance(error, GenericError | AlreadyExistsError | OSError) and _may_pass(number, code, text):
-        repeated = _REPEATED.search(text) is not None
-        return StoreUnavailableError(f"{failed}. The store may answer later; run again.", uri=uri, repeated=repeated)
+        advice = "The store may answer later; run again"
+        return StoreUnavailableError(f"{failed}. {advice}.", uri=uri, answered=number > 0)
     return StorageError(f"{failed}. Check the location and the storage options.", uri=uri)
 
 

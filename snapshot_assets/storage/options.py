@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -9,6 +10,8 @@ from shlex import quote
 from typing import NoReturn
 
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.units import parse_duration
+from snapshot_assets.storage.retry import Patience
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,10 @@ class StoreOptions:
         account_name: Azure storage account.
         account_key: Its key.
         service_account: Google service account: path of its JSON file, or the JSON itself.
-        retries: How often the client repeats a failed request.
+        ca_bundle: PEM file of the authorities that issued the store's certificate, beside those of the system.
+        retry_timeout: How long a failed request is repeated, such as `10m`.
+        retries: Most repetitions of a failed request; None for as many as fit in `retry_timeout`.
+        requests_per_second: Most requests that each process sends; None for no limit.
     """
 
     endpoint: str | None = None
@@ -41,9 +47,13 @@ class StoreOptions:
     account_name: str | None = None
     account_key: str | None = field(default=None, repr=False)
     service_account: str | None = field(default=None, repr=False)
-    retries: int = 5
+    ca_bundle: str | None = None
+    retry_timeout: str = "10m"
+    retries: int | None = None
+    requests_per_second: float | None = None
 
     def __post_init__(self) -> None:
+        self._check_patience()
         if (self.access_key_id is None) != (self.secret_access_key is None):
             raise PlanError(
                 "Storage options need access_key_id and secret_access_key together, from the configuration or the "
@@ -59,6 +69,26 @@ class StoreOptions:
                 "The storage endpoint starts with http://, so data would travel unencrypted; use https://, or allow it "
                 "with allow_http: true (AWS_ALLOW_HTTP=true in the environment)."
             )
+
+    def _check_patience(self) -> None:
+        parse_duration(self.retry_timeout)
+        if self.retries is not None and self.retries < 0:
+            raise PlanError(f"Storage option retries is {self.retries}; write a whole number from 0 up.")
+        rate = self.requests_per_second
+        if isinstance(rate, str):  # the options of a read in Spark are texts
+            try:
+                rate = float(rate)
+            except ValueError:
+                rate = 0.0
+            object.__setattr__(self, "requests_per_second", rate)
+        if rate is not None and not 0 < rate < math.inf:
+            raise PlanError("Storage option requests_per_second is not a number above 0; write such as 100.")
+
+    @property
+    def patience(self) -> Patience:
+        """How long failed requests are repeated."""
+        limit = parse_duration(self.retry_timeout).total_seconds()
+        return Patience(limit, self.retries, self.requests_per_second)
 
     def resolved(self, scheme: str, environment: Mapping[str, str] = os.environ) -> StoreOptions:
         """Return these options, completed from this process's environment.
@@ -132,7 +162,7 @@ _SOURCES = (  # sources of the S3 client's credentials, each used where all vari
     ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",),
     ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"),
 )
-_CONNECTION = ("endpoint", "allow_http", "retries")
+_CONNECTION = ("endpoint", "allow_http", "ca_bundle", "retry_timeout", "retries", "requests_per_second")
 _KEYS = ("access_key_id", "secret_access_key", "session_token")
 _USED: dict[str, tuple[str, ...]] = {
     "s3": (*_CONNECTION, "region", *_KEYS, "virtual_hosted_style"),

@@ -74,7 +74,7 @@ def outcome(seen: Seen, scheme: str, options: StoreOptions) -> object:
     """Return what is seen of the options: requests, or for OSS, whose bucket is part of the host, settings."""
     store = open_store(parse_location(f"{scheme}://bucket/x"), options)
     if isinstance(store, OpendalStore):
-        return store._settings, store.retries
+        return store._settings, store.patience
     assert isinstance(store, CloudStore)
     return requests(seen, scheme, options)
 
@@ -225,7 +225,7 @@ except Exception as error:
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make certificates")
 @pytest.mark.parametrize(
     ("module", "store"),
-    [("cloud", "open_store(location, options)"), ("oss", "OpendalStore(location, 's3', settings, 0)")],
+    [("cloud", "open_store(location, options)"), ("oss", "OpendalStore(location, 's3', settings, options.patience)")],
 )
 def test_an_unknown_authority_is_permanent_and_says_what_to_do(tmp_path: Path, module: str, store: str) -> None:
     authority = certificates(tmp_path)
