@@ -12,7 +12,7 @@ UI_PORT ?= 3000
 export DAGSTER_HOME ?= $(DEMO)/dagster
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
 
-.PHONY: help install demo ui test test-slow test-browser test-wheel lint format bench lock proto clean
+.PHONY: help install demo ui test test-slow test-clouds test-browser test-wheel lint format bench lock proto clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ test: install  ## Run the quick tests
 
 test-slow: install  ## Run the long tests too
 	$(BIN)/pytest -q -m slow $(WORKERS)
+
+test-clouds: install  ## Run the tests of object storage and bad networks
+	$(BIN)/pytest -q -m clouds
 
 test-browser: install  ## Run the tests of Dagster's UI in a headless Chromium
 	$(BIN)/pytest -q -m browser

@@ -10,33 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import obstore
 from obstore.exceptions import BaseError, GenericError
-from obstore.store import AzureStore, GCSStore, S3Store
 
-from snapshot_assets.errors import ObjectNotFoundError, StorageError, StoreUnavailableError
+from snapshot_assets.errors import ObjectNotFoundError, StoreUnavailableError
 from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, check_size, folder_of
+from snapshot_assets.storage.cloud_clients import Client, connect
 from snapshot_assets.storage.cloud_errors import cloud_errors, is_unsatisfiable_range
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets.storage.remote import PART_SIZE, PARTS_AT_ONCE, RemoteStore
-from snapshot_assets.storage.retry import FIRST_WAIT, LONGEST_WAIT, Attempts, Patience, retried
+from snapshot_assets.storage.retry import Attempts, retried
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, WritableFile
-    from obstore.store import ClientConfig, RetryConfig
 
 _LIST_PAGE = 1000
-_MANY = 10_000
-_NO_RETRIES: RetryConfig = {"max_retries": 0}
-
-_Client = S3Store | GCSStore | AzureStore
 
 
-class CloudStore(RemoteStore[_Client]):
+class CloudStore(RemoteStore[Client]):
     """An `ObjectStore` over a prefix of a bucket; see `RemoteStore`."""
 
     library = "obstore"
@@ -151,28 +145,8 @@ class CloudStore(RemoteStore[_Client]):
             except FileNotFoundError:
                 return
 
-    def _connect(self, repeats: bool) -> _Client:
-        location, options = self._location, self._options
-        client_options: ClientConfig = {
-            "allow_http": options.allow_http,
-            "connect_timeout": timedelta(seconds=10),
-            "read_timeout": timedelta(seconds=30),
-            "timeout": timedelta(seconds=120),
-        }
-        retry_config = _retries(self.patience) if repeats else _NO_RETRIES
-        prefix = location.prefix or None
-        common: dict[str, Any] = {"prefix": prefix, "client_options": client_options, "retry_config": retry_config}
-        try:
-            match location.scheme:
-                case "s3":
-                    return S3Store(location.bucket, **_s3(options), **common)
-                case "gs":
-                    return GCSStore(location.bucket, **_gs(options), **common)
-                case _:
-                    return AzureStore(location.bucket, **_azblob(options), **common)
-        except (BaseError, ValueError) as error:
-            reason = str(error).split("\n", 1)[0]
-            raise StorageError(f"The storage options do not fit {location.uri}: {reason[:300]}.") from None
+    def _connect(self, repeats: bool) -> Client:
+        return connect(self._location, self._options, repeats)
 
 
 class CloudUpload:
@@ -228,49 +202,5 @@ class CloudUpload:
         return f"{self._store.uri}/{self._path}"
 
 
-def _retries(patience: Patience) -> RetryConfig:
-    return {
-        "max_retries": _MANY if patience.retries is None else patience.retries,
-        "retry_timeout": timedelta(seconds=patience.limit),
-        "backoff": {
-            "init_backoff": timedelta(seconds=FIRST_WAIT),
-            "max_backoff": timedelta(seconds=LONGEST_WAIT),
-            "base": 2,
-        },
-    }
-
-
 def _info(item: ObjectMeta) -> ObjectInfo:
     return ObjectInfo(item["path"], item["size"], item["last_modified"])
-
-
-def _s3(options: StoreOptions) -> dict[str, Any]:
-    settings: dict[str, Any] = {
-        "virtual_hosted_style_request": options.virtual_hosted_style,
-        # Single deletes answer with a status of their own, and every S3-like store has them.
-        "disable_bulk_delete": True,
-        **_given(endpoint=options.endpoint, region=options.region),
-    }
-    if options.access_key_id is not None:
-        # A provider, because keys given as settings would be joined with a session token from the environment.
-        settings["credential_provider"] = lambda: {
-            "access_key_id": options.access_key_id,
-            "secret_access_key": options.secret_access_key,
-            "token": options.session_token,
-            "expires_at": None,
-        }
-    return settings
-
-
-def _gs(options: StoreOptions) -> dict[str, Any]:
-    account = options.service_account
-    is_json = account is not None and account.lstrip().startswith("{")
-    return _given(base_url=options.endpoint, **{"service_account_key" if is_json else "service_account": account})
-
-
-def _azblob(options: StoreOptions) -> dict[str, Any]:
-    return _given(endpoint=options.endpoint, account_name=options.account_name, account_key=options.account_key)
-
-
-def _given(**settings: str | None) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if value is not None}

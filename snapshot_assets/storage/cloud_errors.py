@@ -30,6 +30,7 @@ from snapshot_assets.errors import (
     StoreFullError,
     StoreUnavailableError,
 )
+from snapshot_assets.storage.aws_credentials import GIVE_CREDENTIALS
 from snapshot_assets.storage.remote import certificate_error
 
 _STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
@@ -41,11 +42,11 @@ _BROKEN_CONNECTION = re.compile(
 )
 _INSTANCE_CREDENTIALS = "169.254.169.254"
 _GIVE_CREDENTIALS = {
-    "s3": "Set the storage options access_key_id and secret_access_key, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
-    'in the environment; profiles of ~/.aws are not read: eval "$(aws configure export-credentials --format env)"',
+    "s3": GIVE_CREDENTIALS,
     "gs": "Set the storage option service_account, or GOOGLE_APPLICATION_CREDENTIALS in the environment",
-    "azblob": "Set the storage options account_name and account_key, or AZURE_STORAGE_ACCOUNT_NAME and "
-    "AZURE_STORAGE_ACCOUNT_KEY in the environment",
+    "azblob": "Set the storage options account_name and account_key, sas_token, or tenant_id, client_id and "
+    "client_secret, or their variables such as AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY in the "
+    "environment, or give this machine a managed identity",
 }
 _NO_BUCKET = {"NoSuchBucket", "ContainerNotFound"}
 _DENIED = {"AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId", "ExpiredToken", "InvalidToken"}

@@ -32,6 +32,7 @@ _used_by: dict[str, int] = {}
 """The process that first used each native library."""
 
 _INVALID_CERTIFICATE = re.compile(r"InvalidCertificate\(\s*(\w+)|invalid peer certificate: (\w+)")
+_NO_TLS = re.compile(r"\b(?:InvalidMessage|InvalidContentType|PeerIncompatible|PeerMisbehaved|HandshakeFailure)\b")
 
 _Client = TypeVar("_Client")
 
@@ -155,13 +156,20 @@ def certificate_error(operation: str, uri: str, text: str) -> StorageError | Non
         text: The whole text of the client's error.
     """
     match = _INVALID_CERTIFICATE.search(text)
+    if match is None and (broken := _NO_TLS.search(text)) is not None:
+        return StorageError(
+            f"Cannot {operation} {uri}: the endpoint and this client cannot agree on TLS ({broken[0]}). Correct the "
+            "endpoint: its port may serve http://, or only versions of TLS before 1.2.",
+            uri=uri,
+            reason=broken[0],
+        )
     if match is None:
         return None
     reason = match[1] or match[2]
     return StorageError(
         f"Cannot {operation} {uri}: the TLS certificate of the store is not trusted ({reason}). If a private authority "
-        "issued it, name a PEM file of that authority in the environment variable SSL_CERT_FILE, on every machine of "
-        "the run; otherwise correct the endpoint or the certificate.",
+        "issued it, name a PEM file of that authority in the storage option ca_bundle or in AWS_CA_BUNDLE, or in "
+        "SSL_CERT_FILE on every machine of the run; otherwise correct the endpoint or the certificate.",
         uri=uri,
         reason=reason,
     )
