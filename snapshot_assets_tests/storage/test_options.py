@@ -120,6 +120,10 @@ def test_an_option_has_an_effect_or_is_refused(scheme: str, name: str) -> None:
             with pytest.raises(PlanError, match="allow_http"):
                 replace(here, allow_http=False)
             return
+        if (scheme, name) == ("gs", "service_account"):
+            with pytest.raises(PlanError, match="Cannot read the Google service account '/no/such/file.json'"):
+                outcome(seen, scheme, replace(here, service_account="/no/such/file.json"))
+            return
         given = getattr(here, name)
         if (given is None or given is False) and (scheme, name) != ("s3", "virtual_hosted_style"):
             pair = {"access_key_id": "a", "secret_access_key": "b"} if name in KEYS else {}
