@@ -121,7 +121,7 @@ def test_an_option_has_an_effect_or_is_refused(scheme: str, name: str) -> None:
                 replace(here, allow_http=False)
             return
         if (scheme, name) == ("gs", "service_account"):
-            with pytest.raises(PlanError, match="Cannot read the Google service account '/no/such/file.json'"):
+            with pytest.raises(PlanError, match=r"Cannot read the Google service account '/no/such/file.json'"):
                 outcome(seen, scheme, replace(here, service_account="/no/such/file.json"))
             return
         given = getattr(here, name)
