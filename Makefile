@@ -12,7 +12,7 @@ UI_PORT ?= 3000
 export DAGSTER_HOME ?= $(DEMO)/dagster
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
 
-.PHONY: help install demo ui test test-slow test-python test-browser test-wheel lint audit format bench lock proto clean
+.PHONY: help install demo ui test test-slow test-clouds test-python test-browser test-wheel lint audit format bench lock proto clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -52,6 +52,9 @@ test-python: requirements/dev.txt  ## Install for another interpreter (PYTHON=py
 	.venv/$(notdir $(PYTHON))/bin/pytest -q snapshot_assets_tests/format snapshot_assets_tests/plan \
 		snapshot_assets_tests/storage/test_local.py snapshot_assets_tests/catalog/state \
 		snapshot_assets_tests/databases/duckdb snapshot_assets_tests/test_package.py
+
+test-clouds: install  ## Run the tests of object storage and bad networks
+	$(BIN)/pytest -q -m clouds
 
 test-browser: install  ## Run the tests of Dagster's UI in a headless Chromium
 	$(BIN)/pytest -q -m browser

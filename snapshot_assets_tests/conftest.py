@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 
 pytest_plugins = [
+    "snapshot_assets_tests.servers.azurite",
     "snapshot_assets_tests.servers.disks",
     "snapshot_assets_tests.servers.postgresql",
     "snapshot_assets_tests.servers.pythons",

@@ -40,7 +40,7 @@ from snapshot_assets.plan.query_fields import resolve_location
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import StoreOptions, refuse_profile
+from snapshot_assets.storage.options import StoreOptions
 
 if TYPE_CHECKING:
     from dagster_aws.s3 import S3Resource  # see assets.py
@@ -273,14 +273,10 @@ def options_of(s3: S3Resource) -> StoreOptions:
     """Return an S3 resource's endpoint, region, credentials and retries as options of a store.
 
     Raises:
-        PlanError: The resource names a profile, or an option that would have no effect.
+        PlanError: The resource has an option that would have no effect.
     """
     resolved: Any = s3.process_config_and_initialize()
     plain = bool(resolved.endpoint_url and resolved.endpoint_url.startswith("http://"))
-    if resolved.profile_name:
-        refuse_profile(
-            resolved.profile_name, "The S3Resource", "give its keys to the S3Resource; leave profile_name out"
-        )
     for ignored, name, remedy in (
         (resolved.use_unsigned_session, "use_unsigned_session", "requests are signed; give keys"),
         (not resolved.use_ssl and not plain, "use_ssl=False", "give an endpoint_url that starts with http://"),
@@ -294,6 +290,7 @@ def options_of(s3: S3Resource) -> StoreOptions:
         access_key_id=resolved.aws_access_key_id,
         secret_access_key=resolved.aws_secret_access_key,
         session_token=resolved.aws_session_token,
+        profile=resolved.profile_name or None,
         allow_http=plain,
-        retries=resolved.max_attempts,
+        retries=resolved.max_attempts if "max_attempts" in s3.model_fields_set else None,
     )

@@ -17,10 +17,6 @@ from snapshot_assets.storage.options import StoreOptions
 STORE_OPTIONS = tuple(option.name for option in fields(StoreOptions))
 _T = TypeVar("_T")
 _LONGEST_SHOWN = 200
-_NO_PROFILES = (
-    "AWS profiles are not read. Give access_key_id and secret_access_key of the profile (`aws configure"
-    " export-credentials --profile NAME --format env` prints them), or set the environment variables that it prints."
-)
 _SCALARS = (str, int, float, bool, types.NoneType)
 
 
@@ -102,8 +98,7 @@ def _message(detail: Any, path: tuple[str, ...], outermost: type[BaseModel], sec
         case "extra_forbidden":
             return f"is not a field. {suggestion(path[-1], list(model.model_fields))}"
         case "unexpected_keyword_argument":
-            remedy = _NO_PROFILES if "profile" in path[-1] else suggestion(path[-1], STORE_OPTIONS)
-            return f"is not a storage option. {remedy}"
+            return f"is not a storage option. {suggestion(path[-1], STORE_OPTIONS)}"
     expected = detail["msg"].replace("Input should be", "should be").replace("valid tuple", "list")
     return f"{expected}{'' if path[:1] and path[0] in secret else _found(detail['input'])}{examples}"
 

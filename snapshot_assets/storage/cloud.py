@@ -1,47 +1,43 @@
 """Objects on S3, Google Cloud Storage and Azure Blob Storage, through obstore.
 
-Time is bounded. Connecting may take 10 s, one request 120 s, and 30 s of it may pass without a byte. Requests that did
-not get through are repeated up to `StoreOptions.retries` times (5), waiting 0.2 s to 10 s between, and never later than
-2 minutes after the first, by the client or by `retried`; then `StoreUnavailableError` is raised. An object of more than
-one part (8 MiB) is a multipart upload of up to 4 parts at a time: 40 MiB of memory, and at most 10 000 parts, 78 GiB.
-An error aborts it; the parts of a killed writer are invisible, and a life-cycle rule of the bucket must remove them.
+Time is bounded. Connecting may take 10 s, one request 120 s, and 30 s of it may pass without a byte. `storage.retry`
+repeats requests that did not get through. An object of more than one part (8 MiB) is a multipart upload of up to 4
+parts at a time: 40 MiB of memory, and at most 10 000 parts, 78 GiB. An error aborts it; the parts of a killed writer
+are invisible, and a life-cycle rule of the bucket must remove them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING
 
 import obstore
 from obstore.exceptions import BaseError, GenericError
-from obstore.store import AzureStore, GCSStore, S3Store
 
-from snapshot_assets.errors import StorageError
+from snapshot_assets.errors import ObjectNotFoundError, StoreUnavailableError
 from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, check_size, folder_of
+from snapshot_assets.storage.cloud_clients import Client, connect
 from snapshot_assets.storage.cloud_errors import cloud_errors, is_unsatisfiable_range
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.options import StoreOptions
-from snapshot_assets.storage.remote import PART_SIZE, PARTS_AT_ONCE, RemoteStore, retried
+from snapshot_assets.storage.remote import PART_SIZE, PARTS_AT_ONCE, RemoteStore
+from snapshot_assets.storage.retry import Attempts, retried
 
 if TYPE_CHECKING:
-    from obstore import ObjectMeta
-    from obstore.store import ClientConfig, RetryConfig
+    from obstore import ObjectMeta, WritableFile
 
 _LIST_PAGE = 1000
 
-_Client = S3Store | GCSStore | AzureStore
 
-
-class CloudStore(RemoteStore[_Client]):
+class CloudStore(RemoteStore[Client]):
     """An `ObjectStore` over a prefix of a bucket; see `RemoteStore`."""
 
     library = "obstore"
 
     def __init__(self, location: Location, options: StoreOptions) -> None:
         """Take a location of `s3`, `gs` or `azblob`, and options that are already resolved. Connects to nothing."""
-        super().__init__(location, options.retries)
+        super().__init__(location, options.patience)
         self._options = options
 
     @retried
@@ -77,39 +73,54 @@ class CloudStore(RemoteStore[_Client]):
         with cloud_errors("write", self._uri_of(path)):
             self._client().put(check_path(path), data, use_multipart=False)
 
-    @retried
-    def create(self, path: str, data: bytes) -> None:
-        """Write an object only if none exists; see `ObjectStore.create`."""
+    def _create(self, path: str, data: bytes) -> None:
         with cloud_errors("create", self._uri_of(path)):
             self._client().put(check_path(path), data, mode="create", use_multipart=False)
 
     @contextmanager
     def open_writer(self, path: str) -> Iterator[ObjectWriter]:
         """Stream an object; see `ObjectStore.open_writer`."""
-        upload = obstore.open_writer(
-            self._client(), check_path(path), buffer_size=PART_SIZE, max_concurrency=PARTS_AT_ONCE
-        )
-        uri = self._uri_of(path)
+        upload = CloudUpload(self, path)
         try:
-            yield ObjectWriter(upload.write, lambda: cloud_errors("write", uri))
-            with cloud_errors("write", uri):
-                upload.close()
+            yield ObjectWriter(upload.write, nullcontext)
+            upload.close()
         except BaseException as error:
             with suppress(BaseError, OSError):  # the first error is the one to report; unfinished parts are invisible
-                upload.__exit__(type(error), error, error.__traceback__)  # given an error, it aborts
+                upload.abort(error)
             raise
 
     @retried
+    def start_upload(self, path: str, data: bytes) -> WritableFile:
+        """Begin a multipart upload with the bytes of its first part."""
+        with cloud_errors("write", self._uri_of(path)):
+            started = obstore.open_writer(
+                self._client(repeats=True), check_path(path), buffer_size=PART_SIZE, max_concurrency=PARTS_AT_ONCE
+            )
+            started.write(data)
+        return started
+
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Return all objects below `prefix`, sorted by path; see `ObjectStore.list`.
 
-        All are held in memory to be sorted (a few hundred bytes each): some stores list folder by folder.
+        All are held in memory to be sorted (a few hundred bytes each): some stores list folder by folder. A listing
+        that fails continues after the last object that it returned.
         """
-        folder = folder_of(prefix)
-        with cloud_errors("list", self._uri_of(prefix)):
-            pages = self._client().list(folder or None, chunk_size=_LIST_PAGE)
-            found = [_info(item) for page in pages for item in page]
-        return iter(sorted(found))
+        folder, attempts, found = folder_of(prefix), self.attempts(), dict[str, ObjectInfo]()
+        while True:
+            try:
+                attempts.send(lambda: self._list(folder, found, attempts))
+                return iter(sorted(found.values()))
+            except StoreUnavailableError as error:
+                attempts.failed(error)
+
+    def _list(self, folder: str, found: dict[str, ObjectInfo], attempts: Attempts) -> None:
+        with cloud_errors("list", self._uri_of(folder)):
+            pages = self._client(repeats=True).list(
+                folder or None, offset=next(reversed(found), None), chunk_size=_LIST_PAGE
+            )
+            for page in pages:
+                found.update((item["path"], _info(item)) for item in page)
+                attempts.advanced()
 
     @retried
     def folders(self, prefix: str = "") -> tuple[str, ...]:
@@ -134,65 +145,62 @@ class CloudStore(RemoteStore[_Client]):
             except FileNotFoundError:
                 return
 
-    def _connect(self) -> _Client:
-        location, options = self._location, self._options
-        client_options: ClientConfig = {
-            "allow_http": options.allow_http,
-            "connect_timeout": timedelta(seconds=10),
-            "read_timeout": timedelta(seconds=30),
-            "timeout": timedelta(seconds=120),
-        }
-        retry_config: RetryConfig = {
-            "max_retries": options.retries,
-            "retry_timeout": timedelta(seconds=120),
-            "backoff": {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=10), "base": 2},
-        }
-        prefix = location.prefix or None
-        common: dict[str, Any] = {"prefix": prefix, "client_options": client_options, "retry_config": retry_config}
+    def _connect(self, repeats: bool) -> Client:
+        return connect(self._location, self._options, repeats)
+
+
+class CloudUpload:
+    """An object that is written in parts, or at once if it has no more bytes than one part.
+
+    The client repeats parts. Beginning is repeated here. An end whose outcome is unknown is settled by a look at the
+    object: data files have names that no other writer uses.
+    """
+
+    def __init__(self, store: CloudStore, path: str) -> None:
+        self._store = store
+        self._path = check_path(path)
+        self._first = bytearray()
+        self._upload: WritableFile | None = None
+        self._size = 0
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Append bytes; returns how many."""
+        self._size += len(data)
+        if self._upload is not None:
+            with cloud_errors("write", self._uri):
+                self._upload.write(data)
+            return len(data)
+        self._first += data
+        if len(self._first) >= PART_SIZE:
+            self._upload = self._store.start_upload(self._path, bytes(self._first))
+            self._first = bytearray()
+        return len(data)
+
+    def close(self) -> None:
+        """Publish the object."""
+        if self._upload is None:
+            self._store.put(self._path, bytes(self._first))
+            return
         try:
-            match location.scheme:
-                case "s3":
-                    return S3Store(location.bucket, **_s3(options), **common)
-                case "gs":
-                    return GCSStore(location.bucket, **_gs(options), **common)
-                case _:
-                    return AzureStore(location.bucket, **_azblob(options), **common)
-        except (BaseError, ValueError) as error:
-            reason = str(error).split("\n", 1)[0]
-            raise StorageError(f"The storage options do not fit {location.uri}: {reason[:300]}.") from None
+            with cloud_errors("write", self._uri):
+                self._upload.close()
+        except StoreUnavailableError as error:
+            try:
+                found = self._store.head(self._path).size
+            except ObjectNotFoundError:
+                raise error from None
+            if found != self._size:
+                raise
+
+    def abort(self, error: BaseException) -> None:
+        """Delete the parts."""
+        if self._upload is not None:
+            self._upload.__exit__(type(error), error, error.__traceback__)  # given an error, it aborts
+
+    @property
+    def _uri(self) -> str:
+        return f"{self._store.uri}/{self._path}"
 
 
 def _info(item: ObjectMeta) -> ObjectInfo:
     return ObjectInfo(item["path"], item["size"], item["last_modified"])
-
-
-def _s3(options: StoreOptions) -> dict[str, Any]:
-    settings: dict[str, Any] = {
-        "virtual_hosted_style_request": options.virtual_hosted_style,
-        # Single deletes answer with a status of their own, and every S3-like store has them.
-        "disable_bulk_delete": True,
-        **_given(endpoint=options.endpoint, region=options.region),
-    }
-    if options.access_key_id is not None:
-        # A provider, because keys given as settings would be joined with a session token from the environment.
-        settings["credential_provider"] = lambda: {
-            "access_key_id": options.access_key_id,
-            "secret_access_key": options.secret_access_key,
-            "token": options.session_token,
-            "expires_at": None,
-        }
-    return settings
-
-
-def _gs(options: StoreOptions) -> dict[str, Any]:
-    account = options.service_account
-    is_json = account is not None and account.lstrip().startswith("{")
-    return _given(base_url=options.endpoint, **{"service_account_key" if is_json else "service_account": account})
-
-
-def _azblob(options: StoreOptions) -> dict[str, Any]:
-    return _given(endpoint=options.endpoint, account_name=options.account_name, account_key=options.account_key)
-
-
-def _given(**settings: str | None) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if value is not None}

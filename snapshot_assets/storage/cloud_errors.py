@@ -30,20 +30,23 @@ from snapshot_assets.errors import (
     StoreFullError,
     StoreUnavailableError,
 )
+from snapshot_assets.storage.aws_credentials import GIVE_CREDENTIALS
 from snapshot_assets.storage.remote import certificate_error
 
 _STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)")
-_REPEATED = re.compile(r"after (\d+) retries, max_retries: \1\b")
 _TEXT = re.compile(r"<Message>([^<]{1,300})</Message>")
-_BROKEN_CONNECTION = re.compile(r"kind: (?:Connect|Timeout|Request|Interrupted|Decode)\b")
+_BROKEN_CONNECTION = re.compile(
+    r"kind: (?:Connect|Timeout|Request|Interrupted|Decode)\b"
+    r"|HTTP error: (?:error sending request|request or response body error|operation timed out)"  # of uploads
+)
 _INSTANCE_CREDENTIALS = "169.254.169.254"
 _GIVE_CREDENTIALS = {
-    "s3": "Set the storage options access_key_id and secret_access_key, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
-    'in the environment; profiles of ~/.aws are not read: eval "$(aws configure export-credentials --format env)"',
+    "s3": GIVE_CREDENTIALS,
     "gs": "Set the storage option service_account, or GOOGLE_APPLICATION_CREDENTIALS in the environment",
-    "azblob": "Set the storage options account_name and account_key, or AZURE_STORAGE_ACCOUNT_NAME and "
-    "AZURE_STORAGE_ACCOUNT_KEY in the environment",
+    "azblob": "Set the storage options account_name and account_key, sas_token, or tenant_id, client_id and "
+    "client_secret, or their variables such as AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY in the "
+    "environment, or give this machine a managed identity",
 }
 _NO_BUCKET = {"NoSuchBucket", "ContainerNotFound"}
 _DENIED = {"AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId", "ExpiredToken", "InvalidToken"}
@@ -101,8 +104,8 @@ def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
     if number == 507 or code in _FULL:
         return StoreFullError(f"{failed}. Free space or raise the quota, then run again.", uri=uri)
     if isinstance(error, GenericError | AlreadyExistsError | OSError) and _may_pass(number, code, text):
-        repeated = _REPEATED.search(text) is not None
-        return StoreUnavailableError(f"{failed}. The store may answer later; run again.", uri=uri, repeated=repeated)
+        advice = "The store may answer later; run again"
+        return StoreUnavailableError(f"{failed}. {advice}.", uri=uri, answered=number > 0)
     return StorageError(f"{failed}. Check the location and the storage options.", uri=uri)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from shlex import quote
-from typing import NoReturn
+from pathlib import Path
 
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.units import parse_duration
+from snapshot_assets.storage.retry import Patience
 
 
 @dataclass(frozen=True)
@@ -23,12 +25,23 @@ class StoreOptions:
         access_key_id: S3 and OSS key.
         secret_access_key: Its secret.
         session_token: S3 and OSS token of temporary credentials.
+        profile: AWS profile, whose credentials are found and renewed in every process.
+        server_side_encryption: How S3 encrypts objects: `AES256`, `aws:kms` or `aws:kms:dsse`.
+        sse_kms_key_id: The key of `aws:kms`; without one, the account's.
+        request_payer: Pay for the requests to a bucket whose owner asks that.
         allow_http: Accept an `http://` endpoint, which sends data unencrypted.
         virtual_hosted_style: The bucket's name is part of the S3 endpoint's host name.
         account_name: Azure storage account.
         account_key: Its key.
+        sas_token: Azure shared access signature, instead of a key.
+        tenant_id: Azure tenant of a service principal.
+        client_id: Its id; alone, that of a managed identity.
+        client_secret: Its secret.
         service_account: Google service account: path of its JSON file, or the JSON itself.
-        retries: How often the client repeats a failed request.
+        ca_bundle: PEM file of the authorities that issued the store's certificate, beside those of the system.
+        retry_timeout: How long a failed request is repeated, such as `10m`.
+        retries: Most repetitions of a failed request; None for as many as fit in `retry_timeout`.
+        requests_per_second: Most requests that each process sends; None for no limit.
     """
 
     endpoint: str | None = None
@@ -36,14 +49,26 @@ class StoreOptions:
     access_key_id: str | None = field(default=None, repr=False)
     secret_access_key: str | None = field(default=None, repr=False)
     session_token: str | None = field(default=None, repr=False)
+    profile: str | None = None
+    server_side_encryption: str | None = None
+    sse_kms_key_id: str | None = None
+    request_payer: bool = False
     allow_http: bool = False
     virtual_hosted_style: bool = False
     account_name: str | None = None
     account_key: str | None = field(default=None, repr=False)
+    sas_token: str | None = field(default=None, repr=False)
+    tenant_id: str | None = None
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
     service_account: str | None = field(default=None, repr=False)
-    retries: int = 5
+    ca_bundle: str | None = field(default=None, repr=False)
+    retry_timeout: str = "10m"
+    retries: int | None = None
+    requests_per_second: float | None = None
 
     def __post_init__(self) -> None:
+        self._check_patience()
         if (self.access_key_id is None) != (self.secret_access_key is None):
             raise PlanError(
                 "Storage options need access_key_id and secret_access_key together, from the configuration or the "
@@ -54,11 +79,41 @@ class StoreOptions:
                 "Storage options need access_key_id and secret_access_key with session_token, from the configuration "
                 "or the environment; give all three."
             )
+        if self.profile is not None and self.access_key_id is not None:
+            raise PlanError("Storage options have profile and access_key_id; give one of them.")
+        if self.sas_token is not None and self.account_key is not None:
+            raise PlanError("Storage options have account_key and sas_token; give one of them.")
+        if self.client_secret is not None and (self.client_id is None or self.tenant_id is None):
+            raise PlanError("Storage options need tenant_id and client_id with client_secret; give all three.")
+        if self.sse_kms_key_id is not None and self.server_side_encryption not in ("aws:kms", "aws:kms:dsse"):
+            raise PlanError("Storage option sse_kms_key_id needs server_side_encryption: aws:kms or aws:kms:dsse.")
         if self.endpoint and self.endpoint.lower().startswith("http://") and not self.allow_http:
             raise PlanError(
                 "The storage endpoint starts with http://, so data would travel unencrypted; use https://, or allow it "
                 "with allow_http: true (AWS_ALLOW_HTTP=true in the environment)."
             )
+
+    def _check_patience(self) -> None:
+        parse_duration(self.retry_timeout)
+        if self.retries is not None and self.retries < 0:
+            raise PlanError(f"Storage option retries is {self.retries}; write a whole number from 0 up.")
+        rate = self.requests_per_second
+        if isinstance(rate, str):  # the options of a read in Spark are texts
+            try:
+                rate = float(rate)
+            except ValueError:
+                rate = 0.0
+            object.__setattr__(self, "requests_per_second", rate)
+        if isinstance(self.request_payer, str):
+            object.__setattr__(self, "request_payer", self.request_payer.lower() == "true")
+        if rate is not None and not 0 < rate < math.inf:
+            raise PlanError("Storage option requests_per_second is not a number above 0; write such as 100.")
+
+    @property
+    def patience(self) -> Patience:
+        """How long failed requests are repeated."""
+        limit = parse_duration(self.retry_timeout).total_seconds()
+        return Patience(limit, self.retries, self.requests_per_second)
 
     def resolved(self, scheme: str, environment: Mapping[str, str] = os.environ) -> StoreOptions:
         """Return these options, completed from this process's environment.
@@ -71,21 +126,27 @@ class StoreOptions:
             environment: The environment's variables.
 
         Raises:
-            PlanError: An option has no effect on such a location; the environment has only a part of the credentials;
-                or it names an AWS profile, which is not read, and no other source of credentials.
+            PlanError: An option has no effect on such a location, the environment has only a part of the credentials,
+                or a file of credentials or certificates cannot be read.
         """
         self.check(scheme)
         found = {
             name: next((environment[key] for key in keys if environment.get(key)), None)
             for name, keys in _VARIABLES.get(scheme, {}).items()
         }
-        if self.access_key_id is not None:
-            found = {name: value for name, value in found.items() if name not in _KEYS}
-        if scheme == "s3" and self.access_key_id is None and not any(found.get(name) for name in _KEYS):
-            _refuse_environment_profile(environment)
+        credentials = _CREDENTIALS[scheme]
+        if any(getattr(self, name) is not None for name in credentials):
+            found = {name: value for name, value in found.items() if name not in credentials}
+        if any(found.get(name) for name in _KEYS):
+            found["profile"] = None
         missing = {name: value for name, value in found.items() if value and getattr(self, name) is None}
         allow_http = self.allow_http or (scheme == "s3" and environment.get("AWS_ALLOW_HTTP", "").lower() == "true")
-        return replace(self, allow_http=allow_http, **missing)  # type: ignore[arg-type]
+        complete = replace(self, allow_http=allow_http, **missing)  # type: ignore[arg-type]
+        files = {"service_account": "the Google service account", "ca_bundle": "the certificates of ca_bundle"}
+        contents = {
+            name: _content(text, what) for name, what in files.items() if (text := getattr(complete, name)) is not None
+        }
+        return replace(complete, **contents)  # type: ignore[arg-type]
 
     def check(self, scheme: str) -> None:
         """Refuse options that have no effect on locations of a scheme.
@@ -100,44 +161,29 @@ class StoreOptions:
                 raise PlanError(f"Storage option {option.name} has no effect on {scheme}:// locations{others}.")
 
 
-def refuse_profile(profile: str, named_by: str, otherwise: str) -> NoReturn:
-    """Refuse an AWS profile: profiles are not read, and other credentials might be used in its place.
-
-    Args:
-        profile: Its name.
-        named_by: Subject of the message: what names the profile.
-        otherwise: How to go on without the profile's credentials.
-
-    Raises:
-        PlanError: Always.
-    """
-    raise PlanError(
-        f"{named_by} names the AWS profile {profile!r}, but profiles are not read here. Take its credentials into the "
-        f'environment with eval "$(aws configure export-credentials --profile {quote(profile)} --format env)", or '
-        f"{otherwise}."
-    )
+def _content(text: str, what: str) -> str:
+    """Return a text, or that of the file that it names, so that it travels to other machines."""
+    if text.lstrip().startswith(("{", "-----")):
+        return text
+    try:
+        return Path(text).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanError(f"Cannot read {what} {text!r}: {error}; name a readable file.") from None
 
 
-def _refuse_environment_profile(environment: Mapping[str, str]) -> None:
-    """Refuse a profile in the environment, unless the environment names a source of credentials that comes first."""
-    profile = next((environment[name] for name in _PROFILES if environment.get(name)), None)
-    served = any(all(environment.get(name) for name in source) for source in _SOURCES)
-    if profile is not None and not served:
-        refuse_profile(profile, "The environment", "unset AWS_PROFILE to use the role of this machine")
-
-
-_PROFILES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
-_SOURCES = (  # sources of the S3 client's credentials, each used where all variables of its line are set
-    ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"),
-    ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",),
-    ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"),
-)
-_CONNECTION = ("endpoint", "allow_http", "retries")
+_CONNECTION = ("endpoint", "allow_http", "retry_timeout", "retries", "requests_per_second")
 _KEYS = ("access_key_id", "secret_access_key", "session_token")
+_CREDENTIALS: dict[str, tuple[str, ...]] = {
+    "s3": (*_KEYS, "profile"),
+    "gs": ("service_account",),
+    "azblob": ("account_key", "sas_token", "tenant_id", "client_id", "client_secret"),
+    "oss": _KEYS,
+}
+_OF_S3 = ("region", "virtual_hosted_style", "server_side_encryption", "sse_kms_key_id", "request_payer")
 _USED: dict[str, tuple[str, ...]] = {
-    "s3": (*_CONNECTION, "region", *_KEYS, "virtual_hosted_style"),
-    "gs": (*_CONNECTION, "service_account"),
-    "azblob": (*_CONNECTION, "account_name", "account_key"),
+    "s3": (*_CONNECTION, "ca_bundle", *_OF_S3, *_CREDENTIALS["s3"]),
+    "gs": (*_CONNECTION, "ca_bundle", "service_account"),
+    "azblob": (*_CONNECTION, "ca_bundle", "account_name", *_CREDENTIALS["azblob"]),
     "oss": (*_CONNECTION, *_KEYS),
     "file": (),
 }
@@ -149,11 +195,17 @@ _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "access_key_id": ("AWS_ACCESS_KEY_ID",),
         "secret_access_key": ("AWS_SECRET_ACCESS_KEY",),
         "session_token": ("AWS_SESSION_TOKEN",),
+        "profile": ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"),
+        "ca_bundle": ("AWS_CA_BUNDLE",),
     },
     "gs": {"service_account": ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_APPLICATION_CREDENTIALS")},
     "azblob": {
         "account_name": ("AZURE_STORAGE_ACCOUNT_NAME",),
         "account_key": ("AZURE_STORAGE_ACCOUNT_KEY",),
+        "sas_token": ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY"),
+        "tenant_id": ("AZURE_TENANT_ID",),
+        "client_id": ("AZURE_CLIENT_ID",),
+        "client_secret": ("AZURE_CLIENT_SECRET",),
     },
     "oss": {
         "endpoint": ("OSS_ENDPOINT", "ALIBABA_CLOUD_OSS_ENDPOINT"),

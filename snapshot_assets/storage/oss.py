@@ -24,11 +24,16 @@ from snapshot_assets.errors import (
 from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, check_size, folder_of
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.options import StoreOptions
-from snapshot_assets.storage.remote import PART_SIZE, PARTS_AT_ONCE, RemoteStore, certificate_error, retried
+from snapshot_assets.storage.remote import PART_SIZE, PARTS_AT_ONCE, RemoteStore, certificate_error
+from snapshot_assets.storage.retry import FIRST_WAIT, LONGEST_WAIT, Patience, retried
 
 if TYPE_CHECKING:
     from opendal import Operator
     from opendal.types import Metadata
+
+
+_MANY = 60
+"""Repetitions of a part of an upload: ten minutes, if each waits 10 s."""
 
 
 def open_oss(location: Location, options: StoreOptions) -> OpendalStore:
@@ -53,7 +58,7 @@ def open_oss(location: Location, options: StoreOptions) -> OpendalStore:
         settings |= {"access_key_id": options.access_key_id, "access_key_secret": options.secret_access_key}
     if options.session_token:
         settings["security_token"] = options.session_token
-    return OpendalStore(location, "oss", settings, options.retries)
+    return OpendalStore(location, "oss", settings, options.patience)
 
 
 class OpendalStore(RemoteStore["Operator"]):
@@ -64,9 +69,9 @@ class OpendalStore(RemoteStore["Operator"]):
 
     library = "opendal"
 
-    def __init__(self, location: Location, service: str, settings: Mapping[str, str], retries: int) -> None:
+    def __init__(self, location: Location, service: str, settings: Mapping[str, str], patience: Patience) -> None:
         """Take a location, OpenDAL's name of its service, and the service's settings. Connects to nothing."""
-        super().__init__(location, retries)
+        super().__init__(location, patience)
         self._service = service
         self._settings = dict(settings)
 
@@ -87,9 +92,7 @@ class OpendalStore(RemoteStore["Operator"]):
         with _opendal_errors("write", self._uri_of(path)):
             self._client().write(check_path(path), data)
 
-    @retried
-    def create(self, path: str, data: bytes) -> None:
-        """Write an object only if none exists; see `ObjectStore.create`."""
+    def _create(self, path: str, data: bytes) -> None:
         with _opendal_errors("create", self._uri_of(path)):
             self._client().write(check_path(path), data, if_not_exists=True)
 
@@ -98,7 +101,7 @@ class OpendalStore(RemoteStore["Operator"]):
         """Stream an object; see `ObjectStore.open_writer`."""
         uri = self._uri_of(path)
         with _opendal_errors("write", uri):
-            upload = self._client().open(check_path(path), "wb", chunk=PART_SIZE, concurrent=PARTS_AT_ONCE)
+            upload = self._client(repeats=True).open(check_path(path), "wb", chunk=PART_SIZE, concurrent=PARTS_AT_ONCE)
         yield ObjectWriter(lambda data: upload.write(bytes(data)), lambda: _opendal_errors("write", uri))
         with _opendal_errors("write", uri):
             upload.close()  # only here: closing publishes, and so would its context after an error
@@ -140,13 +143,16 @@ class OpendalStore(RemoteStore["Operator"]):
         with _opendal_errors("read", self._uri_of(path)):
             return bytes(self._client().read(check_path(path), offset=start, size=length))
 
-    def _connect(self) -> Operator:
+    def _connect(self, repeats: bool) -> Operator:
         from opendal import Operator
         from opendal.layers import RetryLayer, TimeoutLayer
 
         operator = Operator(self._service, root=f"/{self._location.prefix}/", **self._settings)
         bounded = operator.layer(TimeoutLayer(timeout=120.0, io_timeout=30.0))
-        return bounded.layer(RetryLayer(max_times=self.retries, jitter=True, min_delay=0.2, max_delay=10.0))
+        if not repeats:
+            return bounded
+        times = _MANY if self.patience.retries is None else self.patience.retries
+        return bounded.layer(RetryLayer(max_times=times, jitter=True, min_delay=FIRST_WAIT, max_delay=LONGEST_WAIT))
 
 
 def _info(path: str, metadata: Metadata) -> ObjectInfo:
@@ -196,6 +202,6 @@ def _storage_error(operation: str, uri: str, error: Exception, line: str) -> Sto
         )
     # OpenDAL marks a passing error as temporary, and as persistent once its retries are used up.
     if conflict or isinstance(error, kinds.RateLimited) or "(temporary)" in line or "(persistent)" in line:
-        repeated = not conflict and "(persistent)" in line  # OpenDAL does not report whether it repeated a conflict
-        return StoreUnavailableError(f"{failed} The store may answer later; run again.", uri=uri, repeated=repeated)
+        answered = "status:" in str(error)
+        return StoreUnavailableError(f"{failed} The store may answer later; run again.", uri=uri, answered=answered)
     return StorageError(f"{failed} Check the location and the storage options.", uri=uri)

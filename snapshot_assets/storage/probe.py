@@ -72,9 +72,10 @@ def _write(store: ObjectStore, path: str, data: bytes, single_writer: bool) -> b
         store.put(path, data)
         return False
     try:
-        store.create(path, data)
+        store.create(path, data[::-1])  # other bytes: a store's `create` may take its own for those of a lost reply
     except ObjectExistsError:
         return True
+    store.put(path, data)
     return False
 
 

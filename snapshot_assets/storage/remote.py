@@ -1,88 +1,106 @@
-"""What stores over a network share: a client for each process, retries, reading by ranges, untrusted certificates.
+"""What stores over a network share: clients for each process, certain creates, reading by ranges, bad certificates.
 
 Native clients belong to the process that made them. Their worker threads do not survive `fork()`, and a child that
 calls into such a library waits for ever. A new client in the child does not help, because the threads are the
 library's. So a child of a process that used the library gets an error instead. A parent that has not used the library
 may fork: Spark's Python daemon and Dagster's executors do.
 
-The clients repeat most failed requests themselves, within one call: throttling, server errors, failed connections.
-They do not repeat a conflict (409, which S3 answers while another request for the same object is under way) or a
-write whose reply was lost; `retried` repeats these. A streamed object cannot be repeated: its bytes are gone, so the
-task that writes it is.
+A store has two clients. That of requests repeats nothing, because `storage.retry` does. That of uploads repeats the
+parts of streamed objects, which only the library has.
 """
 
 from __future__ import annotations
 
-import io
-import logging
 import os
-import random
 import re
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import wraps
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, BinaryIO, ClassVar, Generic, TypeVar
 from urllib.parse import quote
 
-from snapshot_assets.errors import StorageError, StoreUnavailableError
+from snapshot_assets.errors import ObjectExistsError, ObjectNotFoundError, StorageError, StoreUnavailableError
 from snapshot_assets.storage.base import ObjectInfo
 from snapshot_assets.storage.location import Location
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+from snapshot_assets.storage.read_ahead import buffered
+from snapshot_assets.storage.retry import Attempts, Contact, Patience, Rate
 
 PART_SIZE = 8 * 1024 * 1024
 PARTS_AT_ONCE = 4
-_READ_AHEAD = 4 * 1024 * 1024
-"""Bytes of one request: at 50 ms each, a sequential read still makes 80 MB/s, and four readers need 16 MiB."""
-
-_LOG = logging.getLogger(__name__)
-_FIRST_WAIT = 0.2
-_LONGEST_WAIT = 10.0
-_PATIENCE = 120.0
 
 _used_by: dict[str, int] = {}
 """The process that first used each native library."""
 
 _INVALID_CERTIFICATE = re.compile(r"InvalidCertificate\(\s*(\w+)|invalid peer certificate: (\w+)")
+_NO_TLS = re.compile(r"\b(?:InvalidMessage|InvalidContentType|PeerIncompatible|PeerMisbehaved|HandshakeFailure)\b")
 
 _Client = TypeVar("_Client")
-_Store = TypeVar("_Store", bound="RemoteStore[Any]")
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
+
+_rates: dict[tuple[str, str, float], Rate] = {}
+"""The limits of this process, by bucket."""
 
 
 class RemoteStore(ABC, Generic[_Client]):
-    """An `ObjectStore` over a network. Picklable; its client is made on first use in each process.
+    """An `ObjectStore` over a network. Picklable; its clients are made on first use in each process.
 
     Attributes:
-        library: Name of the native library of its client.
-        retries: How often a failed request is repeated.
+        library: Name of the native library of its clients.
+        patience: How long failed requests are repeated.
     """
 
     library: ClassVar[str]
 
-    def __init__(self, location: Location, retries: int) -> None:
-        self.retries = retries
+    def __init__(self, location: Location, patience: Patience) -> None:
+        self.patience = patience
         self._location = location
-        self._made: tuple[int, _Client] | None = None
+        self._contact = Contact()
+        self._made: dict[tuple[int, bool], _Client] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_made": None}
+        return {**self.__dict__, "_made": {}, "_contact": Contact()}
 
     @property
     def uri(self) -> str:
         """The location's URI."""
         return self._location.uri
 
+    def attempts(self) -> Attempts:
+        """Return the attempts of one call."""
+        return Attempts(self.patience, self._contact, self._rate())
+
+    def create(self, path: str, data: bytes) -> None:
+        """Write an object only if none exists; see `ObjectStore.create`.
+
+        A try whose outcome is unknown is repeated. If the object exists then, it is read: with these bytes it is that
+        of the unknown try. Bytes that two writers may both create must mean the same from either.
+        """
+        attempts, unknown = self.attempts(), False
+        while True:
+            try:
+                attempts.send(lambda: self._create(path, data))
+                return
+            except StoreUnavailableError as error:
+                unknown = True
+                attempts.failed(error)
+            except ObjectExistsError:
+                if not unknown:
+                    raise
+                try:
+                    if self._holds(path, data):
+                        return
+                except ObjectNotFoundError:  # the store refused because of an object that it does not have
+                    attempts.failed(StoreUnavailableError(f"{self._uri_of(path)} exists, and then it does not."))
+                else:
+                    raise
+
+    def _holds(self, path: str, data: bytes) -> bool:
+        return self.head(path).size == len(data) and self._read(path, 0, len(data)) == data
+
     @contextmanager
     def open_reader(self, path: str) -> Iterator[BinaryIO]:
         """Open an object for random access; see `ObjectStore.open_reader`."""
         size = self.head(path).size
-        ranges = _Ranges(lambda start, length: self._read(path, start, length), size)
-        with io.BufferedReader(ranges, _READ_AHEAD) as reader:
+        with buffered(lambda start, length: self._read(path, start, length), size) as reader:
             yield reader
 
     def temporaries(self) -> Iterator[ObjectInfo]:
@@ -98,10 +116,20 @@ class RemoteStore(ABC, Generic[_Client]):
         """Return `length` bytes from `start`, which lie inside the object."""
 
     @abstractmethod
-    def _connect(self) -> _Client:
-        """Return a new client."""
+    def _create(self, path: str, data: bytes) -> None:
+        """Send one conditional create."""
 
-    def _client(self) -> _Client:
+    @abstractmethod
+    def _connect(self, repeats: bool) -> _Client:
+        """Return a new client that repeats failed requests itself, or does not."""
+
+    def _rate(self) -> Rate | None:
+        rate, location = self.patience.rate, self._location
+        if rate is None:
+            return None
+        return _rates.setdefault((location.scheme, location.bucket, rate), Rate(rate))
+
+    def _client(self, *, repeats: bool = False) -> _Client:
         pid = os.getpid()
         if _used_by.setdefault(self.library, pid) != pid:
             raise StorageError(
@@ -109,74 +137,12 @@ class RemoteStore(ABC, Generic[_Client]):
                 f" {self.library} would hang here. Start processes with the method 'spawn' or 'forkserver', or fork"
                 " before the first use."
             )
-        if self._made is None or self._made[0] != pid:
-            self._made = pid, self._connect()
-        return self._made[1]
+        if (pid, repeats) not in self._made:
+            self._made[pid, repeats] = self._connect(repeats)
+        return self._made[pid, repeats]
 
     def _uri_of(self, path: str) -> str:
         return f"{self.uri}/{quote(path, errors='replace')}"
-
-
-def retried(
-    method: Callable[Concatenate[_Store, _Arguments], _Result],
-) -> Callable[Concatenate[_Store, _Arguments], _Result]:
-    """Repeat a store's method while it raises `StoreUnavailableError`.
-
-    It is repeated at most `retries` times, within two minutes, with pauses of up to 0.2 s that double up to 10 s. An
-    error whose attribute `repeated` is true is raised at once: the client has already repeated the request as often.
-
-    Args:
-        method: A method that may be called twice, such as a create: the store refuses the second one.
-    """
-
-    @wraps(method)
-    def patient(store: _Store, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-        deadline = time.monotonic() + _PATIENCE
-        for attempt in range(store.retries):
-            wait = random.uniform(0, min(_LONGEST_WAIT, _FIRST_WAIT * 2**attempt))
-            try:
-                return method(store, *args, **kwargs)
-            except StoreUnavailableError as error:
-                if error.attributes.get("repeated") or time.monotonic() + wait > deadline:
-                    raise
-                _LOG.info("%s Trying again in %.1f s.", error, wait)
-            time.sleep(wait)
-        return method(store, *args, **kwargs)
-
-    return patient
-
-
-class _Ranges(io.RawIOBase):
-    def __init__(self, get_range: Callable[[int, int], bytes], size: int) -> None:
-        self._get_range = get_range
-        self._size = size
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        if base + offset < 0:
-            raise ValueError(f"cannot seek to {base + offset}, before the start of the object")
-        self._position = base + offset
-        return self._position
-
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
-        target = memoryview(buffer).cast("B")
-        length = min(len(target), self._size - self._position)
-        if length <= 0:
-            return 0
-        data = self._get_range(self._position, length)
-        target[: len(data)] = data
-        self._position += len(data)
-        return len(data)
 
 
 def certificate_error(operation: str, uri: str, text: str) -> StorageError | None:
@@ -190,13 +156,20 @@ def certificate_error(operation: str, uri: str, text: str) -> StorageError | Non
         text: The whole text of the client's error.
     """
     match = _INVALID_CERTIFICATE.search(text)
+    if match is None and (broken := _NO_TLS.search(text)) is not None:
+        return StorageError(
+            f"Cannot {operation} {uri}: the endpoint and this client cannot agree on TLS ({broken[0]}). Correct the "
+            "endpoint: its port may serve http://, or only versions of TLS before 1.2.",
+            uri=uri,
+            reason=broken[0],
+        )
     if match is None:
         return None
     reason = match[1] or match[2]
     return StorageError(
         f"Cannot {operation} {uri}: the TLS certificate of the store is not trusted ({reason}). If a private authority "
-        "issued it, name a PEM file of that authority in the environment variable SSL_CERT_FILE, on every machine of "
-        "the run; otherwise correct the endpoint or the certificate.",
+        "issued it, name a PEM file of that authority in the storage option ca_bundle or in AWS_CA_BUNDLE, or in "
+        "SSL_CERT_FILE on every machine of the run; otherwise correct the endpoint or the certificate.",
         uri=uri,
         reason=reason,
     )

@@ -39,12 +39,8 @@ def test_every_option_that_is_used_reaches_the_store() -> None:
     assert options_of(S3Resource()) == StoreOptions()
 
 
-@pytest.mark.parametrize("keys", [{}, KEYS])
-def test_a_profile_is_refused_with_what_to_do(keys: dict[str, str]) -> None:
-    with pytest.raises(
-        PlanError, match=r"S3Resource names the AWS profile 'prod'.*export-credentials --profile prod .*profile_name"
-    ):
-        options_of(S3Resource(profile_name="prod", **keys))
+def test_a_profile_is_taken() -> None:
+    assert options_of(S3Resource(profile_name="prod")).profile == "prod"
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,14 @@ lock while they wait for an answer.
 from __future__ import annotations
 
 import json
+import random
 import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,6 +25,7 @@ from urllib.request import Request, urlopen
 from snapshot_assets.storage.options import StoreOptions
 
 _CONTROL = "/-/control"
+_CUTS = ("request", "answer", "middle")
 _OWN_HEADERS = {"connection", "transfer-encoding", "content-length", "keep-alive"}
 
 
@@ -49,6 +52,22 @@ class Fault:
     every: int = 1
 
 
+@dataclass
+class Weather:
+    """What a bad network does to every request.
+
+    Attributes:
+        busy: Share of the requests that are answered with 503.
+        delay: Seconds before each answer.
+        cut: Share of the connections that break: in the middle of the request's body, before the answer to a request
+            that took effect, or in the middle of the answer's body.
+    """
+
+    busy: float = 0.0
+    delay: float = 0.0
+    cut: float = 0.0
+
+
 @dataclass(frozen=True)
 class Proxy:
     """A running proxy.
@@ -61,7 +80,11 @@ class Proxy:
 
     def strike(self, *faults: Fault) -> None:
         """Replace the faults, and forget the requests so far."""
-        self._ask(json.dumps([asdict(fault) for fault in faults]).encode())
+        self._ask(json.dumps({"faults": [asdict(fault) for fault in faults]}).encode())
+
+    def weather(self, weather: Weather) -> None:
+        """Replace the weather."""
+        self._ask(json.dumps({"weather": asdict(weather)}).encode())
 
     def statuses(self, pattern: str) -> list[int]:
         """Return the status of each matching request since the last `strike`, 0 for a broken connection."""
@@ -89,6 +112,8 @@ class _Record:
     faults: list[Fault] = field(default_factory=list)
     struck: dict[tuple[int, Any], int] = field(default_factory=dict)
     seen: list[tuple[str, int]] = field(default_factory=list)
+    weather: Weather = field(default_factory=Weather)
+    chance: random.Random = field(default_factory=lambda: random.Random(16))
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def next_fault(self, request: str) -> Fault | None:
@@ -109,11 +134,28 @@ class _Handler(BaseHTTPRequestHandler):
     record: _Record
 
     def _answer(self) -> None:
-        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        length = int(self.headers.get("content-length", 0))
         if self.path == _CONTROL:
-            self._control(body)
+            self._control(self.rfile.read(length))
             return
-        request = f"{self.command} {self.path}"
+        request, weather = f"{self.command} {self.path}", self.record.weather
+        cut = self.record.chance.choice(_CUTS) if self.record.chance.random() < weather.cut else ""
+        if cut == "request":
+            self.rfile.read(length // 2)
+            self._cut(request)
+            return
+        body = self.rfile.read(length)
+        time.sleep(weather.delay)
+        if cut:
+            status, headers, answer = self._forward(body)
+            if cut == "middle" and self.command != "HEAD":
+                self._send(status, headers, answer, len(answer) // 2)
+            self._cut(request)
+            return
+        if self.record.chance.random() < weather.busy:
+            self.record.seen.append((request, 503))
+            self._send(503, [("Content-Type", "application/xml")], _error("SlowDown"))
+            return
         fault = self.record.next_fault(request)
         answer = self._forward(body) if fault is None or fault.forwarded else None
         self.record.seen.append((request, fault.status if fault else answer[0] if answer else 0))
@@ -121,17 +163,23 @@ class _Handler(BaseHTTPRequestHandler):
             assert answer is not None
             self._send(*answer)
         elif fault.status:
-            text = f"<Error><Code>{fault.code}</Code><Message>A fault of the test.</Message></Error>".encode()
-            self._send(fault.status, [("Content-Type", "application/xml")], text)
+            self._send(fault.status, [("Content-Type", "application/xml")], _error(fault.code))
         else:
             self.close_connection = True
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _answer
 
+    def _cut(self, request: str) -> None:
+        self.record.seen.append((request, 0))
+        self.close_connection = True
+
     def _control(self, body: bytes) -> None:
-        if self.command == "POST":
-            self.record.faults = [Fault(**each) for each in json.loads(body)]
+        asked = json.loads(body) if self.command == "POST" else {}
+        if "faults" in asked:
+            self.record.faults = [Fault(**each) for each in asked["faults"]]
             self.record.struck, self.record.seen = {}, []
+        if "weather" in asked:
+            self.record.weather = Weather(**asked["weather"])
         self._send(200, [], json.dumps(self.record.seen).encode())
 
     def _forward(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
@@ -147,7 +195,8 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             connection.close()
 
-    def _send(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+    def _send(self, status: int, headers: list[tuple[str, str]], body: bytes, sent: int | None = None) -> None:
+        """Send an answer; with `sent`, only so many bytes of its body."""
         self.send_response_only(status)
         length = str(len(body))
         for name, value in headers:
@@ -158,10 +207,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", length)
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(body)
+            with suppress(ConnectionError):  # a client that was killed, or has given up
+                self.wfile.write(body[:sent])
 
     def log_message(self, format: str, *args: object) -> None:
         """Write no log."""
+
+
+def _error(code: str) -> bytes:
+    return f"<Error><Code>{code}</Code><Message>A fault of the test.</Message></Error>".encode()
 
 
 def main(upstream: str) -> None:

@@ -20,4 +20,4 @@ def open_opendal(uri: str, options: StoreOptions) -> OpendalStore:
         "secret_access_key": str(options.secret_access_key),
         "disable_config_load": "true",
     }
-    return OpendalStore(location, "s3", settings, options.retries)
+    return OpendalStore(location, "s3", settings, options.patience)

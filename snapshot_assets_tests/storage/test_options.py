@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import ssl
 import subprocess
@@ -18,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from snapshot_assets.errors import PlanError, StorageError, TransientError
+from snapshot_assets.errors import PlanError, StorageError, StoreDeniedError, TransientError
 from snapshot_assets.plan.configuration import parse_configuration
 from snapshot_assets.storage.cloud import CloudStore
 from snapshot_assets.storage.location import parse_location
@@ -74,7 +75,7 @@ def outcome(seen: Seen, scheme: str, options: StoreOptions) -> object:
     """Return what is seen of the options: requests, or for OSS, whose bucket is part of the host, settings."""
     store = open_store(parse_location(f"{scheme}://bucket/x"), options)
     if isinstance(store, OpendalStore):
-        return store._settings, store.retries
+        return store._settings, store.patience
     assert isinstance(store, CloudStore)
     return requests(seen, scheme, options)
 
@@ -90,7 +91,7 @@ CHANGED: dict[str, Any] = {
     "retries": 1,
 }
 KEYS = ("access_key_id", "secret_access_key", "session_token")
-OPTIONS = [option.name for option in fields(StoreOptions)]
+OPTIONS = ["endpoint", "allow_http", "service_account", *CHANGED]
 
 
 def base(scheme: str, port: int) -> StoreOptions:
@@ -111,10 +112,17 @@ def test_an_option_has_an_effect_or_is_refused(scheme: str, name: str) -> None:
         pytest.importorskip("opendal", reason="needs the extra 'oss'")
     with server() as seen:
         here = base(scheme, seen.port)
-        other = {"endpoint": f"http://127.0.0.1:{seen.port}", "service_account": "/no/such/file.json"} | CHANGED
+        other = {
+            "endpoint": f"http://127.0.0.1:{seen.port}",
+            "service_account": GOOGLE.format("http://localhost:1"),
+        } | CHANGED
         if name == "allow_http":
             with pytest.raises(PlanError, match="allow_http"):
                 replace(here, allow_http=False)
+            return
+        if (scheme, name) == ("gs", "service_account"):
+            with pytest.raises(PlanError, match=r"Cannot read the Google service account '/no/such/file.json'"):
+                outcome(seen, scheme, replace(here, service_account="/no/such/file.json"))
             return
         given = getattr(here, name)
         if (given is None or given is False) and (scheme, name) != ("s3", "virtual_hosted_style"):
@@ -157,33 +165,131 @@ def test_googles_endpoint_is_where_requests_go() -> None:
     assert request["path"] == "/bucket/x%2Fa"
 
 
-@pytest.mark.parametrize("variable", ["AWS_PROFILE", "AWS_DEFAULT_PROFILE"])
-def test_a_profile_is_refused_with_what_to_do(variable: str) -> None:
-    with pytest.raises(PlanError, match=r"'my prod'.*export-credentials --profile 'my prod' --format env.*unset"):
-        StoreOptions().resolved("s3", {variable: "my prod"})
-    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_SESSION_TOKEN": "c"}
-    assert StoreOptions().resolved("s3", {variable: "my prod", **keys}).session_token == "c"
-    given = StoreOptions(access_key_id="a", secret_access_key="b")
-    assert given.resolved("s3", {variable: "my prod"}) == given
-    assert StoreOptions().resolved("gs", {variable: "my prod"}) == StoreOptions()
+OTHERS: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "profile": ({"profile": "x"}, {"s3"}),
+    "server_side_encryption": ({"server_side_encryption": "AES256"}, {"s3"}),
+    "sse_kms_key_id": ({"server_side_encryption": "aws:kms", "sse_kms_key_id": "x"}, {"s3"}),
+    "request_payer": ({"request_payer": True}, {"s3"}),
+    "sas_token": ({"sas_token": "x"}, {"azblob"}),
+    "tenant_id": ({"tenant_id": "x"}, {"azblob"}),
+    "client_id": ({"client_id": "x"}, {"azblob"}),
+    "client_secret": ({"tenant_id": "x", "client_id": "x", "client_secret": "x"}, {"azblob"}),
+    "ca_bundle": ({"ca_bundle": "-----BEGIN"}, {"s3", "gs", "azblob"}),
+    "retry_timeout": ({"retry_timeout": "1m"}, {"s3", "gs", "azblob", "oss"}),
+    "requests_per_second": ({"requests_per_second": 5.0}, {"s3", "gs", "azblob", "oss"}),
+}
 
 
-SERVED = [
-    {"AWS_WEB_IDENTITY_TOKEN_FILE": "/token", "AWS_ROLE_ARN": "arn:aws:iam::1:role/export"},
-    {"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "/v2/credentials"},
-    {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://169.254.170.23", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": "/token"},
-]
+def test_every_option_is_tested() -> None:
+    assert {option.name for option in fields(StoreOptions)} == {*OPTIONS, *OTHERS}
 
 
-@pytest.mark.parametrize("source", SERVED)
-def test_a_profile_is_no_obstacle_where_the_environment_names_another_source_of_credentials(
-    source: dict[str, str],
+@pytest.mark.parametrize("name", OTHERS)
+def test_an_option_is_refused_where_it_has_no_effect(name: str) -> None:
+    given, schemes = OTHERS[name]
+    for scheme in ("s3", "gs", "azblob", "oss", "file"):
+        if scheme in schemes:
+            StoreOptions(**given).check(scheme)
+        else:
+            with pytest.raises(PlanError, match="has no effect on"):
+                StoreOptions(**given).check(scheme)
+
+
+def test_the_requester_pays() -> None:
+    with server() as seen:
+        [request] = requests(seen, "s3", replace(base("s3", seen.port), request_payer=True))
+    assert request["x-amz-request-payer"] == "requester"
+
+
+def test_a_shared_access_signature_is_sent() -> None:
+    with server() as seen:
+        options = replace(base("azblob", seen.port), account_key=None, sas_token="sv=2024-01-01&sig=abc")
+        [request] = requests(seen, "azblob", options)
+    assert "sig=abc" in request["path"]
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"profile": "a", "access_key_id": "b", "secret_access_key": "c"}, "profile and access_key_id"),
+        ({"sas_token": "a", "account_key": "b"}, "account_key and sas_token"),
+        ({"client_secret": "a"}, "tenant_id and client_id"),
+        ({"sse_kms_key_id": "a"}, "server_side_encryption: aws:kms"),
+        ({"requests_per_second": 0}, "above 0"),
+        ({"requests_per_second": "many"}, "above 0"),
+        ({"retry_timeout": "soon"}, "not a duration"),
+        ({"retries": -1}, "from 0 up"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(given: dict[str, Any], problem: str) -> None:
+    with pytest.raises(PlanError, match=problem):
+        StoreOptions(**given)
+
+
+@pytest.fixture
+def aws_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files of two profiles, one of which asks a process for its credentials."""
+    process = tmp_path / "process.py"
+    process.write_text(
+        'print(\'{"Version": 1, "AccessKeyId": "from-process", "SecretAccessKey": "x", "SessionToken": "y"}\')'
+    )
+    (tmp_path / "config").write_text(
+        f"[profile plain]\naws_access_key_id = from-profile\naws_secret_access_key = x\n"
+        f"[profile process]\ncredential_process = {sys.executable} {process}\n"
+    )
+    for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    return tmp_path
+
+
+NO_KEYS = dict.fromkeys(KEYS)
+
+
+@pytest.mark.parametrize(("profile", "key"), [("plain", "from-profile"), ("process", "from-process")])
+@pytest.mark.parametrize("named_by", ["option", "environment"])
+def test_a_profile_signs_requests_also_in_another_process(
+    aws_home: Path, monkeypatch: pytest.MonkeyPatch, profile: str, key: str, named_by: str
 ) -> None:
-    assert StoreOptions().resolved("s3", {"AWS_PROFILE": "prod", **source}) == StoreOptions()
-    if len(source) > 1:  # the client takes the role of the machine where a part is missing
-        for name in source:
-            with pytest.raises(PlanError, match="AWS profile 'prod'"):
-                StoreOptions().resolved("s3", {"AWS_PROFILE": "prod", name: source[name]})
+    with server() as seen:
+        options = replace(base("s3", seen.port), **NO_KEYS, profile=profile if named_by == "option" else None)
+        if named_by == "environment":
+            monkeypatch.setenv("AWS_PROFILE", profile)
+        store = open_store(parse_location("s3://bucket/x"), options)
+        monkeypatch.delenv("AWS_PROFILE", raising=False)
+        with pytest.raises(StorageError):
+            pickle.loads(pickle.dumps(store)).head("a")
+        assert f"Credential={key}/" in seen.requests[0]["authorization"]
+
+
+@pytest.mark.parametrize(("profile", "problem"), [("missing", "'missing'"), (None, "no credentials were found")])
+def test_missing_credentials_are_permanent_and_say_what_to_do(
+    aws_home: Path, profile: str | None, problem: str
+) -> None:
+    options = replace(base("s3", 1), **NO_KEYS, profile=profile)
+    with pytest.raises(StoreDeniedError, match=problem):
+        open_store(parse_location("s3://bucket/x"), options).head("a")
+
+
+def test_keys_of_the_environment_come_before_its_profile() -> None:
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_SESSION_TOKEN": "c"}
+    assert StoreOptions().resolved("s3", {"AWS_PROFILE": "prod", **keys}).profile is None
+    assert StoreOptions(profile="mine").resolved("s3", keys) == StoreOptions(profile="mine")
+    given = StoreOptions(access_key_id="a", secret_access_key="b")
+    assert given.resolved("s3", {"AWS_PROFILE": "prod"}) == given
+
+
+def test_files_of_credentials_and_certificates_travel_by_content(tmp_path: Path) -> None:
+    account, bundle = tmp_path / "account.json", tmp_path / "ca.pem"
+    account.write_text('{"type": "service_account"}')
+    bundle.write_text("-----BEGIN CERTIFICATE-----")
+    found = StoreOptions().resolved("gs", {"GOOGLE_APPLICATION_CREDENTIALS": str(account)})
+    assert found.service_account == account.read_text()
+    assert StoreOptions().resolved("s3", {"AWS_CA_BUNDLE": str(bundle)}).ca_bundle == bundle.read_text()
+    with pytest.raises(PlanError, match=r"Cannot read.*/no/such.*readable file"):
+        StoreOptions(ca_bundle="/no/such").resolved("s3", {})
 
 
 @pytest.mark.parametrize(
@@ -225,7 +331,7 @@ except Exception as error:
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make certificates")
 @pytest.mark.parametrize(
     ("module", "store"),
-    [("cloud", "open_store(location, options)"), ("oss", "OpendalStore(location, 's3', settings, 0)")],
+    [("cloud", "open_store(location, options)"), ("oss", "OpendalStore(location, 's3', settings, options.patience)")],
 )
 def test_an_unknown_authority_is_permanent_and_says_what_to_do(tmp_path: Path, module: str, store: str) -> None:
     authority = certificates(tmp_path)
@@ -239,10 +345,12 @@ def test_an_unknown_authority_is_permanent_and_says_what_to_do(tmp_path: Path, m
         assert "s3://bucket/x/a: the TLS certificate of the store is not trusted (UnknownIssuer)" in shown
         assert "SSL_CERT_FILE" in shown
         assert not seen.requests
-        environment = {**os.environ, "SSL_CERT_FILE": str(authority)}
-        shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
-        assert TransientError.__name__ in shown  # now it is heard: 503
-        assert seen.requests
+        for variable in ("SSL_CERT_FILE", "AWS_CA_BUNDLE") if module == "cloud" else ("SSL_CERT_FILE",):
+            seen.requests.clear()
+            trusting = {**os.environ, variable: str(authority)}
+            shown = subprocess.run(command, env=trusting, capture_output=True, text=True, check=True, timeout=60).stdout
+            assert TransientError.__name__ in shown  # now it is heard: 503
+            assert seen.requests
 
 
 def certificates(folder: Path) -> Path:

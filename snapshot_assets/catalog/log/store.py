@@ -204,6 +204,7 @@ def _create(store: ObjectStore, path: str, data: bytes, uuid: str) -> bool:
         try:
             store.create(path, data)
         except (ObjectExistsError, StoreUnavailableError) as cause:
+            _end_if_exhausted(store, path, cause)
             settled = _read_back(store, path, uuid, cause)
         else:
             return True
@@ -224,15 +225,26 @@ def _read_back(store: ObjectStore, path: str, uuid: str, cause: StorageError) ->
             data = store.get(path, limit=documents.MAX_TRANSACTION_BYTES)
         except ObjectNotFoundError:
             return None
-        except StoreUnavailableError:
+        except StoreUnavailableError as error:
+            _end_if_exhausted(store, path, error)
             time.sleep(_SETTLE_WAIT * 2**attempt * random.random())
         else:
             return decode_transaction(data, path).uuid == uuid
-    raise OutcomeUnknownError(
+    raise _unknown(store, path) from cause
+
+
+def _end_if_exhausted(store: ObjectStore, path: str, error: StorageError) -> None:
+    """Raise an error if the store has repeated a request for as long as its options allow."""
+    if error.attributes.get("exhausted"):
+        raise _unknown(store, path) from error
+
+
+def _unknown(store: ObjectStore, path: str) -> OutcomeUnknownError:
+    return OutcomeUnknownError(
         f"Whether {path} in {store.uri} was committed is unknown: the store does not answer. Nothing was deleted; "
         "run again when it does.",
         object=path,
-    ) from cause
+    )
 
 
 def _check_follows(store: ObjectStore, transaction: act.Transaction) -> None:

@@ -15,8 +15,8 @@ from snapshot_assets.engine.reading.hashing import hash_files
 from snapshot_assets.engine.reading.native import NativeRead, plan_native
 from snapshot_assets.engine.reading.options import ReadOptions, parse_options
 from snapshot_assets.engine.reading.planning import PlannedRead, TableRead
-from snapshot_assets.engine.reading.source import master_of, open_read
-from snapshot_assets.engine.session import send_package, task_frame
+from snapshot_assets.engine.reading.source import open_read
+from snapshot_assets.engine.session import master_of, send_package, task_frame
 from snapshot_assets.errors import PlanError, TaskFailedError, TaskLostError
 from snapshot_assets.storage.location import FILE
 from snapshot_assets.storage.options import StoreOptions

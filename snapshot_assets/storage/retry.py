@@ -1,0 +1,157 @@
+"""Repeats requests to a store that fail for the moment, and limits how many are sent each second.
+
+This is the one place below the catalog that repeats requests. A call is repeated while its error is a
+`StoreUnavailableError`: throttling, server errors, conflicts (409, which S3 answers while another request for the same
+object is under way), failed and broken connections. It ends after `Patience.limit` seconds. Every other error is
+permanent and raised at once. A streamed object cannot be repeated, because its bytes are gone: the client repeats its
+parts, and the engine the task that writes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+from snapshot_assets.errors import StoreUnavailableError
+
+FIRST_WAIT = 0.2
+LONGEST_WAIT = 10.0
+FIRST_CONTACT = 60.0
+"""Most seconds for a store that has never answered this process: its address may be wrong."""
+
+_WARN_AFTER = 5
+_LOG = logging.getLogger(__name__)
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long failed requests are repeated.
+
+    Attributes:
+        limit: Seconds after which a call is given up.
+        retries: Most repetitions; None for as many as fit in the limit.
+        rate: Most requests that this process sends each second; None for no limit.
+    """
+
+    limit: float
+    retries: int | None = None
+    rate: float | None = None
+
+
+class Repeating(Protocol):
+    """What `retried` needs of a store."""
+
+    def attempts(self) -> Attempts:
+        """Return the attempts of one call."""
+
+
+class Attempts:
+    """The attempts of one call: sends each when the rate allows it, and waits before the next.
+
+    Args:
+        patience: How long failed requests are repeated.
+        contact: Whether the store has answered this process.
+        rate: The limit that all requests of this process to the store share, if there is one.
+    """
+
+    def __init__(self, patience: Patience, contact: Contact, rate: Rate | None) -> None:
+        self._patience, self._contact, self._rate = patience, contact, rate
+        self._failures = 0
+        self._since = time.monotonic()
+
+    def send(self, request: Callable[[], _Result]) -> _Result:
+        """Send a request once.
+
+        Raises:
+            StoreUnavailableError: It failed, and may succeed later; `failed` decides whether it is repeated.
+        """
+        if self._rate is not None:
+            self._rate.wait()
+        try:
+            result = request()
+        except StoreUnavailableError as error:
+            if error.attributes.get("answered"):
+                self._contact.made = True
+            raise
+        self._contact.made = True
+        return result
+
+    def failed(self, error: StoreUnavailableError) -> None:
+        """Wait before the next attempt.
+
+        Raises:
+            StoreUnavailableError: There is no next attempt.
+        """
+        patience, seconds = self._patience, time.monotonic() - self._since
+        wait = random.uniform(0, min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(self._failures, 10)))
+        self._failures += 1
+        limit = patience.limit if self._contact.made else min(patience.limit, FIRST_CONTACT)
+        many = patience.retries is not None and self._failures > patience.retries
+        if many or seconds + wait > limit:
+            tries = f"{self._failures} {'try' if self._failures == 1 else 'tries'} in {seconds:.1f} s"
+            attributes = {**error.attributes, "exhausted": True}
+            raise StoreUnavailableError(f"{error} ({tries}.)", **attributes) from error
+        level = logging.WARNING if self._failures % _WARN_AFTER == 0 else logging.INFO
+        _LOG.log(level, "%s Trying again in %.1f s.", error, wait)
+        time.sleep(wait)
+
+    def advanced(self) -> None:
+        """Count from the beginning: a part of the call succeeded, which is not repeated."""
+        self._failures, self._since = 0, time.monotonic()
+
+
+class Contact:
+    """Whether a store has answered this process."""
+
+    def __init__(self) -> None:
+        self.made = False
+
+
+class Rate:
+    """Spreads requests evenly, so that no more than `rate` start each second."""
+
+    def __init__(self, rate: float) -> None:
+        self._interval = 1 / rate
+        self._next = 0.0
+        self._lock = threading.Lock()
+
+    def wait(self, requests: int = 1) -> None:
+        """Wait until requests may start."""
+        with self._lock:
+            start = max(self._next, time.monotonic())
+            self._next = start + requests * self._interval
+        time.sleep(max(0.0, start - time.monotonic()))
+
+
+_Store = TypeVar("_Store", bound=Repeating)
+
+
+def retried(
+    method: Callable[Concatenate[_Store, _Arguments], _Result],
+) -> Callable[Concatenate[_Store, _Arguments], _Result]:
+    """Repeat a store's method while it raises `StoreUnavailableError`; see `Attempts`.
+
+    Args:
+        method: A method with the same effect if it is called twice. It sends one request, or a few that succeed or
+            fail together.
+    """
+
+    @wraps(method)
+    def patient(store: _Store, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        attempts = store.attempts()
+        while True:
+            try:
+                return attempts.send(lambda: method(store, *args, **kwargs))
+            except StoreUnavailableError as error:
+                attempts.failed(error)
+
+    return patient
