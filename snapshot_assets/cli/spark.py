@@ -46,8 +46,8 @@ def refuse_files_elsewhere(configuration: Configuration, plan: Plan) -> None:
     settings = configuration.spark_settings(plan)
     if plan.schema_only or not (_PLACES & {*settings, *os.environ}):
         return
-    from snapshot_assets.engine.local_files import refuse_local_files
     from snapshot_assets.engine.session_settings import known_master
+    from snapshot_assets.pipeline.local_files import refuse_local_files
 
     address = configuration.source(plan.source)
     refuse_local_files(plan, address, lambda: known_master(settings) or _master_of_session(settings))

@@ -20,7 +20,6 @@ from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.run import CompactRun
 from snapshot_assets.engine.export.run import ExportRun, OpenExport
-from snapshot_assets.engine.local_files import refuse_local_files
 from snapshot_assets.engine.progress import LoggedProgress, Progress
 from snapshot_assets.engine.reports import Report
 from snapshot_assets.engine.restore.plan import RestorePlan
