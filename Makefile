@@ -81,6 +81,7 @@ bench: install  ## Compare the export with other tools, interleaved
 
 lock: $(BIN)/uv  ## Resolve the dependencies into requirements/
 	$(LOCK) pyproject.toml --extra postgres --extra connect --extra oss --extra ui --extra demo --group dev -o requirements/dev.txt
+	$(LOCK) pyproject.toml --extra postgres --extra connect --extra oss -c requirements/dev.txt -o requirements/run.txt
 
 proto: install  ## Generate the log's message classes from log.proto
 	cd snapshot_assets/format && ../../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. log.proto

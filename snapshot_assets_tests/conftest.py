@@ -14,6 +14,7 @@ pytest_plugins = [
     "snapshot_assets_tests.servers.pythons",
     "snapshot_assets_tests.servers.s3",
     "snapshot_assets_tests.servers.spark",
+    "snapshot_assets_tests.servers.spark_cluster",
 ]
 
 settings.register_profile("project", deadline=None)  # no test measures wall time

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import threading
-from collections.abc import Mapping
+import os
 
 from snapshot_assets.errors import PlanError
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
-from snapshot_assets.plan.spark_settings import merged_settings, parse_spark_settings
+from snapshot_assets.plan.spark_settings import MASTER, REMOTE, merged_settings, parse_spark_settings
+
+_PLACES = {MASTER, REMOTE, "MASTER", "SPARK_REMOTE", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"}
+"""Settings and variables that may place Spark's tasks on other machines."""
 
 
 def with_spark_options(plan: Plan, options: argparse.Namespace) -> Plan:
@@ -29,19 +31,41 @@ def with_spark_options(plan: Plan, options: argparse.Namespace) -> Plan:
     return plan.changed(spark=merged_settings(plan.spark, settings))
 
 
+def refuse_files_elsewhere(configuration: Configuration, plan: Plan) -> None:
+    """Refuse an export from or to files of this machine by tasks of others, before the location is written.
+
+    Only a Connect server itself knows where its tasks run, so it is asked. PySpark is imported only if the call or the
+    environment chooses where Spark runs, and before `start_spark_early` imports it in the background: two threads
+    cannot import it at the same time.
+
+    Raises:
+        PlanError: The source or the location is such a file.
+    """
+    settings = configuration.spark_settings(plan)
+    if plan.schema_only or not (_PLACES & {*settings, *os.environ}):
+        return
+    from snapshot_assets.engine.session_settings import known_master
+    from snapshot_assets.pipeline.local_files import refuse_local_files
+
+    address = configuration.source(plan.source)
+    refuse_local_files(plan, address, lambda: known_master(settings) or _master_of_session(settings))
+
+
+def _master_of_session(settings: Mapping[str, str]) -> str:
+    from snapshot_assets.engine.session import master_of
+    from snapshot_assets.engine.session_start import start_session
+
+    return master_of(start_session(settings))
+
+
 def start_spark_early(configuration: Configuration, plan: Plan) -> None:
     """Start Spark while Dagster is imported and the databases are opened, which takes as long.
-
-    PySpark takes long to import, too, so that is done in the background as well.
 
     Args:
         configuration: The settings of the session.
         plan: A plan that moves rows between databases and files, which Spark's JVM never holds.
     """
-    threading.Thread(target=_start, args=[configuration.spark_settings(plan)], daemon=True).start()
-
-
-def _start(settings: Mapping[str, str]) -> None:
+    # PySpark is imported here, before the thread starts: two threads that import it at once see halves of it.
     from snapshot_assets.engine.session_start import start_early
 
-    start_early(settings, no_rows=True)
+    start_early(configuration.spark_settings(plan), no_rows=True)
