@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping
 
 from snapshot_assets.errors import PlanError
 from snapshot_assets.plan.configuration import Configuration
@@ -35,8 +36,7 @@ def refuse_files_elsewhere(configuration: Configuration, plan: Plan) -> None:
     """Refuse an export from or to files of this machine by tasks of others, before the location is written.
 
     Only a Connect server itself knows where its tasks run, so it is asked. PySpark is imported only if the call or the
-    environment chooses where Spark runs, and before `start_spark_early` imports it in the background: two threads
-    cannot import it at the same time.
+    environment chooses where Spark runs.
 
     Raises:
         PlanError: The source or the location is such a file.

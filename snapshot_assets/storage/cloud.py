@@ -8,7 +8,7 @@ are invisible, and a life-cycle rule of the bucket must remove them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from snapshot_assets.storage.cloud_errors import cloud_errors, is_unsatisfiable_
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets.storage.remote import PART_SIZE, PARTS_AT_ONCE, RemoteStore
-from snapshot_assets.storage.retry import Attempts, retried
+from snapshot_assets.storage.retry import retried
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, WritableFile
@@ -102,25 +102,16 @@ class CloudStore(RemoteStore[Client]):
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Return all objects below `prefix`, sorted by path; see `ObjectStore.list`.
 
-        All are held in memory to be sorted (a few hundred bytes each): some stores list folder by folder. A listing
-        that fails continues after the last object that it returned.
+        All are held in memory to be sorted (a few hundred bytes each): some stores list folder by folder. For the same
+        reason a listing that fails begins anew: after its last object, a store may leave out others.
         """
-        folder, attempts, found = folder_of(prefix), self.attempts(), dict[str, ObjectInfo]()
-        while True:
-            try:
-                attempts.send(lambda: self._list(folder, found, attempts))
-                return iter(sorted(found.values()))
-            except StoreUnavailableError as error:
-                attempts.failed(error)
+        return iter(self._list(folder_of(prefix)))
 
-    def _list(self, folder: str, found: dict[str, ObjectInfo], attempts: Attempts) -> None:
+    @retried
+    def _list(self, folder: str) -> Sequence[ObjectInfo]:
         with cloud_errors("list", self._uri_of(folder)):
-            pages = self._client(repeats=True).list(
-                folder or None, offset=next(reversed(found), None), chunk_size=_LIST_PAGE
-            )
-            for page in pages:
-                found.update((item["path"], _info(item)) for item in page)
-                attempts.advanced()
+            pages = self._client(repeats=True).list(folder or None, chunk_size=_LIST_PAGE)
+            return sorted(_info(item) for page in pages for item in page)
 
     @retried
     def folders(self, prefix: str = "") -> tuple[str, ...]:

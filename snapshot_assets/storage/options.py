@@ -98,16 +98,8 @@ class StoreOptions:
         if self.retries is not None and self.retries < 0:
             raise PlanError(f"Storage option retries is {self.retries}; write a whole number from 0 up.")
         rate = self.requests_per_second
-        if isinstance(rate, str):  # the options of a read in Spark are texts
-            try:
-                rate = float(rate)
-            except ValueError:
-                rate = 0.0
-            object.__setattr__(self, "requests_per_second", rate)
-        if isinstance(self.request_payer, str):
-            object.__setattr__(self, "request_payer", self.request_payer.lower() == "true")
         if rate is not None and not 0 < rate < math.inf:
-            raise PlanError("Storage option requests_per_second is not a number above 0; write such as 100.")
+            raise PlanError(f"Storage option requests_per_second is {rate}; write a number above 0, such as 100.")
 
     @property
     def patience(self) -> Patience:
@@ -134,7 +126,7 @@ class StoreOptions:
             name: next((environment[key] for key in keys if environment.get(key)), None)
             for name, keys in _VARIABLES.get(scheme, {}).items()
         }
-        credentials = _CREDENTIALS[scheme]
+        credentials = CREDENTIALS[scheme]
         if any(getattr(self, name) is not None for name in credentials):
             found = {name: value for name, value in found.items() if name not in credentials}
         if any(found.get(name) for name in _KEYS):
@@ -173,17 +165,18 @@ def _content(text: str, what: str) -> str:
 
 _CONNECTION = ("endpoint", "allow_http", "retry_timeout", "retries", "requests_per_second")
 _KEYS = ("access_key_id", "secret_access_key", "session_token")
-_CREDENTIALS: dict[str, tuple[str, ...]] = {
+CREDENTIALS: dict[str, tuple[str, ...]] = {
     "s3": (*_KEYS, "profile"),
     "gs": ("service_account",),
     "azblob": ("account_key", "sas_token", "tenant_id", "client_id", "client_secret"),
     "oss": _KEYS,
 }
+"""Options by URI scheme that are taken from one place, as a whole."""
 _OF_S3 = ("region", "virtual_hosted_style", "server_side_encryption", "sse_kms_key_id", "request_payer")
 _USED: dict[str, tuple[str, ...]] = {
-    "s3": (*_CONNECTION, "ca_bundle", *_OF_S3, *_CREDENTIALS["s3"]),
+    "s3": (*_CONNECTION, "ca_bundle", *_OF_S3, *CREDENTIALS["s3"]),
     "gs": (*_CONNECTION, "ca_bundle", "service_account"),
-    "azblob": (*_CONNECTION, "ca_bundle", "account_name", *_CREDENTIALS["azblob"]),
+    "azblob": (*_CONNECTION, "ca_bundle", "account_name", *CREDENTIALS["azblob"]),
     "oss": (*_CONNECTION, *_KEYS),
     "file": (),
 }

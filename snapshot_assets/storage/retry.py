@@ -104,10 +104,6 @@ class Attempts:
         _LOG.log(level, "%s Trying again in %.1f s.", error, wait)
         time.sleep(wait)
 
-    def advanced(self) -> None:
-        """Count from the beginning: a part of the call succeeded, which is not repeated."""
-        self._failures, self._since = 0, time.monotonic()
-
 
 class Contact:
     """Whether a store has answered this process."""

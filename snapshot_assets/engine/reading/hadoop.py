@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -25,7 +27,8 @@ def hadoop_root(spark: SparkSession, location: Location, options: StoreOptions) 
     """
     if location.scheme == FILE:
         return f"file://{location.local_path}"
-    named = options != StoreOptions(region=options.region, retries=options.retries)
+    plain = StoreOptions(retries=options.retries, retry_timeout=options.retry_timeout, region=options.region)
+    named = replace(options, requests_per_second=None) != plain
     if named or options.resolved(location.scheme).endpoint is not None:
         return None
     for scheme in _SCHEMES.get(location.scheme, ()):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
+from typing import Any
 
 from snapshot_assets.catalog.metadata_tables import METADATA_TABLES
 from snapshot_assets.databases.selection import suggestion
@@ -15,14 +16,14 @@ from snapshot_assets.format.names import parse_table
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import parse_time
 from snapshot_assets.storage.location import Location, parse_location
-from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets.storage.options import CREDENTIALS, StoreOptions
 
 _READ = ("path", "table", "columns", "version", "since", "start", "end", "verify")
 _FEDERATED = ("federation", "database", "dedupe")
 _STORE = tuple(field.name for field in fields(StoreOptions))
 _ALL = _READ + _FEDERATED + _STORE
-_SWITCHES = ("allow_http", "virtual_hosted_style")
-_CREDENTIALS = ("access_key_id", "secret_access_key", "session_token", "account_name", "account_key", "service_account")
+_TYPES = {field.name: str(field.type).removesuffix(" | None") for field in fields(StoreOptions)}
+_CREDENTIALS = {"account_name"}.union(*CREDENTIALS.values())
 _COLUMN = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^",]*[^",\s]))\s*(?:,|$)')
 
 
@@ -176,14 +177,20 @@ def _switch(name: str, text: str) -> bool:
 
 def _store(given: Mapping[str, str], known: StoreOptions | None) -> StoreOptions:
     """Return storage options; the given ones override the configured, and replace its credentials as a whole."""
-    values: dict[str, str | bool | int | None] = {name: given[name] for name in _STORE if name in given}
-    for name in _SWITCHES:
-        if name in given:
-            values[name] = _switch(name, given[name])
-    if "retries" in given:
-        if not given["retries"].isdecimal():
-            raise PlanError(f"option retries is {given['retries']!r}; write a whole number")
-        values["retries"] = int(given["retries"])
+    values: dict[str, Any] = {name: _typed(name, given[name]) for name in _STORE if name in given}
     if any(name in given for name in _CREDENTIALS):
         values = dict.fromkeys(_CREDENTIALS) | values
-    return replace(known or StoreOptions(), **values)  # type: ignore[arg-type]
+    return replace(known or StoreOptions(), **values)
+
+
+def _typed(name: str, text: str) -> str | bool | int | float:
+    """Return a storage option in its type; Spark's options are texts."""
+    kind = _TYPES[name]
+    if kind == "bool":
+        return _switch(name, text)
+    if kind == "str":
+        return text
+    try:
+        return int(text) if kind == "int" else float(text)
+    except ValueError:
+        raise PlanError(f"option {name} is {text!r}; write a{' whole' * (kind == 'int')} number") from None

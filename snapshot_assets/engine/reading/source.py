@@ -109,8 +109,8 @@ def open_read(options: ReadOptions, master: str, environment: Mapping[str, str])
     location = options.location
     if location.scheme == FILE and not is_local(master):
         raise PlanError(
-            f"{location.uri} can be on one machine only, and Spark's master is {master or 'unknown'!r}, whose tasks run on"
-            " others. Use object storage (s3, gs, azblob, oss), or a local master."
+            f"{location.uri} can be on one machine only, and Spark's master is {master or 'unknown'!r}, whose tasks run"
+            " on others. Use object storage (s3, gs, azblob, oss), or a local master."
         )
     storage = options.store.resolved(location.scheme, environment)
     if options.federation:
