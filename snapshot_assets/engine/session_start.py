@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.resources import as_file, files
 
@@ -38,6 +39,7 @@ from snapshot_assets.engine.session_settings import (
 )
 from snapshot_assets.errors import PlanError
 
+_LOG = logging.getLogger(__name__)
 _LAUNCHER_OPTIONS = "SPARK_LAUNCHER_OPTS"
 _DAEMON = {"spark.python.daemon.module": "snapshot_assets.engine.worker_daemon"}
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1"
@@ -130,8 +132,7 @@ def start_early(chosen: Mapping[str, str], *, no_rows: bool) -> None:
     """Start the session in the background, with this package and warm workers, while this process does other work.
 
     Only for a local master: a cluster's resources are not reserved for work that may yet be refused. Whoever needs the
-    session calls `start_session`, which waits for this one. A failure is not reported here: that
-    call meets it again.
+    session calls `start_session`, which waits for this one, and meets a failure again.
 
     Args:
         chosen: Settings of the user.
@@ -139,9 +140,11 @@ def start_early(chosen: Mapping[str, str], *, no_rows: bool) -> None:
     """
 
     def start() -> None:
-        with suppress(Exception):
+        try:
             spark = send_package(start_session(chosen, no_rows=no_rows))
             spark.range(0, 1, 1, 1).mapInArrow(_same, "id long").collect()
+        except Exception as error:  # the work itself meets it again, and reports it
+            _LOG.info("Spark could not start early: %s", error)
 
     if running_session() is not None or not is_local(known_master(chosen) or ""):
         return

@@ -170,6 +170,7 @@ CREDENTIALS: dict[str, tuple[str, ...]] = {
     "gs": ("service_account",),
     "azblob": ("account_key", "sas_token", "tenant_id", "client_id", "client_secret"),
     "oss": _KEYS,
+    "file": (),
 }
 """Options by URI scheme that are taken from one place, as a whole."""
 _OF_S3 = ("region", "virtual_hosted_style", "server_side_encryption", "sse_kms_key_id", "request_payer")

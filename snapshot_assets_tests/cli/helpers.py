@@ -123,6 +123,8 @@ def snapshots(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(here)
     monkeypatch.delenv("SNAPSHOTS_CONFIG", raising=False)
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+    # The process of the tests has its own session, and outlives the folder in which Spark's JVM would start.
+    monkeypatch.setattr("snapshot_assets.engine.session_start.start_early", lambda *_, **__: None)
 
     def call(*arguments: str) -> Result:
         capfd.readouterr()
