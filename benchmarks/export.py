@@ -30,6 +30,7 @@ from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
+from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer, start_postgresql
@@ -45,24 +46,33 @@ def timed(command: list[str], **options: Any) -> float:
     return time.perf_counter() - started
 
 
-def ours(uri: str, kind: str, spark: SparkSession, peaks: list[int], target: Path) -> float:
-    """One export run of this package, sealed excluded, to the last commit; notes its workers' peak memory."""
-    plan = Plan(
+def bench_plan(uri: str, kind: str, to: str) -> Plan:
+    """Return a plan that exports a table of `benchmarks.tables` as one chunk."""
+    return Plan(
         name="bench",
         source=uri,
-        to=f"file://{target}/snapshot",
+        to=to,
         start_time="2025-01-01T00:00:00Z",
         end_time="2026-01-01T00:00:00Z",
         chunk_time_window="365d",
         time_columns={f"public.{kind}": TABLES[kind].time},
     )
+
+
+def measure_export(plan: Plan, store: ObjectStore, spark: SparkSession) -> float:
+    """Return the seconds of one export run of this package to the last commit, without the seal."""
     address = Configuration().source(plan.source)
-    store = open_store(parse_location(plan.to))
     started = time.perf_counter()
     run = ExportRun(plan, address, store, SparkRunner(lambda: spark), "bench", most_parts=2)
     with run.open() as opened:
         list(opened.export([1]))
-        took = time.perf_counter() - started
+        return time.perf_counter() - started
+
+
+def ours(uri: str, kind: str, spark: SparkSession, peaks: list[int], target: Path) -> float:
+    """Export to a folder; notes the peak memory of our workers."""
+    plan = bench_plan(uri, kind, f"file://{target}/snapshot")
+    took = measure_export(plan, open_store(parse_location(plan.to)), spark)
     peaks.append(peak_memory())
     return took
 
@@ -134,7 +144,7 @@ def main() -> None:
     parser.add_argument("--table", choices=TABLES, help="only this table")
     parser.add_argument("--rows", type=int, help="rows of each table, other than its usual ones")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default="", help="a part of the names of the other tools, such as `DuckDB`")
+    parser.add_argument("--only", action="append", help="a part of the names of other tools, such as `DuckDB`; several")
     options = parser.parse_args()
     spark = benchmark_session()
     folder = Path(tempfile.mkdtemp(prefix="snapshot-bench-"))
@@ -145,7 +155,8 @@ def main() -> None:
                 rows = options.rows or TABLES[kind].rows
                 uri, peaks = make_table(server, kind, rows), list[int]()
                 tools = runs(server, uri, kind, spark, python, peaks)
-                chosen = {name: run for name, run in tools.items() if name == "ours" or options.only in name}
+                wanted = ("ours", *(options.only or [""]))
+                chosen = {name: run for name, run in tools.items() if any(part in name for part in wanted)}
                 seconds, sizes = measure(chosen, folder, options.rounds)
                 report(kind, seconds, sizes, rows)
                 print(f"our largest worker held {max(peaks)} MiB at most", flush=True)
