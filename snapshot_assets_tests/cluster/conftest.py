@@ -6,8 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,13 @@ class Driver:
     folder: Path
     options: StoreOptions
     environment: Mapping[str, str]
+    _started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Kill the drivers that a failed test left."""
+        for process in self._started:
+            process.kill()
+            process.communicate()
 
     def start(self, settings: Mapping[str, str], *commands: Sequence[str]) -> subprocess.Popen[str]:
         """Start a process that runs commands of `snapshots` with the settings of a Spark session."""
@@ -59,7 +67,7 @@ class Driver:
         return file
 
     def _start(self, module: str, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", f"{_PACKAGE}.{module}", *arguments],
             cwd=self.folder,
             env=dict(self.environment),
@@ -67,6 +75,8 @@ class Driver:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self._started.append(process)
+        return process
 
 
 def finish(process: subprocess.Popen[str], status: int = 0, timeout: float = 900) -> str:
@@ -80,7 +90,7 @@ def finish(process: subprocess.Popen[str], status: int = 0, timeout: float = 900
 
 
 @pytest.fixture(scope="module")
-def driver(s3_server: S3Server, executors_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Driver:
+def driver(s3_server: S3Server, executors_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     """Starts drivers whose executors run `executors_python`, as a user's environment says so."""
     folder = tmp_path_factory.mktemp("driver")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK"))}
@@ -92,4 +102,5 @@ def driver(s3_server: S3Server, executors_python: Path, tmp_path_factory: pytest
         "PYSPARK_PYTHON": str(executors_python),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
-    return Driver(folder, s3_server.options, environment)
+    with closing(Driver(folder, s3_server.options, environment)) as made:
+        yield made

@@ -67,8 +67,8 @@ def project(tmp_path: Path, proxy: Proxy) -> Path:
     return tmp_path
 
 
-def command(project: Path, *arguments: str) -> subprocess.Popen[str]:
-    environment = os.environ | {"DAGSTER_HOME": str(project / "dagster")}
+def command(project: Path, *arguments: str, home: str = "dagster") -> subprocess.Popen[str]:
+    environment = os.environ | {"DAGSTER_HOME": str(project / home)}
     return subprocess.Popen(
         [sys.executable, "-m", "snapshot_assets.cli", *arguments],
         cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -90,7 +90,8 @@ def test_two_exporters_verification_import_and_collection_complete(
         *("export", "create", "--json", "--source", f"duckdb://{project}/source.duckdb", "--to", s3_location),
         *("--start-time", "2025-01-01T00:00:00Z", "--end-time", "2025-01-05T00:00:00Z", "--chunk-time-window", "1d"),
     )
-    for exporter in [command(project, *export), command(project, *export)]:
+    # Each has a Dagster instance of its own, because two processes cannot create one at the same time.
+    for exporter in [command(project, *export), command(project, *export, home="other")]:
         result(exporter)
     verified = result(command(project, "export", "verify", "--snapshot", s3_location, "--depth", "full", "--json"))
     assert {fault["kind"] for fault in verified["faults"]} <= {"orphan"}  # of the exporter that lost a chunk

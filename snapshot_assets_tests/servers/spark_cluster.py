@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,8 +83,9 @@ class SparkCluster:
         found = []
         for worker in self.workers:
             if worker.poll() is None:
-                children = psutil.Process(worker.pid).children()
-                found += [child for child in children if _EXECUTOR in " ".join(child.cmdline())]
+                for child in psutil.Process(worker.pid).children():
+                    with suppress(psutil.NoSuchProcess):  # the script that starts an executor ends meanwhile
+                        found += [child] if _EXECUTOR in " ".join(child.cmdline()) else []
         return found
 
     @contextmanager
