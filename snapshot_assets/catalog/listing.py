@@ -18,6 +18,7 @@ from snapshot_assets.errors import (
     UnsupportedVersionError,
 )
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.in_parallel import in_parallel
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,11 @@ def list_snapshots(store: ObjectStore, open_below: Callable[..., ObjectStore]) -
     if "transactions" in folders:
         summaries = _look_into(store)
     else:
-        summaries = [each for name in folders for each in _look_into(open_below(name), partial(open_below, name))]
+
+        def below(name: str) -> list[SnapshotSummary]:
+            return _look_into(open_below(name), partial(open_below, name))
+
+        summaries = [each for found in in_parallel(store, below, folders) for each in found]
     return sorted(summaries, key=lambda item: (-(item.created_at.timestamp() if item.created_at else 0), item.uri))
 
 

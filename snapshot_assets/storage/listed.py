@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
-
-_READERS = 16
+from snapshot_assets.storage.in_parallel import in_parallel
 
 
 class Listed(Mapping[str, ObjectInfo]):
@@ -46,6 +44,5 @@ class Listed(Mapping[str, ObjectInfo]):
         unlisted = sorted(set(paths) - self._known.keys())
         if not unlisted:
             return set()
-        with ThreadPoolExecutor(_READERS) as pool:
-            exists = pool.map(self.__contains__, unlisted)
-            return {path for path, present in zip(unlisted, exists, strict=True) if not present}
+        exists = in_parallel(self._store, self.__contains__, unlisted)
+        return {path for path, present in zip(unlisted, exists, strict=True) if not present}

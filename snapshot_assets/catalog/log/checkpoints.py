@@ -185,7 +185,7 @@ def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, stat
         return {each.kind: read_section(read, start, each, schema_of(each.kind), path) for each in bounds[column]}
 
     known = {column: of(column) for column in bounds} if statistics else None
-    return FileColumns(table, Bounds(bounds, known.__getitem__ if known is not None else of))
+    return FileColumns(table, Bounds(lambda: bounds, known.__getitem__ if known is not None else of))
 
 
 def read_own_checkpoint(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,8 +17,8 @@ from snapshot_assets.errors import ForeignLocationError, ForkError, MisnamedErro
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.in_parallel import in_parallel
 
-_READERS = 16
 _BATCH = 256
 """Transactions in memory at a time: those of large chunks are large."""
 
@@ -119,10 +118,9 @@ class History:
             below = below or any(isinstance(action, act.Rebuilt) for action in revision.actions)
 
     def _read(self, numbers: Sequence[int], events: dict[int, Revision]) -> Iterator[Revision]:
-        with ThreadPoolExecutor(_READERS) as pool:
-            for first in range(0, len(numbers), _BATCH):
-                some = numbers[first : first + _BATCH]
-                yield from pool.map(lambda number: events.get(number) or self._revision(number), some)
+        for first in range(0, len(numbers), _BATCH):
+            some = numbers[first : first + _BATCH]
+            yield from in_parallel(self._store, lambda number: events.get(number) or self._revision(number), some)
 
     def _revision(self, number: int) -> Revision:
         path = transaction_path(number)

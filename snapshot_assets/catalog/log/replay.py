@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
@@ -30,8 +29,8 @@ from snapshot_assets.errors import (
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.in_parallel import in_parallel
 
-_READERS = 16
 _READS = 10
 _Read = TypeVar("_Read")
 
@@ -157,11 +156,7 @@ def read_entries(store: ObjectStore, revisions: list[int]) -> Iterator[tuple[int
         except FAULTS as fault:
             return fault
 
-    if len(revisions) < _READERS:
-        yield from ((revision, read(revision)) for revision in revisions)
-        return
-    with ThreadPoolExecutor(_READERS) as pool:
-        yield from zip(revisions, pool.map(read, revisions), strict=True)
+    yield from zip(revisions, in_parallel(store, read, revisions), strict=True)
 
 
 def _refuse_half_deleted(store: ObjectStore, revision: int) -> None:

@@ -9,7 +9,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -45,13 +45,21 @@ class Bounds:
     """Bounds of files by column.
 
     Args:
-        columns: Names of the columns that have bounds in some file.
+        columns: Returns the names of the columns that have bounds in some file. It is called once they are asked for:
+            to name them, the statistics of every file are decoded.
         read: Returns the bounds of such a column.
     """
 
-    def __init__(self, columns: Iterable[str] = (), read: Callable[[str], ByKind] = lambda _: {}) -> None:
-        self.columns = frozenset(columns)
+    def __init__(
+        self, columns: Callable[[], Iterable[str]] = tuple, read: Callable[[str], ByKind] = lambda _: {}
+    ) -> None:
+        self._columns = columns
         self._read = read
+
+    @cached_property
+    def columns(self) -> frozenset[str]:
+        """The columns that have bounds in some file."""
+        return frozenset(self._columns())
 
     def of(self, column: str) -> ByKind:
         """Return the bounds of a column, sorted by file.
@@ -76,7 +84,7 @@ class Bounds:
         for column in self.columns:
             with suppress(DamageError, ObjectNotFoundError):
                 bounds[column] = self.of(column)
-        return Bounds(bounds, bounds.__getitem__)
+        return Bounds(lambda: bounds, bounds.__getitem__)
 
     def take(self, rows: np.ndarray, count: int) -> Bounds:
         """Return the bounds of some files, numbered by their place in `rows`.
@@ -92,7 +100,7 @@ class Bounds:
             moved = {kind: _moved(table, places) for kind, table in self.of(column).items()}
             return {kind: table for kind, table in moved.items() if table.num_rows}
 
-        return Bounds(self.columns, read)
+        return Bounds(lambda: self.columns, read)
 
     def concat(self, other: Bounds, count: int) -> Bounds:
         """Return these bounds, then the others; `count` is the number of files here."""
@@ -104,7 +112,7 @@ class Bounds:
                 tables.setdefault(kind, []).append(shifted)
             return {kind: pa.concat_tables(tables[kind]) for kind in KINDS if kind in tables}
 
-        return Bounds(self.columns | other.columns, read)
+        return Bounds(lambda: self.columns | other.columns, read)
 
 
 def _moved(table: pa.Table, places: np.ndarray) -> pa.Table:
@@ -131,7 +139,7 @@ def bounds_of(files: Sequence[DataFile]) -> Bounds:
             bounds[column][kind] = pa.Table.from_arrays(arrays, schema=schema)
         return bounds
 
-    return Bounds({each.column for file in files for each in file.columns}, lambda column: tables()[column])
+    return Bounds(tables, lambda column: tables()[column])
 
 
 def _kind(minimum: Physical | None, maximum: Physical | None) -> str:

@@ -297,4 +297,4 @@ def million(count: int) -> FileColumns:
         "removed_at": pa.nulls(count, pa.timestamp("us", "UTC")),
     }
     bounds = pa.table([numbers, np.zeros(count, dtype=np.int64), numbers, numbers + 4], schema=schema_of("integer"))
-    return FileColumns(pa.table(columns).cast(COLUMNS), Bounds(["c"], lambda _: {"integer": bounds}))
+    return FileColumns(pa.table(columns).cast(COLUMNS), Bounds(lambda: ["c"], lambda _: {"integer": bounds}))
