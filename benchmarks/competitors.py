@@ -45,6 +45,8 @@ def dlt_sql_database(uri: str, table: str, target: Path) -> float:
     import dlt
     from dlt.sources.sql_database import sql_database
 
+    # SQLAlchemy 2.1 takes psycopg 3 unless the driver is named.
+    uri = uri.replace("postgresql://", "postgresql+psycopg2://", 1)
     source = sql_database(uri, schema="public", table_names=[table], backend="pyarrow", chunk_size=100_000)
     pipeline = dlt.pipeline(
         "bench",
@@ -64,10 +66,13 @@ def spark_jdbc(uri: str, table: str, target: Path) -> float:
     from pyspark.sql import SparkSession
 
     folders = (Path("/usr/share/java"), Path.home() / ".m2")
-    jars = [str(jar) for folder in folders for jar in folder.rglob("postgresql*.jar")]
-    if not jars:
+    # Debian's driver finds the classes of its passwords (SCRAM) in jars of their own.
+    names = ("postgresql*.jar", "scram*.jar", "saslprep*.jar", "stringprep*.jar")
+    found = [jar.resolve() for folder in folders for name in names for jar in folder.rglob(name)]
+    if not any(jar.name.startswith("postgresql") for jar in found):
         sys.exit("no JDBC driver: no postgresql*.jar in /usr/share/java or ~/.m2")
-    builder = SparkSession.builder.master("local[2]").config("spark.jars", jars[0]).config("spark.ui.enabled", "false")
+    jars = ",".join(sorted(map(str, set(found))))
+    builder = SparkSession.builder.master("local[2]").config("spark.jars", jars).config("spark.ui.enabled", "false")
     spark = builder.config("spark.driver.memory", "2g").getOrCreate()
     spark.range(1).collect()
     parts = urlsplit(uri)
