@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from snapshot_assets.pipeline.io_manager import ChunkConfig, SnapshotIOManager
     from snapshot_assets.pipeline.partitions import partitions_of
     from snapshot_assets.pipeline.spark_session import spark_resource
-    from snapshot_assets.plan.configuration import Configuration, load_configuration
+    from snapshot_assets.plan.configuration import Configuration
     from snapshot_assets.plan.plan import Plan
+    from snapshot_assets.plan.read_configuration import load_configuration
 
 __version__ = "0.1.0"
 
@@ -60,7 +61,7 @@ _HOMES = {
     "SnapshotIOManager": "pipeline.io_manager",
     "SnapshotPlan": "pipeline.component",
     "build_definitions": "pipeline.assets",
-    "load_configuration": "plan.configuration",
+    "load_configuration": "plan.read_configuration",
     "partitions_of": "pipeline.partitions",
     "read": "engine.reading.read",
     "register": "engine.reading.source",

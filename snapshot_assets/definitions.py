@@ -5,7 +5,7 @@ import dagster as dg
 from snapshot_assets.pipeline.assets import build_definitions
 from snapshot_assets.pipeline.resources import SPARK
 from snapshot_assets.pipeline.spark_session import spark_resource
-from snapshot_assets.plan.configuration import load_configuration
+from snapshot_assets.plan.read_configuration import load_configuration
 
 # A run of a plan is one process, so that its steps share one Spark session and one state of the source.
 defs: dg.Definitions = build_definitions(

@@ -18,8 +18,8 @@ import duckdb
 from snapshot_assets.cli import main as snapshots
 from snapshot_assets.cli.output import show, show_message
 from snapshot_assets.databases.sql import literal
-from snapshot_assets.plan.configuration import load_configuration
 from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.read_configuration import load_configuration
 
 ROOT = Path(__file__).resolve().parent.parent
 

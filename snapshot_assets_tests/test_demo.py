@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from snapshot_assets import demo
-from snapshot_assets.plan.configuration import load_configuration
+from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets_tests.cli.helpers import store_of
 
 

@@ -11,7 +11,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.truncation import refuse_lost_log
 from snapshot_assets.errors import NoSnapshotError
 from snapshot_assets.format.units import parse_duration
-from snapshot_assets.plan.configuration import load_configuration
+from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import Location, parse_location
 from snapshot_assets.storage.open import open_store

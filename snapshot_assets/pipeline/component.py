@@ -16,8 +16,9 @@ from snapshot_assets.pipeline.assets import plan_definitions
 from snapshot_assets.pipeline.resources import SPARK
 from snapshot_assets.pipeline.shared import shared_resources
 from snapshot_assets.pipeline.spark_session import spark_resource
-from snapshot_assets.plan.configuration import Configuration, StorageByScheme, configuration_of, load_configuration
+from snapshot_assets.plan.configuration import Configuration, StorageByScheme
 from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.read_configuration import configuration_of, load_configuration
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from snapshot_assets.plan.configuration import Configuration, load_configuration
+from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.plan.source_fields import NAME
 from snapshot_assets.storage.location import parse_location
 

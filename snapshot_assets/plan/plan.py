@@ -1,7 +1,7 @@
 """The plan: everything that defines one dataset's snapshots, checked before anything runs.
 
-A plan is written in `snapshots.yaml` (see `snapshot_assets.plan.configuration`) or built in Python. Both report all
-mistakes at once:
+A plan is written in `snapshots.yaml` (see `snapshot_assets.plan.read_configuration`) or built in Python. Both report
+all mistakes at once:
 
     Plan(
         name="flights",

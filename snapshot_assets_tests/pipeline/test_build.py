@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.pipeline.assets import build_definitions
-from snapshot_assets.plan.configuration import Configuration, load_configuration
+from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets_tests.pipeline.project import ROOT, ROWS, write_project
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
@@ -146,7 +147,7 @@ import sys
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
-from snapshot_assets.plan.configuration import load_configuration
+from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.pipeline.assets import build_definitions
 
 

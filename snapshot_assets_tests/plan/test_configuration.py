@@ -4,7 +4,8 @@ import pytest
 
 from snapshot_assets.errors import LocationUriError, PlanError, UnknownSourceError
 from snapshot_assets.plan.ad_hoc import ad_hoc_configuration
-from snapshot_assets.plan.configuration import Configuration, load_configuration, parse_configuration
+from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.read_configuration import load_configuration, parse_configuration
 from snapshot_assets.storage.location import parse_location
 
 PASSWORD = "hunter2hunter2"
@@ -269,7 +270,7 @@ def test_a_named_file_that_is_missing_or_no_text_is_refused(tmp_path):
 
 
 def test_the_example_of_the_documentation_is_right():
-    import snapshot_assets.plan.configuration as module
+    import snapshot_assets.plan.read_configuration as module
 
     block = "\n".join(line[4:] for line in module.__doc__.splitlines() if line.startswith("    "))
     assert [plan.name for plan in _parsed(block).plans] == ["flights", "shop"]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from snapshot_assets.errors import PlanError
-from snapshot_assets.plan.configuration import Configuration, parse_configuration
+from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.read_configuration import parse_configuration
 from snapshot_assets.plan.spark_settings import merged_settings, parse_spark_settings
 
 PLAN = "plans: {a: {source: 'duckdb:///a', to: 's3://bucket/prefix', schema_only: true%s}}\n"

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from snapshot_assets.errors import PlanError, StorageError, StoreDeniedError, TransientError
-from snapshot_assets.plan.configuration import parse_configuration
+from snapshot_assets.plan.read_configuration import parse_configuration
 from snapshot_assets.storage.cloud import CloudStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store

@@ -16,7 +16,7 @@ from snapshot_assets.cli.output import counted, show, show_json, show_message, s
 from snapshot_assets.cli.unreferenced import by_reason, released_json, show_reasons, show_released, sizes
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import duration_text, time_text
-from snapshot_assets.plan.configuration import load_configuration
+from snapshot_assets.plan.read_configuration import load_configuration
 
 
 def expire(options: argparse.Namespace) -> int:

@@ -17,8 +17,9 @@ from snapshot_assets.errors import LocationDeletedError, PlanError
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets.format.windows import TimeRange, Window
 from snapshot_assets.plan.ad_hoc import ad_hoc_configuration
-from snapshot_assets.plan.configuration import Configuration, load_configuration
+from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.read_configuration import load_configuration
 
 _BESIDE_PLAN = ("parallelism", "max_file_size")
 
