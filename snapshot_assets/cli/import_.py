@@ -88,6 +88,7 @@ def _request_of(options: argparse.Namespace) -> _Request:
         start=chosen.start if chosen else None,
         end=chosen.end if chosen else None,
         expressions=not options.no_expressions,
+        code=options.with_code or (plan.with_code and not options.no_expressions),
     )
     return _Request(
         configuration=configuration,

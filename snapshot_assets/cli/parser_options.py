@@ -36,6 +36,10 @@ def create(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--format", help="parquet (default), csv or json (one object a line)")
     format_options(what)
     what.add_argument("--schema-only", action="store_true", default=None, help="no data")
+    skip = "leave PostgreSQL's large objects out"
+    what.add_argument(
+        "--skip-large-objects", dest="large_objects", action="store_const", const="skip", default=None, help=skip
+    )
     how = parser.add_argument_group("how")
     how.add_argument("--parallelism", type=int, metavar="N", help="chunks exported in parallel (default: 1)")
     how.add_argument("--max-file-size", metavar="SIZE", help="256MB (default); units B kB MB GB TB, multiplier 1024")
@@ -118,6 +122,7 @@ def import_(parser: argparse.ArgumentParser) -> None:
         "--replace": "delete and reload chunks that changed in the snapshot since",
         "--into-nonempty": "load into tables that contain other rows: equal rows are then duplicated, or violate keys",
         "--no-expressions": "run no SQL text of the snapshot: omit defaults, checks, generated columns and views",
+        "--with-code": "also create functions, triggers, rules, policies and other code of the snapshot: SQL that runs",
         "--forget-ledger": "only delete the target's records of imports, and their tags; tables stay",
     }
     for name, text in flags.items():

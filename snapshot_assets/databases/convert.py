@@ -42,7 +42,7 @@ _MANY_TEXTS = re.compile(r"numeric|interval|citext|json|float|double", re.IGNORE
 
 _INDEX_HEAD = re.compile(r"CREATE (?:UNIQUE )?INDEX .* ON .*?(?: USING btree ?)?\((?P<keys>[^()]*)\);?", re.DOTALL)
 _SILENT_OPTIONS = frozenset(
-    ("view", "relation", "extensions", "row_types", "columns", "identity_sequences", "not_carried")
+    ("view", "relation", "extensions", "row_types", "columns", "identity_sequences", "not_carried", "large_objects")
 )
 
 
@@ -112,6 +112,8 @@ class _Conversion:
             sequences=sequences,
             comment=table.comment,
         )
+        if "large_objects" in table.options:
+            self.lose(f"Large objects become rows of table {name}: only {self._source} has them.")
         for check in table.checks:
             self.lose(f"Check {check.name} of {name} is left out: {self._source}'s SQL {check.definition}.")
         for each in table.options.get("not_carried", ()):

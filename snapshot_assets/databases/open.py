@@ -43,13 +43,14 @@ class DatabaseModule(Protocol):
     def default_alias(self, uri: str) -> str:
         """Return a public name from the URI, without user or password."""
 
-    def define(self, schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
+    def define(self, schema: DatabaseSchema, *, expressions: bool = True, code: bool = False) -> Definition:
         """Return how to create a schema that comes from the same kind of database.
 
         Args:
             schema: What is restored; a selection may leave out tables that others refer to.
             expressions: Whether to restore the SQL text of the snapshot: defaults, checks, generated columns and
                 views. If not, they are listed in `lost`.
+            code: Whether to restore functions, triggers and other code; only PostgreSQL has any.
 
         Raises:
             DocumentError: A text of the documents is not a type, expression or query as expected.

@@ -46,6 +46,8 @@ class Selection:
         carriers: Carrier by table and column, if the plan overrides the default.
         query: A query that is exported in place of tables.
         split_by: Column by whose ranges several tasks read the one table or query.
+        large_objects: Whether PostgreSQL's large objects are exported: with the whole database, or with a table that
+            has a column for their oids.
     """
 
     schemas: tuple[str, ...] = ()
@@ -54,6 +56,7 @@ class Selection:
     carriers: Mapping[tuple[TableName, str], Carrier] = field(default_factory=dict)
     query: Query | None = None
     split_by: str | None = None
+    large_objects: bool = True
 
 
 @dataclass(frozen=True)

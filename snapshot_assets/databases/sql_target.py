@@ -178,15 +178,16 @@ class SqlTarget(RestoreTarget, ABC):
 
     def _delete(self, chunk: int, load: Load) -> None:
         name = load.table.table_name
-        self._execute(
-            f"DELETE FROM {self._own_rows(name)} WHERE {self.time_column.predicate(load.table, load.rows)}",
-            f"deleting the rows of chunk {chunk} from {name}",
-        )
+        self._delete_rows(load, f"deleting the rows of chunk {chunk} from {name}")
         self._execute(
             f"DELETE FROM {ledger.FILES} WHERE location_id = {literal(load.location_id)} AND chunk = {chunk}"
             f" AND table_schema = {literal(name.schema)} AND table_name = {literal(name.table)}",
             f"deleting chunk {chunk} from the ledger",
         )
+
+    def _delete_rows(self, load: Load, doing: str) -> None:
+        predicate = self.time_column.predicate(load.table, load.rows)
+        self._execute(f"DELETE FROM {self._own_rows(load.table.table_name)} WHERE {predicate}", doing)
 
     def _prevents_deletion(self, reference: Reference, loads: Mapping[TableName, Load]) -> bool:
         """Return whether a foreign key refers to rows that would be deleted, from rows that would not."""

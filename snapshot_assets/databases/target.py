@@ -72,11 +72,13 @@ class ExistingTable:
         columns: Its column names in order, generated ones included.
         has_rows: Whether it holds any row.
         what: Its kind: `table`, or that of another relation with its name.
+        mixes: Whether rows of others may stay beside those of a restore.
     """
 
     columns: tuple[str, ...]
     has_rows: bool
     what: str = "table"
+    mixes: bool = True
 
 
 @dataclass(frozen=True)

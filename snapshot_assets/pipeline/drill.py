@@ -38,6 +38,9 @@ class DrillConfig(dg.Config):
         default=True,
         description="Whether SQL text of the snapshot is run: defaults, checks, generated columns, views.",
     )
+    with_code: bool = Field(
+        default=False, description="Whether code of the snapshot is restored too: functions, triggers, rules, policies."
+    )
 
 
 def drill_op(plan: Plan, spark_key: str) -> dg.OpDefinition:
@@ -66,7 +69,7 @@ def _drill(context: dg.OpExecutionContext, plan: Plan, config: DrillConfig) -> d
     """Have the drill, and return its metadata."""
     started, snapshots = time.monotonic(), snapshots_of(context)
     version = config.version or newest_tag(Catalog.open(snapshots.store(plan.name)).require_snapshot())
-    settings = RestoreSettings(Filters(expressions=config.expressions), version)
+    settings = RestoreSettings(Filters(expressions=config.expressions, code=config.with_code or (plan.with_code and config.expressions)), version)
     with scratch_database(snapshots.scratch(plan.name), f"snapshots_drill_{plan.name}") as address:
         run = snapshots.restore_into(plan, address, settings)
         drilled = drill(run, partial(snapshots.counting, log=context.log.info))

@@ -49,14 +49,22 @@ class RestoreConfig(dg.Config):
         default=True,
         description="Whether SQL text of the snapshot is restored: defaults, checks, generated columns, views.",
     )
+    with_code: bool = Field(
+        default=False,
+        description="Whether code of the snapshot is restored: functions, triggers, rules, policies and other SQL that"
+        " runs later; also if the plan does not say so.",
+    )
 
     def over(self, settings: RestoreSettings) -> RestoreSettings:
         """Return settings with the values that are configured here."""
+        expressions = self.expressions and settings.filters.expressions
+        code = self.with_code or (settings.filters.code and expressions)
+        filters = dataclasses.replace(settings.filters, expressions=expressions, code=code)
         return dataclasses.replace(
             settings,
             version=settings.version if self.version is None else self.version,
             into_nonempty=self.into_nonempty or settings.into_nonempty,
-            filters=settings.filters if self.expressions else dataclasses.replace(settings.filters, expressions=False),
+            filters=filters,
             replace=self.replace or settings.replace,
         )
 

@@ -49,6 +49,7 @@ _NOT_OF_QUERIES = (
     "time_columns",
     "null_time",
     "untimed_tables",
+    "large_objects",
     "retention",
 )
 
@@ -94,6 +95,10 @@ class Plan(CopyFields):
     )
     import_slots: int | None = Field(
         None, ge=1, le=MAX_TASKS, description="Most tasks that load a chunk; null for Spark's cores."
+    )
+    with_code: bool = Field(
+        False,
+        description="Whether restores create functions, triggers, rules, policies and other code too: SQL that runs.",
     )
     format: Literal["parquet", "csv", "json"] = Field("parquet", description="Format of the data files.")
     format_options: FormatOptions = Field(

@@ -42,6 +42,11 @@ class SelectionFields(SourceFields):
     )
     null_time: Literal["chunk0", "fail"] = Field("chunk0", description="Rows without a finite time.")
     untimed_tables: Literal["export", "skip", "fail"] = Field("export", description="Tables without a time index.")
+    large_objects: Literal["export", "skip"] = Field(
+        "export",
+        description="PostgreSQL's large objects, which belong to chunk 0 when the whole database is exported, or a"
+        " table that has a column for their oids.",
+    )
 
     @property
     def selection(self) -> Selection:
@@ -52,7 +57,8 @@ class SelectionFields(SourceFields):
             if table is None:
                 return Selection(carriers=carriers, query=query_of(self.name, self.query), split_by=self.split_by)
             return Selection(tables=(table,), time_columns={table: None}, carriers=carriers, split_by=self.split_by)
-        return Selection(self.schemas, self.tables, self.time_columns, carriers)
+        chosen = (self.schemas, self.tables, self.time_columns, carriers)
+        return Selection(*chosen, large_objects=self.large_objects == "export")
 
     @field_validator("schemas", "tables")
     @classmethod

@@ -11,6 +11,7 @@ from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import damage_error
+from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import outside_text, rows_outside
 from snapshot_assets.catalog.verify.faults import Fault
@@ -23,6 +24,7 @@ from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.start_snapshot import skipped_text
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.uncarried import code_by_kind, kinds_text, uncarried_by_kind
 from snapshot_assets.format.units import human_bytes, time_text
 from snapshot_assets.format.windows import TimeRange
 from snapshot_assets.plan.configuration import Configuration
@@ -121,6 +123,8 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
     """Print the result, or for a finished snapshot how much of it was hashed."""
     seal = state.newest_seal
     counts = Counter(outcome.status for outcome in work.outcomes)
+    schema = read_schema(store, state.schemas[state.schema_id])
+    code, uncarried = code_by_kind(schema), uncarried_by_kind(schema)
     files = [each.file for each in state.live_files()]
     report: dict[str, Any] = {
         "location": store.uri,
@@ -135,6 +139,8 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
         "bytes": sum(file.bytes for file in files),
         "files": len(files),
         "rows_outside": [vars(each) for each in rows_outside(state)],
+        "code": code,
+        "not_carried": uncarried,
     }
     if work.skipped is not None:
         report["tables_skipped"] = [table_text(name) for name in work.skipped]
@@ -155,4 +161,8 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
         show(f"  {outside}")
     if work.skipped:
         show(f"  {skipped_text(work.skipped)}")
+    if code:
+        show(f"  code, restored only with --with-code: {kinds_text(code)}")
+    if uncarried:
+        show(f"  not in the snapshot: {kinds_text(uncarried)}")
     return 0

@@ -99,8 +99,8 @@ def open_target(address: DatabaseAddress) -> SqlTarget:
     return DuckDBTarget(address)
 
 
-def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-    """Return the statements that create a schema; see `DatabaseModule.define`."""
+def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = False) -> Definition:
+    """Return the statements that create a schema; see `DatabaseModule.define`. `code` changes nothing."""
     from snapshot_assets.databases.duckdb.ddl import define as define_schema
 
     return define_schema(schema, expressions=expressions)

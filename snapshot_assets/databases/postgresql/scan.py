@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
+from snapshot_assets.databases.postgresql.large_objects import ROWS, is_large_objects
 from snapshot_assets.databases.postgresql.query import OWN_PATH, bounds_statements
 from snapshot_assets.databases.postgresql.read_forms import expression, sent
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
@@ -94,6 +95,8 @@ class Scanner:
         table = scan.table
         if is_query(table):
             carried = table.options["select"]
+        elif is_large_objects(table):
+            carried = [identifier(column.name) for column in table.columns]
         else:
             columns = self._relation(table).columns
             carried = [expression(column.name, columns[column.name].type, column.carrier) for column in table.columns]
@@ -116,6 +119,8 @@ class Scanner:
 
         Partitions, and the chunks of a hypertable, are included.
         """
+        if is_large_objects(table):
+            return ROWS
         only = self._relation(table).kind == "r" and not table.options.get("hypertable")
         return f"ONLY {qualified(table.table_name)}" if only else qualified(table.table_name)
 
@@ -136,7 +141,7 @@ class Scanner:
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Divide a scan by time, if an index serves its window; else by the table's blocks, if it has any."""
-        if parts <= 1 or scan.part is not None or is_query(scan.table):
+        if parts <= 1 or scan.part is not None or is_query(scan.table) or is_large_objects(scan.table):
             return [scan]
         if isinstance(scan.rows, WindowRows) and self._reads_index(scan):
             return _by_time(scan, scan.rows, parts)

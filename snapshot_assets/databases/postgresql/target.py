@@ -10,6 +10,16 @@ from itertools import product
 import pyarrow as pa
 
 from snapshot_assets.databases.feed import Feed
+from snapshot_assets.databases.postgresql.large_objects import (
+    LARGE_OBJECTS,
+    OPTION,
+    ROWS_WITHOUT_DATA,
+    STAGE,
+    delete_large_objects,
+    has_large_objects,
+    is_large_objects,
+    write_pages,
+)
 from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.postgresql.write_forms import Receiver, WriteForm, receivers, receivers_query, write_form
@@ -17,7 +27,7 @@ from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.sql_target import SqlTarget
-from snapshot_assets.databases.target import ExistingTable, OtherType
+from snapshot_assets.databases.target import ExistingTable, Load, OtherType
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Table, TableName
 
@@ -124,6 +134,8 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         if not tables:
             return {}
         existing = {}
+        if LARGE_OBJECTS in tables:
+            existing[LARGE_OBJECTS] = ExistingTable(tuple(STAGE), has_large_objects(self), mixes=False)
         for row in self.rows(_EXISTING.format(names=_names(tables)), "looking up tables"):
             name, what = TableName(row["schema"], row["name"]), row["what"]
             existing[name] = ExistingTable(tuple(row["columns"]), what == "table" and self._has_rows(name), what)
@@ -176,6 +188,8 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         self.rows(_PREPARE_INDEXES, "preparing indexes")
 
     def _insert(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
+        if is_large_objects(table):
+            return self._insert_large_objects(table, batches)
         columns = self._write_forms(table)
         schema = pa.schema([(name, each.arrow_type) for name, each in columns.items()])
         feed = Feed(batches, schema, {name: each.encode for name, each in columns.items() if each.encode is not None})
@@ -222,7 +236,26 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
             self.execute(f"TRUNCATE pg_temp.{_STAGE}", f"emptying the staging table of {name}")
         self.execute(f"DROP TABLE pg_temp.{_STAGE}", f"dropping the staging table of {name}")
 
+    def _insert_large_objects(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
+        feed = Feed(batches, table.arrow_schema())
+        definitions = ", ".join(f"{column} {kind}" for column, kind in STAGE.items())
+        self.execute(f"CREATE TEMPORARY TABLE {_STAGE} ({definitions}) ON COMMIT DROP", "staging large objects")
+        for portion in feed.portions(_PORTION_BYTES):
+            self._ingest(_STAGE, None, portion)
+            write_pages(self, f"pg_temp.{_STAGE}", int(table.options[OPTION]["page_bytes"]))
+            self.execute(f"TRUNCATE pg_temp.{_STAGE}", "emptying the staging table of large objects")
+        self.execute(f"DROP TABLE pg_temp.{_STAGE}", "dropping the staging table of large objects")
+        return feed.rows
+
+    def _delete_rows(self, load: Load, doing: str) -> None:
+        if is_large_objects(load.table):
+            delete_large_objects(self)
+        else:
+            super()._delete_rows(load, doing)
+
     def _own_rows(self, name: TableName) -> str:
+        if name == LARGE_OBJECTS:
+            return ROWS_WITHOUT_DATA
         query = _HAS_OWN_ROWS_ONLY.format(schema=literal(name.schema), name=literal(name.table))
         alone = any(row["alone"] for row in self.rows(query, f"looking up {name}"))
         return f"ONLY {qualified(name)}" if alone else qualified(name)
@@ -241,7 +274,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
 
     def _lock(self, tables: Sequence[TableName] = ()) -> None:
         self.rows(_ADVISORY.format(kind=""), "waiting for other imports")
-        for name in sorted(set(tables)):
+        for name in sorted({*tables} - {LARGE_OBJECTS}):
             self.execute(f"LOCK TABLE {qualified(name)} IN SHARE ROW EXCLUSIVE MODE", f"locking {name}")
 
 

@@ -234,7 +234,8 @@ def plan_restore(
     with open_restore_target(address, session) as target:
         records = target.imports()
     source = open_source(store, settings, records, depth=depth, recorded=recorded)
-    definition = definition_for(source.schema, address.uri, expressions=settings.filters.expressions)
+    filters = settings.filters
+    definition = definition_for(source.schema, address.uri, expressions=filters.expressions, code=filters.code)
     with open_restore_target(address, session) as target:
         contents = read_target(target, source, definition)
     any_carrier = kind_of(address.uri) in ("spark", source.schema.database)

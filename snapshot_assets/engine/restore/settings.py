@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from snapshot_assets.errors import PlanError
 from snapshot_assets.format.checksums import canonical_json
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import time_text
@@ -19,6 +20,7 @@ class Filters:
         start: Rows from this time on; None for all.
         end: Rows before this time; None for all.
         expressions: Whether SQL text of the snapshot (defaults, checks, views) is restored.
+        code: Whether code of the snapshot (functions, triggers, rules, policies) is restored too.
     """
 
     schemas: tuple[str, ...] = ()
@@ -26,6 +28,16 @@ class Filters:
     start: datetime | None = None
     end: datetime | None = None
     expressions: bool = True
+    code: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse code without expressions.
+
+        Raises:
+            PlanError: Both are asked for.
+        """
+        if self.code and not self.expressions:
+            raise PlanError("Code is SQL text of the snapshot: it cannot be restored without expressions. Omit one.")
 
     def text(self) -> str:
         """Return the filters as canonical JSON: equal filters have equal text."""
@@ -36,7 +48,8 @@ class Filters:
             "end": time_text(self.end) if self.end else None,
             "expressions": self.expressions,
         }
-        return canonical_json(values).decode()
+        # Only where it is asked for: earlier versions know no code, and recorded filters without it.
+        return canonical_json(values | ({"code": True} if self.code else {})).decode()
 
 
 def described(filters: str) -> str:
@@ -48,6 +61,8 @@ def described(filters: str) -> str:
         parts.append(f"times from {values['start'] or 'the first'} to {values['end'] or 'the last'}")
     if not values["expressions"]:
         parts.append("no expressions")
+    if values.get("code"):
+        parts.append("code")
     return ", ".join(parts) or "everything"
 
 

@@ -41,17 +41,26 @@ def read_target(target: RestoreTarget, source: RestoreSource, definition: Defini
             return TargetContents(existing, other_types, ledger)
 
 
-def definition_for(schema: DatabaseSchema, uri: str, *, expressions: bool) -> Definition:
+def definition_for(schema: DatabaseSchema, uri: str, *, expressions: bool, code: bool = False) -> Definition:
     """Return how a target creates a schema, converted through Arrow types if the target is of another kind.
 
     Args:
         schema: What is restored.
         uri: The target's URI.
         expressions: Whether SQL text of the snapshot is restored.
+        code: Whether functions, triggers and other code are restored.
+
+    Raises:
+        RestoreError: Code is asked for, and source and target are not both PostgreSQL.
     """
     module, kind = database_module(uri), kind_of(uri)
+    if code and (schema.database, kind) != ("postgresql", "postgresql"):
+        raise RestoreError(
+            f"Code can be restored only from PostgreSQL into PostgreSQL; this is {schema.database} into {kind}. Restore"
+            " without code (--with-code).",
+        )
     if schema.database == kind:
-        return module.define(schema, expressions=expressions)
+        return module.define(schema, expressions=expressions, code=code)
     mapped, lost = converted(schema, kind, module.type_for)
     definition = module.define(mapped, expressions=expressions)
     return replace(definition, lost=(*lost, *definition.lost))
@@ -106,6 +115,7 @@ def check_tables(contents: TargetContents, definition: Definition, *, resumed: b
             _check_columns(table.table_name, existing, {column.name for column in table.columns})
             if existing.has_rows and table.table_name not in restored:
                 filled.append(str(table.table_name))
+                into_nonempty = into_nonempty and existing.mixes
     _check_types(contents.other_types)
     if filled and not into_nonempty:
         raise TargetNotEmptyError(

@@ -7,7 +7,10 @@ from graphlib import TopologicalSorter
 
 from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.postgresql.ddl import columns, keys, tables, types, views
+from snapshot_assets.databases.postgresql.ddl.code import CodeObject
+from snapshot_assets.databases.postgresql.ddl.order import with_code
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext
+from snapshot_assets.databases.postgresql.large_objects import LARGE_OBJECTS, is_large_objects
 from snapshot_assets.databases.target import LEDGER_SCHEMA, Definition, Statement
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, UserType
@@ -15,10 +18,10 @@ from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, U
 __all__ = ["define"]
 
 
-def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
+def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = False) -> Definition:
     """Return how to create a schema of PostgreSQL; see `DatabaseModule`."""
     try:
-        return _define(RestoreContext(schema, expressions))
+        return _define(RestoreContext(schema, expressions, code))
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         # Options have no model of their own: in a hostile document their values may be anything.
         raise RestoreError(
@@ -35,8 +38,15 @@ def _define(context: RestoreContext) -> Definition:
                 f"Table {name} is refused: its schema is reserved for the ledger of imports. Restore without it.",
                 object=str(name),
             )
+    for table in schema.tables:
+        if table.table_name == LARGE_OBJECTS and not is_large_objects(table):
+            raise RestoreError(
+                f"Table {LARGE_OBJECTS} is refused: the name is reserved for large objects. Restore without it.",
+                object=str(LARGE_OBJECTS),
+            )
     for each in schema.schemas:
         context.lose_uncarried(each.options)
+    context.lose_code()
     restored = {table.table_name: tables.as_restored(context, table) for table in schema.tables}
     used = columns.sequence_uses(context)
     before = [*types.schemas(context), *types.extensions(context)]
@@ -44,10 +54,12 @@ def _define(context: RestoreContext) -> Definition:
         before += columns.create_sequence(use)
     unvalidated: list[Statement] = []
     for item in _creation_order(context):
-        if isinstance(item, UserType):
+        if isinstance(item, CodeObject):
+            before += item.statements()
+        elif isinstance(item, UserType):
             before += types.create(context, item)
             unvalidated += types.unvalidated_checks(context, item)
-        else:
+        elif not is_large_objects(item):
             before += tables.create(context, restored[item.table_name])
     for use in used:
         before += columns.own_sequence(use)
@@ -66,6 +78,10 @@ def _after(
     for table in restored:
         yield from keys.foreign_keys(context, table)
     yield from views.create(context)
+    owners = {part.name: part.of for table in restored for part in context.partitions(table)}
+    for each in context.code:
+        if each.on in context.relations:
+            yield from each.statements(owners.get(each.on, each.on))
 
 
 def _needed_tables(context: RestoreContext, table: Table, owners: Mapping[TableName, TableName]) -> list[TableName]:
@@ -88,14 +104,21 @@ def _needed_tables(context: RestoreContext, table: Table, owners: Mapping[TableN
     return [*row_types, *tables.parents_of(context, table), *drawn_from]
 
 
-def _creation_order(context: RestoreContext) -> Iterator[UserType | Table]:
-    """Yield every type and table once, each after those that it depends on."""
+def _creation_order(context: RestoreContext) -> Iterator[UserType | Table | CodeObject]:
+    """Yield every type and table once, each after those that it depends on, and code where it is restored."""
     owners = {
         sequence.table_name: table.table_name
         for table in context.schema.tables
         for sequence in identity_sequences(table).values()
     }
-    order = TopologicalSorter({name: _needed_tables(context, table, owners) for name, table in context.tables.items()})
+    needed = {name: _needed_tables(context, table, owners) for name, table in context.tables.items()}
+    items = _types_and_tables(context, needed)
+    return with_code(context, items, needed) if context.code else items
+
+
+def _types_and_tables(
+    context: RestoreContext, needed: Mapping[TableName, Iterable[TableName]]
+) -> Iterator[UserType | Table]:
     yielded: set[TableName] = set()
 
     def new_types(kinds: Iterable[UserType]) -> Iterator[UserType]:
@@ -104,7 +127,7 @@ def _creation_order(context: RestoreContext) -> Iterator[UserType | Table]:
                 yielded.add(kind.table_name)
                 yield kind
 
-    for name in order.static_order():
+    for name in TopologicalSorter(needed).static_order():
         yield from new_types(context.tables[name].types)
         yield context.tables[name]
     for view in context.schema.views:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
+from snapshot_assets.databases.postgresql.ddl.code import CodeObject, code_objects, needs_of
+from snapshot_assets.databases.postgresql.large_objects import is_large_objects
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, View
@@ -64,8 +66,11 @@ class RestoreContext:
 
     Attributes:
         expressions: Whether SQL text of the documents is restored.
+        with_code: Whether the code of the documents is restored.
+        code: The code that is restored, in the order of the documents.
+        needs: What code, types, tables and views need directly; see `ddl.order`.
         partition_keys: Partition keys of the tables that are restored with their partitions.
-        relations: Names of all tables, partitions and views.
+        relations: Names of all tables, partitions and views; the table of large objects does not exist.
         over_foreign_tables: Partitioned relations with a partition, at any level, that was a foreign table.
         left_out: Constraints and indexes that are not restored, by relation.
         lost: What is not restored, a sentence each.
@@ -73,16 +78,25 @@ class RestoreContext:
 
     schema: DatabaseSchema
     expressions: bool
+    with_code: bool = False
+    code: tuple[CodeObject, ...] = field(init=False)
+    needs: Mapping[str, tuple[str, ...]] = field(init=False)
     tables: Mapping[TableName, Table] = field(init=False)
     partition_keys: dict[TableName, str] = field(default_factory=dict)
     relations: set[TableName] = field(init=False)
     over_foreign_tables: set[TableName] = field(default_factory=set)
     left_out: set[tuple[TableName, str]] = field(default_factory=set)
     lost: list[str] = field(default_factory=list)
+    _in_snapshot: set[tuple[str, TableName | None]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.tables = {table.table_name: table for table in self.schema.tables}
-        self.relations = {*self.tables, *(view.table_name for view in self.schema.views)}
+        exist = (table.table_name for table in self.schema.tables if not is_large_objects(table))
+        self.relations = {*exist, *(view.table_name for view in self.schema.views)}
+        every = code_objects(self.schema)
+        self._in_snapshot = {(each.key, each.on) for each in every}
+        self.code = every if self.with_code else ()
+        self.needs = needs_of(self.schema, self.code)
         for table in self.schema.tables:
             self._note_partition_key(table)
             for part in reversed(self.partitions(table)):  # parents come first in the list
@@ -115,8 +129,19 @@ class RestoreContext:
     def lose_uncarried(self, options: Mapping[str, Any], relation: TableName | None = None) -> None:
         """Record the objects of a relation or schema that a snapshot does not carry."""
         of = f" of {relation}" if relation else ""
-        for name in options.get("not_carried", ()):
-            self.lose(f"{capital(str(name))}{of} is not in a snapshot.")
+        for name in map(str, options.get("not_carried", ())):
+            if (name, relation) not in self._in_snapshot:
+                self.lose(f"{capital(name)}{of} is not in a snapshot.")
+
+    def lose_code(self) -> None:
+        """Record the code that is not restored because nobody asked for it."""
+        for each in () if self.with_code else code_objects(self.schema):
+            if not each.is_part and (each.on is None or each.on in self.relations):
+                self.lose(f"{capital(each.what)} is not restored: it is code of the snapshot. Give --with-code.")
+
+    def restores(self, key: str) -> bool:
+        """Return whether an object of code, given by kind and name, is restored."""
+        return self.with_code and (key, None) in self._in_snapshot
 
     def allows(self, what: str, plain: bool = False) -> bool:
         """Return whether an object is restored that may consist of SQL text; if not, record it as lost.

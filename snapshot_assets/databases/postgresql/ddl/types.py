@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
+from snapshot_assets.databases.postgresql.ddl.code import needed_first
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, capital
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement, comment
@@ -27,6 +28,7 @@ def schemas(context: RestoreContext) -> Iterator[Statement]:
     for view in schema.views:
         needed.update(kind.schema_name for kind in view_types(view.options))
     needed.update(place for _, place in _extensions(context))
+    needed.update(each.schema for each in context.code if each.schema is not None)
     for name in sorted({*comments, *needed} - {"pg_catalog"}):
         exists = f"SELECT 1 AS one FROM pg_catalog.pg_namespace n WHERE n.nspname = {literal(name)}"
         # Even IF NOT EXISTS requires the privilege to create schemas.
@@ -42,6 +44,9 @@ def extensions(context: RestoreContext) -> Iterator[Statement]:
     for name, schema in sorted(set(_extensions(context))):
         sql = f"CREATE EXTENSION IF NOT EXISTS {identifier(name)} SCHEMA {identifier(schema)}"
         yield Statement(f"extension {name}", sql)
+    code = {each.key: each for each in context.code if each.kind == "extension"}
+    for each in needed_first(code, context.needs):
+        yield from each.statements()
 
 
 def _extensions(context: RestoreContext) -> Iterator[tuple[str, str]]:
@@ -109,7 +114,9 @@ def _range(context: RestoreContext, kind: UserType, what: str) -> str:
     named = {"subtype_opclass": "SUBTYPE_OPCLASS", "collation": "COLLATION", "multirange": "MULTIRANGE_TYPE_NAME"}
     options += [f"{sql} = {text.name_text(fields[option], what)}" for option, sql in named.items() if option in fields]
     for option in ("subtype_diff", "canonical"):
-        if option in fields and "." in text.name_text(fields[option], what):
+        called = text.name_text(fields[option], what) if option in fields else ""
+        carried = option == "subtype_diff" and any(each.key.startswith(f"function {called}(") for each in context.code)
+        if "." in called and not carried:
             context.lose(f"Function {fields[option]} of {what} is not in a snapshot: the type is created without it.")
         elif option in fields:
             options.append(f"{option.upper()} = {fields[option]}")

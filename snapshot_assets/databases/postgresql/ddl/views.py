@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.columns import column_settings
 from snapshot_assets.databases.postgresql.ddl.keys import index, properties
-from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, capital
+from snapshot_assets.databases.postgresql.ddl.order import views_and_code
+from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.format.relations import Index, TableName, View
@@ -32,7 +33,12 @@ def _restorable(context: RestoreContext) -> list[View]:
 
 
 def create(context: RestoreContext) -> Iterator[Statement]:
-    """Yield the statements that create views; record those that cannot be created as lost."""
+    """Yield the statements that create views, and code that needs them; record views that cannot be created as lost."""
+    return views_and_code(context, dict(_created(context)))
+
+
+def _created(context: RestoreContext) -> Iterator[tuple[TableName, list[Statement]]]:
+    """Yield every view that can be created, with its statements."""
     functions: dict[TableName, list[str]] = {}
     empty: set[TableName] = set()
     for view in _restorable(context):
@@ -49,23 +55,26 @@ def create(context: RestoreContext) -> Iterator[Statement]:
             f"SELECT 1 AS one WHERE pg_catalog.to_regprocedure({literal(each)}) IS NULL"
             for each in dict.fromkeys(called)
         )
+        statements = []
         for statement in _create(context, view, filled=name not in empty):
             either = " UNION ALL ".join(filter(None, (statement.unless, unless)))
-            yield Statement(statement.makes, statement.sql, name, unless=either)
+            statements.append(Statement(statement.makes, statement.sql, name, unless=either))
+        yield name, statements
 
 
 def _functions(context: RestoreContext, view: View) -> list[str]:
     """Return the functions that a view calls, which the snapshot does not carry; record every uncarried object."""
-    functions = []
-    for each in map(str, view.options.get("not_carried", ())):
+    functions: list[str] = []
+    name, not_carried = view.table_name, [str(each) for each in view.options.get("not_carried", ())]
+    for each in not_carried:
         if each.startswith("function "):
             functions.append(each.removeprefix("function "))
-            context.lose(
-                f"View {view.table_name} calls {each}, which is not in a snapshot. If the target does not have it,"
-                " the view and those that read it are left out."
-            )
-        else:
-            context.lose(f"{capital(each)} of {view.table_name} is not in a snapshot.")
+            if not any(context.restores(f"{kind} {functions[-1]}") for kind in ("function", "aggregate")):
+                context.lose(
+                    f"View {view.table_name} calls {each}, which is not restored. If the target does not have it,"
+                    " the view and those that read it are left out."
+                )
+    context.lose_uncarried({"not_carried": [each for each in not_carried if not each.startswith("function ")]}, name)
     return functions
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from snapshot_assets.databases.columns import choose_time_index
+from snapshot_assets.databases.postgresql.code.documents import schemas_with_code
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
 from snapshot_assets.databases.postgresql.introspect.details import read_details
 from snapshot_assets.databases.postgresql.introspect.options import table_options, view_options
@@ -15,6 +16,7 @@ from snapshot_assets.databases.postgresql.introspect.relations import (
     read_schemas,
     without_used_types,
 )
+from snapshot_assets.databases.postgresql.large_objects import count_large_objects, large_objects_table
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.types import TIMESTAMPS, carried
 from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
@@ -41,12 +43,32 @@ def extract(session: PostgresqlSession, selection: Selection) -> DatabaseSchema:
     names = selected_schemas(selection, exported, [schema.name for schema in schemas])
     # The columns of partitions have the types of their table's.
     used_types = [kind for relation in (*tables, *views) for kind in relation.used.types]
+    objects = _large_objects(session, selection, tables, relations)
+    missing = [] if objects or not (count := count_large_objects(session)) else [f"large objects ({count} of them)"]
+    selected = [without_used_types(schema, used_types) for schema in schemas if schema.name in names]
+    described = {each.oid: each.name for table in tables for each in (table, *table.partitions)}
+    described |= {view.oid: view.name for view in views}
     return DatabaseSchema(
         database="postgresql",
-        schemas=tuple(without_used_types(schema, used_types) for schema in schemas if schema.name in names),
-        tables=tuple(_table(table, selection) for table in tables),
+        schemas=schemas_with_code(session, selected, schemas, described, used_types, missing),
+        tables=tuple(sorted((*(_table(table, selection) for table in tables), *objects), key=lambda t: t.table_name)),
         views=tuple(map(_view, views)),
     )
+
+
+def _large_objects(
+    session: PostgresqlSession,
+    selection: Selection,
+    tables: list[SourceRelation],
+    relations: list[SourceRelation],
+) -> list[Table]:
+    """Return the table of the large objects, if there are any and they are selected."""
+    everything = not (selection.schemas or selection.tables)
+    referring = any(column.type.builtin == "oid" for table in tables for column in table.columns)
+    if not selection.large_objects or not (everything or referring):
+        return []
+    found = large_objects_table(session, [relation.name for relation in relations])
+    return [found] if found else []
 
 
 def _check(selection: Selection, schemas: list[Schema], relations: list[SourceRelation]) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
+from snapshot_assets.databases.sql import literal
 from snapshot_assets.format.relations import TableName, UserType
 
 _CHILDREN = """
@@ -135,6 +136,21 @@ def read_types(session: PostgresqlSession, roots: Mapping[int, Iterable[int]]) -
     for row in session.rows(_USED_EXTENSIONS.format(oids=oid_array(roots)), "reading what extensions are used"):
         extensions[row["relation"]][row["name"]] = row["schema"]
     return {relation: _used(rows, used, extensions[relation]) for relation, used in roots.items()}
+
+
+def read_own_types(session: PostgresqlSession, schemas: Iterable[str]) -> list[UserType]:
+    """Return every enum, domain, composite type and range of some schemas, sorted by name."""
+    query = f"""
+        SELECT t.oid::int8 AS oid FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
+        LEFT JOIN pg_class c ON c.oid = t.typrelid
+        WHERE n.nspname IN ({", ".join(map(literal, schemas)) or "NULL"})
+            AND (t.typtype IN ('e', 'd', 'r') OR c.relkind = 'c') AND NOT EXISTS (
+                SELECT FROM pg_depend d
+                WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e')"""
+    oids = [row["oid"] for row in session.rows(query, "listing types")]
+    rows = session.rows(_QUERY.format(oids=oid_array(oids)), "reading types") if oids else []
+    own = set(oids)
+    return sorted((_user_type(row) for row in rows if row["oid"] in own), key=lambda kind: kind.table_name)
 
 
 def _used(rows: Mapping[int, dict[str, Any]], roots: Iterable[int], extensions: dict[str, str]) -> UsedTypes:

@@ -1,0 +1,53 @@
+"""Adds to the documents of schemas what belongs neither to tables nor to views: code, and the names of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from snapshot_assets.databases.postgresql.code.read import read_code, with_code
+from snapshot_assets.databases.postgresql.code.uncarried import read_uncarried
+from snapshot_assets.databases.postgresql.introspect.types_and_extensions import read_own_types
+from snapshot_assets.databases.postgresql.session import PostgresqlSession
+from snapshot_assets.databases.sql import literal
+from snapshot_assets.format.relations import Schema, TableName, UserType
+
+
+def schemas_with_code(
+    session: PostgresqlSession,
+    selected: list[Schema],
+    every: Iterable[Schema],
+    relations: Mapping[int, TableName],
+    used_types: Collection[UserType],
+    missing: Iterable[str],
+) -> tuple[Schema, ...]:
+    """Return the selected schemas with the code of the database, and with the names of what is not carried.
+
+    Args:
+        session: The source.
+        selected: The documents of the selected schemas.
+        every: Those of all schemas of the user.
+        relations: The exported tables, partitions and views, by oid.
+        used_types: The types that these use; documents of tables and views have them.
+        missing: More names of what is not carried.
+    """
+    names = [schema.name for schema in every]
+    found = session.rows(
+        "SELECT n.oid::int8 AS oid, n.nspname::text AS name FROM pg_namespace n"
+        f" WHERE n.nspname IN ({', '.join(map(literal, names)) or 'NULL'})",
+        "looking up schemas",
+    )
+    oids = {row["oid"]: row["name"] for row in found}
+    used = {kind.table_name for kind in used_types}
+    types = [kind for kind in read_own_types(session, names) if kind.table_name not in used]
+    code = read_code(session, oids, relations, types)
+    uncarried = read_uncarried(session, oids)
+    uncarried[""] = [*uncarried.get("", ()), *missing]
+    described = with_code(selected, code, list(relations.values()), used_types)
+    return tuple(_with_names(schema, uncarried, first=number == 0) for number, schema in enumerate(described))
+
+
+def _with_names(schema: Schema, uncarried: Mapping[str, list[str]], *, first: bool) -> Schema:
+    """Return a schema that names what is not carried, the first one also what belongs to the database."""
+    names = [*schema.options.get("not_carried", ()), *uncarried.get(schema.name, ())]
+    names += uncarried[""] if first else []
+    return schema.model_copy(update={"options": {**schema.options, "not_carried": names}}) if names else schema

@@ -1,0 +1,141 @@
+"""The kinds of code, and how the system tables name an object of each: alike in a source and in a target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from snapshot_assets.databases.sql import literal, qualified
+from snapshot_assets.format.relations import TableName
+
+Stage = Literal["before", "after"]
+"""When an object is created: before the rows, or after rows, keys and views."""
+
+
+@dataclass(frozen=True)
+class CodeKind:
+    """A kind of code.
+
+    Attributes:
+        catalog: The system table of its objects, whose row is `o`.
+        label: SQL expression of an object's name, as COMMENT ON takes it.
+        where: SQL condition of its objects among the rows.
+        joins: What `label` and `where` need beside the system table.
+        relation: Column with the table or view to which an object belongs; "" for none.
+        namespace: SQL expression of an object's schema; NULL for none.
+        part: Whether it is a part of another object, which users need not see.
+    """
+
+    catalog: str
+    label: str
+    where: str = "true"
+    joins: str = ""
+    relation: str = ""
+    namespace: str = "NULL::oid"
+    part: bool = False
+
+    @property
+    def stage(self) -> Stage:
+        """When its objects are created; those of tables and views must not act on rows that are loaded."""
+        return "after" if self.relation else "before"
+
+    @property
+    def source(self) -> str:
+        """The FROM item of its objects."""
+        return f"pg_catalog.{self.catalog} o {self.joins}"
+
+    def exists(self, name: str, on: TableName | None, condition: str = "true") -> str:
+        """Return a query that yields a row if an object of that name exists, on a relation or in the database."""
+        of = f" AND o.{self.relation} = pg_catalog.to_regclass({literal(qualified(on))})" if on is not None else ""
+        where = f"{self.where}{of} AND {self.label} = {literal(name)} AND {condition}"
+        return f"SELECT 1 AS one FROM {self.source} WHERE {where}"
+
+    def is_described(self, name: str, on: TableName | None) -> str:
+        """Return a query that yields a row if an object has a comment."""
+        described = f"pg_catalog.obj_description(o.oid, {literal(self.catalog)}) IS NOT NULL"
+        return self.exists(name, on, described)
+
+
+def _routine(kinds: str) -> CodeKind:
+    return CodeKind("pg_proc", "o.oid::regprocedure::text", f"o.prokind IN ({kinds})", namespace="o.pronamespace")
+
+
+def _in_schema(catalog: str, prefix: str, *, using: str = "") -> CodeKind:
+    """Return a kind whose objects are named by their schema, and with `using` by their access method."""
+    method = f"JOIN pg_catalog.pg_am m ON m.oid = o.{using}" if using else ""
+    label = "format('%I.%I USING %I', n.nspname, o.{0}name, m.amname)" if using else "format('%I.%I', n.nspname, o.{0}name)"
+    return CodeKind(
+        catalog,
+        label.format(prefix),
+        joins=f"JOIN pg_catalog.pg_namespace n ON n.oid = o.{prefix}namespace {method}",
+        namespace=f"o.{prefix}namespace",
+    )
+
+
+def loose_members(catalog: str, member: str) -> str:
+    """Return the FROM item of an operator family's members that belong to no operator class."""
+    return (
+        f"pg_catalog.{catalog} {member} JOIN pg_catalog.pg_depend d ON d.classid = '{catalog}'::regclass"
+        f" AND d.objid = {member}.oid AND d.refclassid = 'pg_opfamily'::regclass AND d.refobjid = o.oid"
+    )
+
+
+_FAMILY = _in_schema("pg_opfamily", "opf", using="opfmethod")
+_CONFIGURATION = _in_schema("pg_ts_config", "cfg")
+
+CODE_KINDS: Mapping[str, CodeKind] = {
+    "extension": CodeKind("pg_extension", "quote_ident(o.extname)"),
+    "collation": CodeKind("pg_collation", "o.oid::regcollation::text", namespace="o.collnamespace"),
+    "function": _routine("'f', 'w'"),
+    "procedure": _routine("'p'"),
+    "aggregate": _routine("'a'"),
+    # The commutator of an operator may exist without a function before it is created itself.
+    "operator": CodeKind("pg_operator", "o.oid::regoperator::text", "o.oprcode <> 0", namespace="o.oprnamespace"),
+    "operator family": _FAMILY,
+    "operator family members": CodeKind(
+        "pg_opfamily",
+        _FAMILY.label,
+        f"(EXISTS (SELECT FROM {loose_members('pg_amop', 'a')}) OR EXISTS (SELECT FROM"
+        f" {loose_members('pg_amproc', 'p')}))",
+        _FAMILY.joins,
+        namespace=_FAMILY.namespace,
+        part=True,
+    ),
+    "operator class": _in_schema("pg_opclass", "opc", using="opcmethod"),
+    "cast": CodeKind("pg_cast", "format('(%s AS %s)', format_type(o.castsource, NULL), format_type(o.casttarget, NULL))"),
+    "text search parser": _in_schema("pg_ts_parser", "prs"),
+    "text search template": _in_schema("pg_ts_template", "tmpl"),
+    "text search dictionary": _in_schema("pg_ts_dict", "dict"),
+    "text search configuration": _CONFIGURATION,
+    "text search mapping": CodeKind(
+        "pg_ts_config",
+        "format('%I.%I FOR %I', n.nspname, o.cfgname, t.alias)",
+        "EXISTS (SELECT FROM pg_catalog.pg_ts_config_map m WHERE m.mapcfg = o.oid AND m.maptokentype = t.tokid)",
+        f"{_CONFIGURATION.joins} CROSS JOIN LATERAL pg_catalog.ts_token_type(o.cfgparser) t",
+        namespace=_CONFIGURATION.namespace,
+        part=True,
+    ),
+    "trigger": CodeKind(
+        "pg_trigger", "quote_ident(o.tgname)", "NOT o.tgisinternal AND o.tgparentid = 0", relation="tgrelid"
+    ),
+    # Partitions have copies of their table's triggers, which may have a state of their own.
+    "trigger state": CodeKind(
+        "pg_trigger",
+        "format('%I %s', o.tgname, o.tgenabled)",
+        "(NOT o.tgisinternal OR o.tgparentid <> 0) AND o.tgenabled <> 'O' AND NOT EXISTS (SELECT FROM"
+        " pg_catalog.pg_constraint k WHERE k.oid = o.tgconstraint AND k.contype = 'f')",
+        relation="tgrelid",
+        part=True,
+    ),
+    "rule": CodeKind("pg_rewrite", "quote_ident(o.rulename)", "o.rulename <> '_RETURN'", relation="ev_class"),
+    "rule state": CodeKind(
+        "pg_rewrite",
+        "format('%I %s', o.rulename, o.ev_enabled)",
+        "o.rulename <> '_RETURN' AND o.ev_enabled <> 'O'",
+        relation="ev_class",
+        part=True,
+    ),
+    "policy": CodeKind("pg_policy", "quote_ident(o.polname)", relation="polrelid"),
+}
+"""By the word for an object, in the order in which objects without mutual needs are created."""

@@ -1,0 +1,159 @@
+"""Reads the code of a database into the options of its schemas' documents.
+
+The option `code` lists objects, and `code_needs` what types, tables and views need. An object without a schema (a
+cast, an extension), or of a schema that is not selected but needed, is listed with the first schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
+from snapshot_assets.databases.postgresql.code.needs import LATER, Needs, everything_needed, read_needs, user_objects
+from snapshot_assets.databases.postgresql.code.statements import STATEMENTS
+from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
+from snapshot_assets.format.relations import Schema, TableName, UserType
+
+
+def _query(word: str) -> str:
+    kind = CODE_KINDS[word]
+    within, of = f"{kind.namespace} = ANY ({{schemas}})", "NULL::oid"
+    if kind.relation:
+        within, of = f"o.{kind.relation} = ANY ({{relations}})", f"o.{kind.relation}"
+    elif kind.namespace.startswith("NULL"):
+        within = "true"
+    users = "true" if kind.relation else user_objects(word)
+    comment = "NULL" if kind.part else f"obj_description(o.oid, '{kind.catalog}')"
+    return f"""
+        SELECT '{word}' AS kind, {kind.label} AS name, {STATEMENTS[word]} AS sql, {kind.namespace}::int8 AS schema,
+            {of}::int8 AS relation, {comment} AS comment
+        FROM {kind.source} WHERE {kind.where} AND {within} AND {users}"""
+
+
+_QUERY = f"SELECT * FROM ({' UNION ALL '.join(map(_query, CODE_KINDS))}) found ORDER BY kind, relation, name"
+
+
+@dataclass(frozen=True)
+class SourceCode:
+    """The code of a database.
+
+    Attributes:
+        objects: The documents' entries, by the name of the schema that they belong to.
+        needs: What each object needs directly.
+        without_schema: The entries of objects without a schema.
+    """
+
+    objects: Mapping[str, list[dict[str, Any]]]
+    needs: Needs = field(default_factory=dict)
+    without_schema: Sequence[dict[str, Any]] = ()
+
+
+def read_code(
+    session: PostgresqlSession,
+    schemas: Mapping[int, str],
+    relations: Mapping[int, TableName],
+    types: Iterable[UserType],
+) -> SourceCode:
+    """Return the code of a database.
+
+    Args:
+        session: Where to read.
+        schemas: Every schema of the user, by oid.
+        relations: The relations whose triggers, rules and policies are read, by oid.
+        types: Types that no column uses.
+    """
+    query = _QUERY.format(schemas=oid_array(schemas), relations=oid_array(relations))
+    rows = session.rows(query, "reading code")
+    types = list(types)
+    if not rows and not types:
+        return SourceCode({})
+    needs = read_needs(session, schemas)
+    objects: dict[str, list[dict[str, Any]]] = {}
+    without_schema = []
+    for row in sorted(rows, key=lambda row: list(CODE_KINDS).index(row["kind"])):  # a stable sort
+        entry = _entry(row, relations, needs)
+        if row["relation"] is not None:
+            objects.setdefault(relations[row["relation"]].schema, []).append(entry)
+        elif row["schema"] is not None:
+            objects.setdefault(schemas[row["schema"]], []).append(entry)
+        else:
+            without_schema.append(entry)
+    for kind in types:
+        entry = {"kind": "type", "name": str(kind.table_name), **_needed(f"type {kind.table_name}", needs)}
+        entry["type"] = kind.model_dump(mode="json", by_alias=True)
+        objects.setdefault(kind.schema_name, []).append(entry)
+    return SourceCode(objects, needs, without_schema)
+
+
+def _entry(row: Mapping[str, Any], relations: Mapping[int, TableName], needs: Needs) -> dict[str, Any]:
+    entry = {"kind": row["kind"], "name": row["name"], "sql": row["sql"].strip().removesuffix(";")}
+    if row["comment"] is not None:
+        entry["comment"] = row["comment"]
+    if row["relation"] is not None:
+        return entry | {"on": list(relations[row["relation"]])}
+    key = f"{row['kind']} {row['name']}"
+    if row["kind"] == "operator family members":
+        needs.setdefault(key, set()).add(f"operator family {row['name']}")
+    if row["kind"] == "text search mapping":
+        needs.setdefault(key, set()).add(f"text search configuration {row['name'].rpartition(' FOR ')[0]}")
+    return entry | _needed(key, needs)
+
+
+def _needed(key: str, needs: Needs) -> dict[str, Any]:
+    return {"needs": sorted(needs[key])} if key in needs else {}
+
+
+def key_of(entry: Mapping[str, Any]) -> str:
+    """Return the kind and the name of an entry, as `needs` and `not_carried` have it."""
+    return f"{entry['kind']} {entry['name']}"
+
+
+def with_code(
+    schemas: Sequence[Schema], code: SourceCode, relations: Collection[TableName], types: Iterable[UserType]
+) -> list[Schema]:
+    """Return the selected schemas with their code, and with what they need of the code of other schemas.
+
+    Args:
+        schemas: The selected schemas.
+        code: All code of the database, and that of the exported tables and views.
+        relations: The exported tables and views.
+        types: The types that these use.
+    """
+    names = {schema.name for schema in schemas}
+    roots = {key_of(each) for name in names for each in code.objects.get(name, ()) if "on" not in each}
+    roots |= {key_of(each) for each in code.without_schema}
+    roots |= {f"{when}relation {name}" for name in relations for when in ("", LATER)}
+    needed = everything_needed(roots | {f"type {kind.table_name}" for kind in types}, code.needs)
+    elsewhere = [
+        each
+        for name in sorted(set(code.objects) - names)
+        for each in code.objects[name]
+        if "on" in each or key_of(each) in needed
+    ]
+    entries = {name: code.objects.get(name, []) for name in names}
+    first = min(names, default="")
+    entries[first] = [*code.without_schema, *elsewhere, *entries.get(first, ())]
+    carried = {key_of(each) for each in chain(*entries.values())}
+    result = []
+    for schema in schemas:
+        options = {"code": entries[schema.name], "code_needs": _needs_of(schema.name, code.needs, needed, carried)}
+        present = {name: value for name, value in options.items() if value}
+        result.append(schema.model_copy(update={"options": {**schema.options, **present}}))
+    return result
+
+
+def _needs_of(schema: str, needs: Needs, needed: set[str], carried: set[str]) -> dict[str, list[str]]:
+    """Return what the types, tables and views of a schema need of other objects.
+
+    Of tables and views only what they need of code: documents have their types, and what views read.
+    """
+    result = {}
+    for key in sorted(needed & set(needs) - carried):
+        if key.startswith((f"relation {schema}.", f"type {schema}.")):
+            wanted = sorted(each for each in needs[key] if key.startswith("type ") or each in carried)
+            if wanted:
+                result[key] = wanted
+    return result

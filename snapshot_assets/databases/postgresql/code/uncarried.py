@@ -1,0 +1,91 @@
+"""Names what a snapshot does not carry beside relations: publications, foreign servers, settings, grants and others.
+
+Nothing of a database is lost in silence. What belongs to the whole database is named with the first selected schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
+
+
+def _by_users(catalog: str) -> str:
+    """Return the condition of objects that neither the system nor an extension made."""
+    return f"""o.oid >= 16384 AND NOT EXISTS (
+        SELECT FROM pg_depend x
+        WHERE x.classid = '{catalog}'::regclass AND x.objid = o.oid AND x.deptype IN ('e', 'i'))"""
+
+
+def _granted(catalog: str, acl: str, default: str) -> str:
+    """Return the condition of objects whose privileges are not those that the server or an extension gave them."""
+    return f"""o.{acl} IS NOT NULL AND o.{acl} IS DISTINCT FROM {default} AND NOT EXISTS (
+        SELECT FROM pg_init_privs i WHERE i.objoid = o.oid AND i.classoid = '{catalog}'::regclass
+            AND i.objsubid = 0 AND i.initprivs = o.{acl})"""
+
+
+_RELATION_DEFAULT = "acldefault(CAST(CASE o.relkind WHEN 'S' THEN 's' ELSE 'r' END AS \"char\"), o.relowner)"
+
+_OF_SCHEMAS = f"""
+SELECT o.typnamespace AS schema, format('base type %s', o.oid::regtype) AS object FROM pg_type o
+WHERE o.typtype = 'b' AND {_by_users("pg_type")} AND NOT EXISTS (SELECT FROM pg_type e WHERE e.typarray = o.oid)
+UNION ALL SELECT o.connamespace, format('conversion %I.%I', n.nspname, o.conname)
+FROM pg_conversion o JOIN pg_namespace n ON n.oid = o.connamespace WHERE {_by_users("pg_conversion")}
+UNION ALL SELECT o.relnamespace, format('grant on %s %s', CASE o.relkind WHEN 'S' THEN 'sequence' WHEN 'v' THEN 'view'
+    WHEN 'm' THEN 'materialized view' WHEN 'f' THEN 'foreign table' ELSE 'table' END, o.oid::regclass)
+FROM pg_class o WHERE o.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND (
+    {_granted("pg_class", "relacl", _RELATION_DEFAULT)} OR EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = o.oid AND a.attacl IS NOT NULL AND NOT a.attisdropped))
+UNION ALL SELECT o.pronamespace, format('grant on function %s', o.oid::regprocedure)
+FROM pg_proc o WHERE {_granted("pg_proc", "proacl", "acldefault('f', o.proowner)")}
+UNION ALL SELECT o.typnamespace, format('grant on type %s', o.oid::regtype)
+FROM pg_type o WHERE {_granted("pg_type", "typacl", "acldefault('T', o.typowner)")}
+UNION ALL SELECT o.oid, format('grant on schema %I', o.nspname)
+FROM pg_namespace o WHERE {_granted("pg_namespace", "nspacl", "acldefault('n', o.nspowner)")}
+"""
+
+_OF_THE_DATABASE = f"""
+SELECT format('publication %I', o.pubname) AS object FROM pg_publication o
+UNION ALL SELECT format('subscription %I', o.subname) FROM pg_subscription o
+WHERE o.subdbid = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+UNION ALL SELECT format('event trigger %I', o.evtname) FROM pg_event_trigger o WHERE {_by_users("pg_event_trigger")}
+UNION ALL SELECT format('foreign data wrapper %I', o.fdwname) FROM pg_foreign_data_wrapper o
+WHERE {_by_users("pg_foreign_data_wrapper")}
+UNION ALL SELECT format('foreign server %I', o.srvname) FROM pg_foreign_server o WHERE {_by_users("pg_foreign_server")}
+UNION ALL SELECT format('user mapping for %s to server %I', quote_ident(coalesce(u.usename, 'public')), u.srvname)
+FROM pg_user_mappings u
+UNION ALL SELECT format('language %I', o.lanname) FROM pg_language o WHERE {_by_users("pg_language")}
+UNION ALL SELECT format('transform for %s language %I', format_type(o.trftype, NULL), l.lanname)
+FROM pg_transform o JOIN pg_language l ON l.oid = o.trflang WHERE {_by_users("pg_transform")}
+UNION ALL SELECT format('access method %I', o.amname) FROM pg_am o WHERE {_by_users("pg_am")}
+UNION ALL SELECT format('database setting %s%s', split_part(c.setting, '=', 1), ' of role ' || quote_ident(r.rolname))
+FROM pg_db_role_setting o CROSS JOIN LATERAL unnest(o.setconfig) c (setting)
+LEFT JOIN pg_roles r ON r.oid = o.setrole
+WHERE o.setdatabase = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+UNION ALL SELECT format('default privileges of role %I on %s%s', pg_get_userbyid(o.defaclrole), CASE o.defaclobjtype
+    WHEN 'r' THEN 'tables' WHEN 'S' THEN 'sequences' WHEN 'f' THEN 'functions' WHEN 'T' THEN 'types'
+    WHEN 'n' THEN 'schemas' ELSE 'large objects' END, ' in schema ' || quote_ident(n.nspname))
+FROM pg_default_acl o LEFT JOIN pg_namespace n ON n.oid = o.defaclnamespace
+UNION ALL SELECT format('grant on database %I', o.datname) FROM pg_database o
+WHERE o.datname = current_database() AND {_granted("pg_database", "datacl", "acldefault('d', o.datdba)")}
+UNION ALL SELECT format('grant on foreign data wrapper %I', o.fdwname) FROM pg_foreign_data_wrapper o
+WHERE {_granted("pg_foreign_data_wrapper", "fdwacl", "acldefault('F', o.fdwowner)")}
+UNION ALL SELECT format('grant on foreign server %I', o.srvname) FROM pg_foreign_server o
+WHERE {_granted("pg_foreign_server", "srvacl", "acldefault('S', o.srvowner)")}
+UNION ALL SELECT format('grant on language %I', o.lanname) FROM pg_language o
+WHERE {_granted("pg_language", "lanacl", "acldefault('l', o.lanowner)")}
+UNION ALL SELECT format('security label on %s %s', s.objtype, s.objname) FROM pg_seclabels s
+WHERE s.objtype NOT IN ('role', 'tablespace', 'database')
+ORDER BY object
+"""
+
+
+def read_uncarried(session: PostgresqlSession, schemas: Mapping[int, str]) -> dict[str, list[str]]:
+    """Return what is not carried by the name of its schema, given by oid; "" for what belongs to the database."""
+    of_schemas = f"""
+        SELECT f.schema::int8 AS schema, f.object FROM ({_OF_SCHEMAS}) f
+        WHERE f.schema = ANY ({oid_array(schemas)}) ORDER BY f.object"""
+    found: dict[str, list[str]] = {}
+    for row in session.rows(of_schemas, "listing grants and other objects of schemas"):
+        found.setdefault(schemas[row["schema"]], []).append(row["object"])
+    of_database = session.rows(_OF_THE_DATABASE, "listing objects of the database")
+    return found | ({"": [row["object"] for row in of_database]} if of_database else {})

@@ -1,0 +1,136 @@
+"""Creates the code of a snapshot, if the user asks for it: `--with-code`.
+
+Each object is one statement of the snapshot, which runs with the rights of the restore's role, and code runs later with
+those of whoever uses the database. So code is created only on request; see docs/threat-model.md. An object that the
+target has already is left as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
+from snapshot_assets.databases.postgresql.ddl.checked_sql import refusal
+from snapshot_assets.databases.sql import qualified
+from snapshot_assets.databases.target import Statement, comment
+from snapshot_assets.format.relations import DatabaseSchema, TableName, UserType
+
+_Node = TypeVar("_Node")
+_TYPE = "type"
+_HEADS = {
+    "extension": "CREATE EXTENSION IF NOT EXISTS ",
+    "function": "CREATE OR REPLACE FUNCTION ",
+    "procedure": "CREATE OR REPLACE PROCEDURE ",
+    "operator family members": "ALTER OPERATOR FAMILY ",
+    "text search mapping": "ALTER TEXT SEARCH CONFIGURATION ",
+    "trigger": "CREATE (?:CONSTRAINT )?TRIGGER ",
+    "trigger state": "ALTER TABLE ONLY ",
+    "rule state": "ALTER TABLE ",
+}
+"""What a statement begins with, where that is not `CREATE` and the kind."""
+
+_EXTENSION_SCHEMA = re.compile(r'SCHEMA ("(?:[^"]|"")+"|\S+)')
+
+
+@dataclass(frozen=True)
+class CodeObject:
+    """An object of code in a snapshot.
+
+    Attributes:
+        kind: A key of `CODE_KINDS`, or `type` for a type that no column uses.
+        name: Its name in SQL.
+        sql: The statement that creates it; "" for a type.
+        schema: The schema that it lies in, if it has one.
+        on: The table or view to which it belongs, None for none.
+        needs: What it needs directly, by kind and name.
+        type: The document of a type.
+    """
+
+    kind: str
+    name: str
+    sql: str = ""
+    schema: str | None = None
+    on: TableName | None = None
+    comment: str | None = None
+    needs: tuple[str, ...] = ()
+    type: UserType | None = None
+
+    @property
+    def key(self) -> str:
+        """Kind and name, as `needs` and `not_carried` have it."""
+        return f"{self.kind} {self.name}"
+
+    @property
+    def what(self) -> str:
+        """The object, for messages."""
+        return f"{self.key} of {self.on}" if self.on is not None else self.key
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is a part of another object, which messages need not name."""
+        return self.kind != _TYPE and CODE_KINDS[self.kind].part
+
+    def statements(self, table: TableName | None = None) -> Iterator[Statement]:
+        """Yield the statements that create the object, which is no type, and its comment.
+
+        Args:
+            table: The table or view of the snapshot to which it belongs: that of a partition is its table.
+        """
+        kind = CODE_KINDS[self.kind]
+        if not re.match(_HEADS.get(self.kind, f"CREATE {self.kind.upper()} "), self.sql):
+            raise refusal(self.what, self.sql, f"the statement that creates one {self.kind}")
+        yield Statement(self.what, self.sql, table, kind.exists(self.name, self.on))
+        name = self.name.replace("()", "(*)") if self.kind == "aggregate" else self.name
+        on = f" ON {qualified(self.on)}" if self.on is not None else ""
+        described = kind.is_described(self.name, self.on)
+        yield from comment(f"{self.kind.upper()} {name}{on}", self.comment, self.what, table, described)
+
+
+def code_objects(schema: DatabaseSchema) -> tuple[CodeObject, ...]:
+    """Return the code in documents, in their order; kinds that only a later version knows are left out."""
+    entries = [entry for each in schema.schemas for entry in each.options.get("code", ())]
+    return tuple(_object(entry) for entry in entries if entry["kind"] in (*CODE_KINDS, _TYPE))
+
+
+def _object(entry: Mapping[str, Any]) -> CodeObject:
+    kind = UserType.model_validate(entry["type"]) if entry["kind"] == _TYPE else None
+    schema = entry.get("schema")
+    if entry["kind"] == "extension" and (match := _EXTENSION_SCHEMA.search(entry["sql"])):
+        schema = match[1][1:-1].replace('""', '"') if match[1].startswith('"') else match[1]
+    return CodeObject(
+        kind=str(entry["kind"]),
+        name=str(entry["name"]),
+        sql=str(entry.get("sql", "")),
+        schema=kind.schema_name if kind else schema,
+        on=TableName(*entry["on"]) if "on" in entry else None,
+        comment=entry.get("comment"),
+        needs=tuple(map(str, entry.get("needs", ()))),
+        type=kind,
+    )
+
+
+def needs_of(schema: DatabaseSchema, objects: Iterable[CodeObject]) -> dict[str, tuple[str, ...]]:
+    """Return what code, types, tables and views need directly, by kind and name."""
+    needs = {key: tuple(wanted) for each in schema.schemas for key, wanted in each.options.get("code_needs", {}).items()}
+    return needs | {each.key: each.needs for each in objects if each.on is None}
+
+
+def needed_first(nodes: Mapping[str, _Node], needs: Mapping[str, Iterable[str]]) -> Iterator[_Node]:
+    """Yield all nodes, each after those that it needs, also through names that are no nodes.
+
+    Of a circle, the server will refuse a statement, and name it.
+    """
+    visited: set[str] = set()
+
+    def visit(keys: Iterable[str]) -> Iterator[_Node]:
+        for key in keys:
+            if key not in visited:
+                visited.add(key)
+                yield from visit(needs.get(key, ()))
+                if key in nodes:
+                    yield nodes[key]
+
+    return visit(nodes)

@@ -1,0 +1,87 @@
+"""The order in which types, tables and code are created: each object after those that it needs.
+
+Code that needs a view is created after the rows, with the views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+
+from snapshot_assets.databases.postgresql.ddl import types
+from snapshot_assets.databases.postgresql.ddl.code import CodeObject, needed_first
+from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext
+from snapshot_assets.databases.target import Statement
+from snapshot_assets.format.relations import Table, TableName, UserType
+
+
+def relation_key(name: TableName) -> str:
+    """Return a table or view as `needs` has it."""
+    return f"relation {name}"
+
+
+def type_key(kind: UserType) -> str:
+    """Return a type as `needs` has it."""
+    return f"type {kind.table_name}"
+
+
+def with_code(
+    context: RestoreContext, items: Iterable[UserType | Table], needed_tables: Mapping[TableName, Iterable[TableName]]
+) -> Iterator[UserType | Table | CodeObject]:
+    """Yield types, tables and the code that comes before the rows.
+
+    Args:
+        context: The restore.
+        items: Types and tables in an order without code.
+        needed_tables: The tables that each table needs.
+    """
+    needs = {key: list(wanted) for key, wanted in context.needs.items()}
+    nodes: dict[str, UserType | Table | CodeObject] = {}
+    late = set(late_code(context))
+    for each in context.code:
+        if each.on is None and each.key not in late:
+            nodes[each.key] = each.type or each
+    for item in items:
+        if isinstance(item, UserType):
+            nodes.setdefault(type_key(item), item)
+            continue
+        key = relation_key(item.table_name)
+        nodes[key] = item
+        wanted = [*map(type_key, item.types), *map(relation_key, needed_tables[item.table_name])]
+        needs[key] = [*needs.get(key, ()), *wanted]
+    return needed_first(nodes, needs)
+
+
+def late_code(context: RestoreContext) -> dict[str, CodeObject]:
+    """Return the code that needs a view, by kind and name."""
+    views = {relation_key(view.table_name) for view in context.schema.views}
+
+    waiting = [each for each in context.code if each.on is None]
+    return {each.key: each for each in waiting if not views.isdisjoint(_closure(each.key, context.needs))}
+
+
+def _closure(key: str, needs: Mapping[str, Iterable[str]]) -> set[str]:
+    reached, waiting = set[str](), [key]
+    while waiting:
+        current = waiting.pop()
+        if current not in reached:
+            reached.add(current)
+            waiting += needs.get(current, ())
+    return reached
+
+
+def views_and_code(context: RestoreContext, views: Mapping[TableName, list[Statement]]) -> Iterator[Statement]:
+    """Yield the statements of views, given by view, and of the code that needs views."""
+    late = late_code(context)
+    nodes: dict[str, list[Statement]] = {key: list(created(context, each)) for key, each in late.items()}
+    needs = {key: list(wanted) for key, wanted in context.needs.items()}
+    depends_on = {view.table_name: view.depends_on for view in context.schema.views}
+    for name, statements in views.items():
+        nodes[relation_key(name)] = statements
+        needs.setdefault(relation_key(name), []).extend(map(relation_key, depends_on[name]))
+    return chain.from_iterable(needed_first(nodes, needs))
+
+
+def created(context: RestoreContext, each: CodeObject) -> Iterator[Statement]:
+    """Yield the statements of an object that belongs to no relation."""
+    return types.create(context, each.type) if each.type else each.statements()

@@ -1,0 +1,147 @@
+"""Large objects as rows: one table of pages, which a snapshot holds in chunk 0 like any table without a time index.
+
+The table does not exist in PostgreSQL. A source reads it from the server's functions, and a target writes it with them,
+so that neither needs to be a superuser. In a database of another kind it becomes a table with these rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from snapshot_assets.databases.postgresql.session import PostgresqlConnection
+from snapshot_assets.errors import DatabaseDeniedError, PlanError
+from snapshot_assets.format.relations import Column, Table, TableName
+
+LARGE_OBJECTS = TableName("snapshot_assets", "large_objects")
+"""Name of the table."""
+
+OPTION = "large_objects"
+"""The option of its document that distinguishes it from a user's table of that name."""
+
+_PAGE_BYTES = 1 << 20
+_READ = 0x40000
+"""INV_READ: the mode of `lo_open` that reads the state of the transaction."""
+
+# The subqueries have OFFSET 0, so that each large object is opened once. An empty one has an empty page.
+_SIZES = f"""
+    SELECT m.oid, f.size, obj_description(m.oid, 'pg_largeobject') AS comment FROM pg_catalog.pg_largeobject_metadata m
+    CROSS JOIN LATERAL (SELECT pg_catalog.lo_open(m.oid, {_READ}) AS fd OFFSET 0) o
+    CROSS JOIN LATERAL (SELECT pg_catalog.lo_lseek64(o.fd, 0, 2) + pg_catalog.lo_close(o.fd) AS size OFFSET 0) f"""
+_PAGES = f"""
+    SELECT s.oid, p.page, s.comment FROM ({_SIZES}) s
+    CROSS JOIN LATERAL pg_catalog.generate_series(
+        0, pg_catalog.int4(greatest((s.size + {_PAGE_BYTES - 1}) / {_PAGE_BYTES}, 1)) - 1) p (page)"""
+
+ROWS = f"""(
+    SELECT l.oid::pg_catalog.int8 AS oid, l.page,
+        pg_catalog.lo_get(l.oid, l.page::pg_catalog.int8 * {_PAGE_BYTES}, {_PAGE_BYTES}) AS data,
+        CASE l.page WHEN 0 THEN l.comment END AS comment
+    FROM ({_PAGES}) l) AS large_objects"""
+"""FROM item of the rows."""
+
+ROWS_WITHOUT_DATA = f"({_PAGES}) AS large_objects"
+"""FROM item of as many rows, for counting them."""
+
+STAGE = {"oid": "bigint", "page": "integer", "data": "bytea", "comment": "text"}
+"""Columns and types of the rows."""
+
+_COUNT = """
+SELECT count(*) AS objects, count(*) FILTER (WHERE NOT (
+    pg_has_role(m.lomowner, 'USAGE') OR current_setting('lo_compat_privileges')::bool
+    OR EXISTS (SELECT FROM aclexplode(m.lomacl) a WHERE a.privilege_type = 'SELECT' AND (
+        a.grantee = 0 OR pg_has_role(a.grantee, 'USAGE'))))) AS denied
+FROM pg_largeobject_metadata m
+"""
+
+
+def is_large_objects(table: Table) -> bool:
+    """Return whether a document is that of the large objects."""
+    return table.table_name == LARGE_OBJECTS and OPTION in table.options
+
+
+def large_objects_table(session: PostgresqlConnection, existing: Iterable[TableName]) -> Table | None:
+    """Return the document of the large objects, None if there are none.
+
+    Args:
+        session: The source.
+        existing: The tables of the source.
+
+    Raises:
+        DatabaseDeniedError: This user may not read some of them.
+        PlanError: The source has a table of the same name.
+    """
+    [row] = session.rows(_COUNT, "looking for large objects")
+    if not row["objects"]:
+        return None
+    if row["denied"]:
+        raise DatabaseDeniedError(
+            f"This user may not read {row['denied']} of {row['objects']} large objects. Grant SELECT on them, or give"
+            " --skip-large-objects (in a plan: large_objects: skip), and they are left out.",
+            large_objects=row["denied"],
+        )
+    if LARGE_OBJECTS in existing:
+        raise PlanError(
+            f"The source has a table {LARGE_OBJECTS}, and large objects are exported under this name. Rename the table,"
+            " or give --skip-large-objects (in a plan: large_objects: skip).",
+            table=str(LARGE_OBJECTS),
+        )
+    return Table(
+        schema_name=LARGE_OBJECTS.schema,
+        name=LARGE_OBJECTS.table,
+        columns=(
+            Column(name="oid", type="bigint", arrow_type="int64", nullable=False),
+            Column(name="page", type="integer", arrow_type="int32", nullable=False),
+            Column(name="data", type="bytea", arrow_type="binary", nullable=False),
+            Column(name="comment", type="text", arrow_type="string"),
+        ),
+        options={OPTION: {"page_bytes": _PAGE_BYTES}},
+        comment="Large objects of PostgreSQL, in pages.",
+    )
+
+
+def count_large_objects(session: PostgresqlConnection) -> int:
+    """Return how many large objects there are."""
+    return int(session.rows(_COUNT, "looking for large objects")[0]["objects"])
+
+
+def write_pages(target: PostgresqlConnection, stage: str, page_bytes: int) -> None:
+    """Write staged pages: create the large objects that do not exist yet, under their own oids.
+
+    Pages of one object may lie in several files. Only one connection at a time writes, until its transaction ends.
+
+    Args:
+        target: Where to write.
+        stage: The table with the pages, in SQL.
+        page_bytes: Bytes of every page but an object's last.
+    """
+    lock = "pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('snapshot_assets large objects', 0))"
+    target.rows(f"SELECT {lock} IS NULL AS got", "waiting for other large objects")
+    target.rows(
+        "SELECT pg_catalog.count(pg_catalog.lo_create(s.oid::pg_catalog.oid)) AS created"
+        f" FROM (SELECT DISTINCT oid FROM {stage}) s WHERE NOT EXISTS ("
+        "SELECT FROM pg_catalog.pg_largeobject_metadata m WHERE m.oid = s.oid::pg_catalog.oid)",
+        "creating large objects",
+    )
+    target.rows(
+        "SELECT pg_catalog.count(pg_catalog.lo_put(s.oid::pg_catalog.oid,"
+        f" s.page::pg_catalog.int8 * {page_bytes}, s.data)::text) AS written FROM {stage} s"
+        " WHERE pg_catalog.length(s.data) > 0",
+        "writing large objects",
+    )
+    statements = f"SELECT pg_catalog.format('COMMENT ON LARGE OBJECT %s IS %L', oid, comment) AS sql FROM {stage}"
+    for row in target.rows(f"{statements} WHERE comment IS NOT NULL", "reading comments of large objects"):
+        target.execute(row["sql"], "commenting on a large object")
+
+
+def delete_large_objects(target: PostgresqlConnection) -> None:
+    """Delete all large objects of a database."""
+    target.rows(
+        "SELECT pg_catalog.count(pg_catalog.lo_unlink(m.oid)) AS deleted FROM pg_catalog.pg_largeobject_metadata m",
+        "deleting large objects",
+    )
+
+
+def has_large_objects(target: PostgresqlConnection) -> bool:
+    """Return whether a database has any."""
+    query = "SELECT EXISTS (SELECT FROM pg_catalog.pg_largeobject_metadata) AS any"
+    return bool(target.rows(query, "looking for large objects")[0]["any"])
