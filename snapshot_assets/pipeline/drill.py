@@ -69,7 +69,8 @@ def _drill(context: dg.OpExecutionContext, plan: Plan, config: DrillConfig) -> d
     """Have the drill, and return its metadata."""
     started, snapshots = time.monotonic(), snapshots_of(context)
     version = config.version or newest_tag(Catalog.open(snapshots.store(plan.name)).require_snapshot())
-    settings = RestoreSettings(Filters(expressions=config.expressions, code=config.with_code or (plan.with_code and config.expressions)), version)
+    code = config.with_code or (plan.with_code and config.expressions)
+    settings = RestoreSettings(Filters(expressions=config.expressions, code=code), version)
     with scratch_database(snapshots.scratch(plan.name), f"snapshots_drill_{plan.name}") as address:
         run = snapshots.restore_into(plan, address, settings)
         drilled = drill(run, partial(snapshots.counting, log=context.log.info))

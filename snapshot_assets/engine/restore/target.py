@@ -109,14 +109,20 @@ def check_tables(contents: TargetContents, definition: Definition, *, resumed: b
     newest = contents.ledger.newest
     restored = set(newest.tables) if newest else set()
     filled: list[str] = []
+    alone: list[str] = []
     for table in definition.tables:
         existing = contents.existing.get(table.table_name)
         if existing is not None:
             _check_columns(table.table_name, existing, {column.name for column in table.columns})
             if existing.has_rows and table.table_name not in restored:
-                filled.append(str(table.table_name))
-                into_nonempty = into_nonempty and existing.mixes
+                (filled if existing.mixes else alone).append(str(table.table_name))
     _check_types(contents.other_types)
+    if alone:
+        raise TargetNotEmptyError(
+            f"The target holds rows of {', '.join(alone)} that no import of this snapshot put there, and restored ones"
+            " may have the same numbers. Delete them, or restore without this table: name the others with --tables.",
+            tables=alone,
+        )
     if filled and not into_nonempty:
         raise TargetNotEmptyError(
             f"Target tables hold rows that no import of this snapshot put there: {', '.join(filled)}. Empty or drop"

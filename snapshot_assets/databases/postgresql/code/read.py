@@ -74,7 +74,7 @@ def read_code(
     objects: dict[str, list[dict[str, Any]]] = {}
     without_schema = []
     for row in sorted(rows, key=lambda row: list(CODE_KINDS).index(row["kind"])):  # a stable sort
-        entry = _entry(row, relations, needs)
+        entry = _entry(row, schemas, relations, needs)
         if row["relation"] is not None:
             objects.setdefault(relations[row["relation"]].schema, []).append(entry)
         elif row["schema"] is not None:
@@ -88,18 +88,29 @@ def read_code(
     return SourceCode(objects, needs, without_schema)
 
 
-def _entry(row: Mapping[str, Any], relations: Mapping[int, TableName], needs: Needs) -> dict[str, Any]:
+def _entry(
+    row: Mapping[str, Any], schemas: Mapping[int, str], relations: Mapping[int, TableName], needs: Needs
+) -> dict[str, Any]:
     entry = {"kind": row["kind"], "name": row["name"], "sql": row["sql"].strip().removesuffix(";")}
     if row["comment"] is not None:
         entry["comment"] = row["comment"]
     if row["relation"] is not None:
         return entry | {"on": list(relations[row["relation"]])}
+    if row["schema"] is not None:
+        entry["schema"] = schemas[row["schema"]]
     key = f"{row['kind']} {row['name']}"
-    if row["kind"] == "operator family members":
-        needs.setdefault(key, set()).add(f"operator family {row['name']}")
-    if row["kind"] == "text search mapping":
-        needs.setdefault(key, set()).add(f"text search configuration {row['name'].rpartition(' FOR ')[0]}")
+    if CODE_KINDS[row["kind"]].part:
+        needs.setdefault(key, set()).add(_whole(row["kind"], row["name"]))
     return entry | _needed(key, needs)
+
+
+def _whole(kind: str, name: str) -> str:
+    """Return kind and name of the object to which a part belongs."""
+    if kind == "operator family members":
+        return f"operator family {name}"
+    if kind == "text search mapping":
+        return f"text search configuration {name.rpartition(' FOR ')[0]}"
+    return f"sequence {name.rpartition(' ')[0]}"
 
 
 def _needed(key: str, needs: Needs) -> dict[str, Any]:

@@ -24,6 +24,8 @@ _HEADS = {
     "extension": "CREATE EXTENSION IF NOT EXISTS ",
     "function": "CREATE OR REPLACE FUNCTION ",
     "procedure": "CREATE OR REPLACE PROCEDURE ",
+    "sequence": "CREATE (?:UNLOGGED )?SEQUENCE ",
+    "sequence value": "SELECT pg_catalog.setval",
     "operator family members": "ALTER OPERATOR FAMILY ",
     "text search mapping": "ALTER TEXT SEARCH CONFIGURATION ",
     "trigger": "CREATE (?:CONSTRAINT )?TRIGGER ",
@@ -114,7 +116,8 @@ def _object(entry: Mapping[str, Any]) -> CodeObject:
 
 def needs_of(schema: DatabaseSchema, objects: Iterable[CodeObject]) -> dict[str, tuple[str, ...]]:
     """Return what code, types, tables and views need directly, by kind and name."""
-    needs = {key: tuple(wanted) for each in schema.schemas for key, wanted in each.options.get("code_needs", {}).items()}
+    listed = (each.options.get("code_needs", {}) for each in schema.schemas)
+    needs = {key: tuple(map(str, wanted)) for each in listed for key, wanted in each.items()}
     return needs | {each.key: each.needs for each in objects if each.on is None}
 
 

@@ -1,0 +1,154 @@
+"""Large objects of PostgreSQL are rows of chunk 0, and a restore creates them under their own oids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote
+
+import duckdb
+import pytest
+
+from snapshot_assets.databases.source import Selection
+from snapshot_assets.errors import DatabaseDeniedError, TargetNotEmptyError
+from snapshot_assets.format.uncarried import uncarried_by_kind
+from snapshot_assets_tests.databases.postgresql.helpers import extracted
+from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.engine.restore.imports import Into, execute
+from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
+
+OBJECTS = (
+    "CREATE TABLE files (id int PRIMARY KEY, content oid)",
+    "SELECT lo_from_bytea(70001, '')",
+    "SELECT lo_from_bytea(70002, '\\x00ff61')",
+    "SELECT lo_from_bytea(70003, decode(repeat('0123456789abcdef', 131072), 'hex'))",  # exactly one page
+    "SELECT lo_from_bytea(70004, convert_to(repeat('xyz', 900000), 'UTF8'))",
+    "SELECT lo_create(70005)",
+    "SELECT lo_put(70005, 5000000, '\\x7a')",  # nothing before
+    "COMMENT ON LARGE OBJECT 70002 IS 'it''s small'",
+    "INSERT INTO files SELECT oid - 70000, oid FROM pg_largeobject_metadata",
+)
+CONTENTS = """
+SELECT oid, length(lo_get(oid)), md5(lo_get(oid)), obj_description(oid, 'pg_largeobject')
+FROM pg_largeobject_metadata ORDER BY oid
+"""
+
+
+def with_objects(server: PostgresqlServer, make: MakeDatabase) -> str:
+    uri = make()
+    execute(uri, *OBJECTS)
+    assert len(server.psql(uri, CONTENTS).splitlines()) == 5
+    return uri
+
+
+def test_large_objects_are_restored_with_their_oids_contents_and_comments(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+) -> None:
+    source, into = with_objects(postgresql_server, make_postgresql_database), Into(make_postgresql_database())
+    place = Place(source, tmp_path)
+    place.export()
+    assert into.restore(place.store).finished
+    assert postgresql_server.psql(into.uri, CONTENTS) == postgresql_server.psql(source, CONTENTS)
+    broken = "SELECT count(*) FROM files WHERE content NOT IN (SELECT oid FROM pg_largeobject_metadata)"
+    assert postgresql_server.psql(into.uri, "SELECT count(*) FROM files", broken) == "5\n0"
+    again = into.restore(place.store)
+    assert again.rows == 0
+    assert again.finished
+
+
+def test_pages_of_one_object_may_lie_in_several_files(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+) -> None:
+    source, into = make_postgresql_database(), Into(make_postgresql_database())
+    random = "SELECT string_agg(sha512(n::text::bytea), '') FROM generate_series(1, 400000) n"  # 25 MB
+    execute(source, f"SELECT lo_from_bytea(70001, ({random}))")
+    place = Place(source, tmp_path)
+    outcomes = place.export(max_file_size="16MB")
+    assert len(outcomes[0].files) > 1
+    assert into.restore(place.store).finished
+    assert postgresql_server.psql(into.uri, CONTENTS) == postgresql_server.psql(source, CONTENTS)
+
+
+def test_a_changed_chunk_replaces_all_large_objects(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+) -> None:
+    source, into = with_objects(postgresql_server, make_postgresql_database), Into(make_postgresql_database())
+    place = Place(source, tmp_path)
+    place.export()
+    into.restore(place.store)
+    execute(source, "SELECT lo_unlink(70001)", "SELECT lo_put(70002, 1, 'new')", "SELECT lo_from_bytea(80001, 'x')")
+    place.export(chunks=(0,), replace=True)
+    assert into.restore(place.store, replace=True).finished
+    assert postgresql_server.psql(into.uri, CONTENTS) == postgresql_server.psql(source, CONTENTS)
+
+
+def test_no_superuser_is_needed_only_the_right_to_read_each_object(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+) -> None:
+    source, target = with_objects(postgresql_server, make_postgresql_database), make_postgresql_database()
+    role = f"reader_{target.rsplit('_', 1)[1]}"
+    execute(source, f"CREATE ROLE {role} LOGIN PASSWORD 'simple'", "GRANT SELECT ON files TO PUBLIC")
+    execute(target, f"GRANT ALL ON SCHEMA public TO {role}")
+    execute(target, f'ALTER DATABASE "{target.rsplit("/", 1)[1]}" OWNER TO {role}')
+    try:
+        place = Place(_as(source, role), tmp_path)
+        with pytest.raises(DatabaseDeniedError, match=r"may not read 5 of 5 large objects\. .*--skip-large-objects"):
+            place.export()
+        for number in range(70001, 70006):
+            execute(source, f"GRANT SELECT ON LARGE OBJECT {number} TO {role}")
+        place.export()
+        assert Into(_as(target, role)).restore(place.store).finished
+        assert postgresql_server.psql(target, CONTENTS) == postgresql_server.psql(source, CONTENTS)
+    finally:
+        execute(source, f"DROP OWNED BY {role}")
+        execute(target, f'ALTER DATABASE "{target.rsplit("/", 1)[1]}" OWNER TO postgres')
+        execute(target, f"REASSIGN OWNED BY {role} TO postgres", f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def _as(uri: str, role: str) -> str:
+    return f"postgresql://{quote(role)}:simple@{uri.partition('@')[2]}"
+
+
+def test_a_target_with_large_objects_of_others_is_refused(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+) -> None:
+    source, into = with_objects(postgresql_server, make_postgresql_database), Into(make_postgresql_database())
+    place = Place(source, tmp_path)
+    place.export()
+    execute(into, "SELECT lo_from_bytea(70002, 'mine')")
+    for settings in ({}, {"into_nonempty": True}):
+        with pytest.raises(TargetNotEmptyError, match=r"snapshot_assets\.large_objects"):
+            into.restore(place.store, **settings)
+    assert postgresql_server.psql(into.uri, "SELECT convert_from(lo_get(70002), 'UTF8')") == "mine"
+
+
+def test_large_objects_that_are_left_out_are_named(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+) -> None:
+    source = with_objects(postgresql_server, make_postgresql_database)
+    execute(source, "CREATE SCHEMA apart", "CREATE TABLE apart.t (a int)")
+    skipped = extracted(source, Selection(large_objects=False))
+    elsewhere = extracted(source, Selection(schemas=("apart",)))
+    for schema in (skipped, elsewhere):
+        assert "large_objects" not in [table.name for table in schema.tables]
+        assert uncarried_by_kind(schema) == {"large objects": ["(5 of them)"]}
+    referring = extracted(source, Selection(schemas=("public",)))
+    assert [table.name for table in referring.tables] == ["files", "large_objects"]
+    place = Place(source, tmp_path)
+    place.export(large_objects="skip")
+    assert "large_objects" not in (tmp_path / "manifest.json").read_text()
+
+
+def test_another_kind_of_database_gets_large_objects_as_rows(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+) -> None:
+    place = Place(with_objects(postgresql_server, make_postgresql_database), tmp_path / "snapshot")
+    place.export()
+    restored = Into(f"duckdb://{tmp_path / 'target.duckdb'}").restore(place.store)
+    assert "Large objects become rows of table snapshot_assets.large_objects: only postgresql has them." in (
+        restored.plan.lost
+    )
+    with duckdb.connect(str(tmp_path / "target.duckdb")) as connection:
+        rows = connection.sql("SELECT oid, count(*), sum(octet_length(data)) FROM snapshot_assets.large_objects GROUP BY 1")
+        assert sorted(rows.fetchall()) == [
+            *((70001, 1, 0), (70002, 1, 3), (70003, 1, 1 << 20), (70004, 3, 2700000), (70005, 5, 5000001))
+        ]
