@@ -25,7 +25,7 @@ _KINDS = (
 )
 """Kinds of more than one word."""
 
-_PARTS = ("operator family members", "sequence value", "text search mapping", "trigger state", "rule state")
+_PARTS = ("operator family members", "text search mapping", "trigger state", "rule state")
 """Kinds of code that are parts of other objects."""
 
 

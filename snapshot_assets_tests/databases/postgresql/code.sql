@@ -146,7 +146,6 @@ CREATE FUNCTION util.thing_name(t things) RETURNS text LANGUAGE sql STABLE AS 'S
 CREATE FUNCTION util.audited() RETURNS SETOF audit LANGUAGE sql BEGIN ATOMIC SELECT x, at FROM audit; END;
 CREATE FUNCTION util.counting(VARIADIC a audit[]) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT 1';
 CREATE TABLE aaa_after (n int DEFAULT util.counting(), x int CHECK (util.twice(x) > 0));
-CREATE SEQUENCE util.numbers;
 
 -- Views that call functions, and functions that need views.
 CREATE VIEW shown AS SELECT t.id, util.thing_name(t) AS name, util.twice(t.id) AS double, t.pair OPERATOR(util.===) t.pair AS same

@@ -37,13 +37,18 @@ def schemas_with_code(
         "looking up schemas",
     )
     oids = {row["oid"]: row["name"] for row in found}
-    used = {kind.table_name for kind in used_types}
+    used = {kind.table_name for kind in used_types} | _listed(selected, "types")
     types = [kind for kind in read_own_types(session, names) if kind.table_name not in used]
     code = read_code(session, oids, relations, types)
     uncarried = read_uncarried(session, oids)
     uncarried[""] = [*uncarried.get("", ()), *missing]
     described = with_code(selected, code, list(relations.values()), used_types)
     return tuple(_with_names(schema, uncarried, first=number == 0) for number, schema in enumerate(described))
+
+
+def _listed(schemas: Iterable[Schema], option: str) -> set[TableName]:
+    """Return the names of the types or sequences that documents of schemas have already."""
+    return {TableName(each["schema"], each["name"]) for schema in schemas for each in schema.options.get(option, ())}
 
 
 def _with_names(schema: Schema, uncarried: Mapping[str, list[str]], *, first: bool) -> Schema:

@@ -81,28 +81,12 @@ def loose_members(catalog: str, member: str) -> str:
     )
 
 
-# Documents of tables have the sequences that columns own or draw from.
-_UNUSED_SEQUENCE = """o.relkind = 'S' AND NOT EXISTS (
-    SELECT FROM pg_catalog.pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = o.oid
-        AND d.refclassid = 'pg_class'::regclass AND d.refobjsubid > 0 AND d.deptype IN ('a', 'i')
-    UNION ALL SELECT FROM pg_catalog.pg_depend d WHERE d.classid = 'pg_attrdef'::regclass
-        AND d.refclassid = 'pg_class'::regclass AND d.refobjid = o.oid)"""
-LAST_VALUE = "CASE WHEN has_sequence_privilege(o.oid, 'SELECT') THEN pg_sequence_last_value(o.oid) END"
-
 _FAMILY = _in_schema("pg_opfamily", "opf", using="opfmethod")
 _CONFIGURATION = _in_schema("pg_ts_config", "cfg")
 
 CODE_KINDS: Mapping[str, CodeKind] = {
     "extension": CodeKind("pg_extension", "quote_ident(o.extname)"),
     "collation": CodeKind("pg_collation", "o.oid::regcollation::text", namespace="o.collnamespace"),
-    "sequence": CodeKind("pg_class", "o.oid::regclass::text", _UNUSED_SEQUENCE, namespace="o.relnamespace"),
-    "sequence value": CodeKind(
-        "pg_class",
-        f"format('%s %s', o.oid::regclass, {LAST_VALUE})",
-        f"CASE WHEN {_UNUSED_SEQUENCE} THEN {LAST_VALUE} IS NOT NULL END",
-        namespace="o.relnamespace",
-        part=True,
-    ),
     "function": _routine("'f', 'w'"),
     "procedure": _routine("'p'"),
     "aggregate": _routine("'a'"),

@@ -108,9 +108,7 @@ def _whole(kind: str, name: str) -> str:
     """Return kind and name of the object to which a part belongs."""
     if kind == "operator family members":
         return f"operator family {name}"
-    if kind == "text search mapping":
-        return f"text search configuration {name.rpartition(' FOR ')[0]}"
-    return f"sequence {name.rpartition(' ')[0]}"
+    return f"text search configuration {name.rpartition(' FOR ')[0]}"
 
 
 def _needed(key: str, needs: Needs) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS, LAST_VALUE, loose_members
+from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS, loose_members
 
 _LABELS = {word: kind.label for word, kind in CODE_KINDS.items()}
 
@@ -154,13 +154,6 @@ _EXTENSION = """(
     SELECT format('CREATE EXTENSION IF NOT EXISTS %I SCHEMA %I', o.extname, s.nspname)
     FROM pg_namespace s WHERE s.oid = o.extnamespace)"""
 
-_SEQUENCE = """(
-    SELECT format('CREATE%s SEQUENCE %s AS %s INCREMENT BY %s MINVALUE %s MAXVALUE %s START WITH %s CACHE %s%s',
-        CASE o.relpersistence WHEN 'u' THEN ' UNLOGGED' END, o.oid::regclass, format_type(q.seqtypid, NULL),
-        q.seqincrement, q.seqmin, q.seqmax, q.seqstart, q.seqcache, CASE WHEN q.seqcycle THEN ' CYCLE' END)
-    FROM pg_sequence q WHERE q.seqrelid = o.oid)"""
-_SEQUENCE_VALUE = f"format('SELECT pg_catalog.setval(%L, %s)', o.oid::regclass, {LAST_VALUE})"
-
 _STATES = "WHEN 'D' THEN 'DISABLE' WHEN 'R' THEN 'ENABLE REPLICA' WHEN 'A' THEN 'ENABLE ALWAYS'"
 _POLICY = """(
     SELECT format('CREATE POLICY %I ON %s%s FOR %s TO %s%s%s', o.polname, o.polrelid::regclass,
@@ -175,8 +168,6 @@ _POLICY = """(
 STATEMENTS: Mapping[str, str] = {
     "extension": _EXTENSION,
     "collation": _COLLATION,
-    "sequence": _SEQUENCE,
-    "sequence value": _SEQUENCE_VALUE,
     "function": "pg_get_functiondef(o.oid)",
     "procedure": "pg_get_functiondef(o.oid)",
     "aggregate": _AGGREGATE,

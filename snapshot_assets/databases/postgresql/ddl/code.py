@@ -24,8 +24,6 @@ _HEADS = {
     "extension": "CREATE EXTENSION IF NOT EXISTS ",
     "function": "CREATE OR REPLACE FUNCTION ",
     "procedure": "CREATE OR REPLACE PROCEDURE ",
-    "sequence": "CREATE (?:UNLOGGED )?SEQUENCE ",
-    "sequence value": "SELECT pg_catalog.setval",
     "operator family members": "ALTER OPERATOR FAMILY ",
     "text search mapping": "ALTER TEXT SEARCH CONFIGURATION ",
     "trigger": "CREATE (?:CONSTRAINT )?TRIGGER ",
