@@ -12,10 +12,10 @@ from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.target import Definition
 from snapshot_assets.errors import RestoreError
-from snapshot_assets.format.relations import DatabaseSchema, TableName
+from snapshot_assets.format.relations import DatabaseSchema, Schema
 from snapshot_assets.format.uncarried import code_by_kind, uncarried_by_kind
 from snapshot_assets_tests.databases.postgresql.helpers import EVERYTHING, extracted, run, schema_dump
-from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 CODE = Path(__file__).with_name("code.sql").read_text()
 """A database with code of every kind, used in every place."""
@@ -55,3 +55,105 @@ def test_what_exists_is_left_as_it_is_and_the_rest_is_created(
     restore_code(schema, postgresql_database)
     run(postgresql_database, tuple(each for each in define(schema, code=True).before if each.table is None))
     assert postgresql_server.psql(postgresql_database, "SELECT util.twice(1), util.bucket(10)") == "3|3"
+
+
+def test_without_being_asked_a_restore_runs_no_code_and_names_all_of_it(source: str) -> None:
+    schema = extracted(source)
+    definition = define(schema)
+    made = " ".join(each.sql for each in (*definition.before, *definition.after))
+    kinds = ("FUNCTION", "PROCEDURE", "AGGREGATE", "OPERATOR", "CAST", "COLLATION", "TRIGGER", "RULE", "POLICY")
+    assert not [kind for kind in kinds if f"CREATE {kind} " in made or f"CREATE OR REPLACE {kind} " in made]
+    for name in ("Function util.twice(integer)", "Trigger noted of public.things", "Policy narrow of public.things"):
+        assert f"{name} is not restored: it is code of the snapshot. Give --with-code." in definition.lost
+    named = {(kind, name) for kind, names in code_by_kind(schema).items() for name in names}
+    lost = " ".join(definition.lost).lower()
+    assert [(kind, name) for kind, name in named if f"{kind} {name} is not restored".lower() not in lost] == []
+    assert not [sentence for sentence in definition.lost if sentence.endswith("is not in a snapshot.")]
+
+
+def test_a_selection_has_the_code_that_it_needs(
+    postgresql_server: PostgresqlServer, source: str, postgresql_database: str
+) -> None:
+    schema = extracted(source, Selection(schemas=("public",)))
+    code = code_by_kind(schema)
+    assert "util.twice(integer)" in code["function"]
+    assert "util.log_it(integer)" not in code.get("procedure", [])
+    restore_code(schema, postgresql_database)
+    count = "SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal AND tgrelid = 'public.things'::regclass"
+    assert postgresql_server.psql(postgresql_database, count) == "4"
+
+
+def test_a_statement_of_another_kind_is_refused(source: str) -> None:
+    schema = extracted(source)
+    for sql in ("DROP TABLE things", "CREATE TABLE x ()", " CREATE OR REPLACE FUNCTION x"):
+        hostile = schema.model_copy(
+            update={
+                "schemas": (
+                    Schema(name="public", options={"code": [{"kind": "function", "name": "public.f()", "sql": sql}]}),
+                )
+            }
+        )
+        with pytest.raises(RestoreError, match=r"function public\.f\(\) is refused: .* Nothing of it was run"):
+            define(hostile, code=True)
+    unknown = Schema(name="public", options={"code": [{"kind": "spell", "name": "x", "sql": "SELECT 1"}]})
+    assert define(DatabaseSchema(database="postgresql", schemas=(unknown,)), code=True).lost == ()
+
+
+OTHERS = """
+CREATE FOREIGN DATA WRAPPER far; CREATE SERVER away FOREIGN DATA WRAPPER far;
+CREATE USER MAPPING FOR PUBLIC SERVER away; CREATE FOREIGN TABLE outside (a int) SERVER away;
+CREATE PUBLICATION told FOR ALL TABLES;
+CREATE FUNCTION watch() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END';
+CREATE EVENT TRIGGER watcher ON ddl_command_start EXECUTE FUNCTION watch();
+ALTER EVENT TRIGGER watcher DISABLE;
+CREATE TABLE t (a int, b int); CREATE VIEW v AS SELECT 1 AS x; CREATE SEQUENCE drawn OWNED BY t.a;
+GRANT SELECT ON t TO pg_monitor; GRANT UPDATE (b) ON t TO pg_monitor; GRANT SELECT ON v TO PUBLIC;
+GRANT USAGE ON SEQUENCE drawn TO pg_monitor; REVOKE ALL ON FUNCTION watch() FROM PUBLIC;
+CREATE DOMAIN d AS int; REVOKE USAGE ON TYPE d FROM PUBLIC;
+CREATE SCHEMA given; GRANT USAGE ON SCHEMA given TO PUBLIC;
+ALTER DEFAULT PRIVILEGES IN SCHEMA given GRANT SELECT ON TABLES TO PUBLIC;
+CREATE DEFAULT CONVERSION latin FOR 'LATIN1' TO 'UTF8' FROM iso8859_1_to_utf8;
+CREATE ACCESS METHOD pile TYPE TABLE HANDLER heap_tableam_handler;
+CREATE TRUSTED LANGUAGE other HANDLER plpgsql_call_handler;
+CREATE TYPE based; CREATE FUNCTION based_in(cstring) RETURNS based LANGUAGE internal IMMUTABLE STRICT AS 'textin';
+CREATE FUNCTION based_out(based) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'textout';
+CREATE TYPE based (INPUT = based_in, OUTPUT = based_out);
+CREATE FUNCTION to_other(internal) RETURNS internal LANGUAGE internal AS 'textout';
+"""
+
+
+def test_everything_else_is_named_by_kind(postgresql_server: PostgresqlServer, postgresql_database: str) -> None:
+    postgresql_server.psql_script(postgresql_database, OTHERS)
+    name = postgresql_database.rsplit("/", 1)[1]
+    postgresql_server.psql(
+        postgresql_database, f"ALTER DATABASE {name} SET work_mem = '7MB'", f"GRANT CREATE ON DATABASE {name} TO PUBLIC"
+    )
+    assert uncarried_by_kind(extracted(postgresql_database)) == {
+        "access method": ["pile"],
+        "base type": ["public.based"],
+        "conversion": ["public.latin"],
+        "database setting": ["work_mem"],
+        "default privileges": ["of role postgres on tables in schema given"],
+        "event trigger": ["watcher"],
+        "foreign data wrapper": ["far"],
+        "foreign server": ["away"],
+        "foreign table": ["public.outside"],
+        "grant on": [
+            *(f"database {name}", "function public.watch()", "schema given", "sequence public.drawn"),
+            *("table public.t", "type public.d", "view public.v"),
+        ],
+        "language": ["other"],
+        "publication": ["told"],
+        "user mapping": ["for public to server away"],
+    }
+
+
+def test_a_database_without_code_has_the_documents_of_before(everything_documents: DatabaseSchema) -> None:
+    options = {key for each in everything_documents.schemas for key in each.options}
+    assert not options & {"code", "code_needs"}
+
+
+@pytest.fixture
+def everything_documents(postgresql_server: PostgresqlServer, postgresql_database: str) -> DatabaseSchema:
+    postgresql_server.psql_script(postgresql_database, EVERYTHING)
+    return extracted(postgresql_database)

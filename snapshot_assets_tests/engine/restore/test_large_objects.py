@@ -148,7 +148,9 @@ def test_another_kind_of_database_gets_large_objects_as_rows(
         restored.plan.lost
     )
     with duckdb.connect(str(tmp_path / "target.duckdb")) as connection:
-        rows = connection.sql("SELECT oid, count(*), sum(octet_length(data)) FROM snapshot_assets.large_objects GROUP BY 1")
+        rows = connection.sql(
+            "SELECT oid, count(*), sum(octet_length(data)) FROM snapshot_assets.large_objects GROUP BY 1"
+        )
         assert sorted(rows.fetchall()) == [
             *((70001, 1, 0), (70002, 1, 3), (70003, 1, 1 << 20), (70004, 3, 2700000), (70005, 5, 5000001))
         ]

@@ -23,7 +23,8 @@ class CodeKind:
         where: SQL condition of its objects among the rows.
         joins: What `label` and `where` need beside the system table.
         relation: Column with the table or view to which an object belongs; "" for none.
-        namespace: SQL expression of an object's schema; NULL for none.
+        namespace: SQL expression of the schema that an object lies in, or if it lies in none, belongs to most likely.
+        lies_in_none: Whether objects lie in no schema.
         part: Whether it is a part of another object, which users need not see.
     """
 
@@ -33,6 +34,7 @@ class CodeKind:
     joins: str = ""
     relation: str = ""
     namespace: str = "NULL::oid"
+    lies_in_none: bool = False
     part: bool = False
 
     @property
@@ -64,7 +66,9 @@ def _routine(kinds: str) -> CodeKind:
 def _in_schema(catalog: str, prefix: str, *, using: str = "") -> CodeKind:
     """Return a kind whose objects are named by their schema, and with `using` by their access method."""
     method = f"JOIN pg_catalog.pg_am m ON m.oid = o.{using}" if using else ""
-    label = "format('%I.%I USING %I', n.nspname, o.{0}name, m.amname)" if using else "format('%I.%I', n.nspname, o.{0}name)"
+    label = (
+        "format('%I.%I USING %I', n.nspname, o.{0}name, m.amname)" if using else "format('%I.%I', n.nspname, o.{0}name)"
+    )
     return CodeKind(
         catalog,
         label.format(prefix),
@@ -81,11 +85,18 @@ def loose_members(catalog: str, member: str) -> str:
     )
 
 
+_SCHEMA_OF_CAST = """(
+    SELECT n.oid FROM pg_namespace n JOIN (
+        SELECT 1 AS place, p.pronamespace AS oid FROM pg_proc p WHERE p.oid = o.castfunc
+        UNION ALL SELECT 2, t.typnamespace FROM pg_type t WHERE t.oid = o.castsource
+        UNION ALL SELECT 3, t.typnamespace FROM pg_type t WHERE t.oid = o.casttarget) c ON c.oid = n.oid
+    WHERE n.nspname !~ '^pg_' ORDER BY c.place LIMIT 1)"""
+
 _FAMILY = _in_schema("pg_opfamily", "opf", using="opfmethod")
 _CONFIGURATION = _in_schema("pg_ts_config", "cfg")
 
 CODE_KINDS: Mapping[str, CodeKind] = {
-    "extension": CodeKind("pg_extension", "quote_ident(o.extname)"),
+    "extension": CodeKind("pg_extension", "quote_ident(o.extname)", namespace="o.extnamespace", lies_in_none=True),
     "collation": CodeKind("pg_collation", "o.oid::regcollation::text", namespace="o.collnamespace"),
     "function": _routine("'f', 'w'"),
     "procedure": _routine("'p'"),
@@ -103,7 +114,12 @@ CODE_KINDS: Mapping[str, CodeKind] = {
         part=True,
     ),
     "operator class": _in_schema("pg_opclass", "opc", using="opcmethod"),
-    "cast": CodeKind("pg_cast", "format('(%s AS %s)', format_type(o.castsource, NULL), format_type(o.casttarget, NULL))"),
+    "cast": CodeKind(
+        "pg_cast",
+        "format('(%s AS %s)', format_type(o.castsource, NULL), format_type(o.casttarget, NULL))",
+        namespace=_SCHEMA_OF_CAST,
+        lies_in_none=True,
+    ),
     "text search parser": _in_schema("pg_ts_parser", "prs"),
     "text search template": _in_schema("pg_ts_template", "tmpl"),
     "text search dictionary": _in_schema("pg_ts_dict", "dict"),

@@ -90,6 +90,8 @@ WITH code AS MATERIALIZED ({_named_code()}), relation AS MATERIALIZED (
         FROM pg_index i JOIN relation r ON r.oid = i.indrelid
     UNION ALL SELECT 'pg_statistic_ext'::regclass, s.oid, '{LATER}' || r.key
         FROM pg_statistic_ext s JOIN relation r ON r.oid = s.stxrelid
+    UNION ALL SELECT d.classid, d.objid, c.key FROM pg_depend d JOIN code c ON c.class = d.refclassid
+        AND c.oid = d.refobjid WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
     UNION ALL {_MEMBERS.format(catalog="amop", code="SELECT * FROM code")}
     UNION ALL {_MEMBERS.format(catalog="amproc", code="SELECT * FROM code")}
 )

@@ -23,7 +23,7 @@ def _query(word: str) -> str:
     within, of = f"{kind.namespace} = ANY ({{schemas}})", "NULL::oid"
     if kind.relation:
         within, of = f"o.{kind.relation} = ANY ({{relations}})", f"o.{kind.relation}"
-    elif kind.namespace.startswith("NULL"):
+    elif kind.lies_in_none:
         within = "true"
     users = "true" if kind.relation else user_objects(word)
     comment = "NULL" if kind.part else f"obj_description(o.oid, '{kind.catalog}')"
@@ -77,7 +77,7 @@ def read_code(
         entry = _entry(row, schemas, relations, needs)
         if row["relation"] is not None:
             objects.setdefault(relations[row["relation"]].schema, []).append(entry)
-        elif row["schema"] is not None:
+        elif row["schema"] in schemas:
             objects.setdefault(schemas[row["schema"]], []).append(entry)
         else:
             without_schema.append(entry)
@@ -96,7 +96,7 @@ def _entry(
         entry["comment"] = row["comment"]
     if row["relation"] is not None:
         return entry | {"on": list(relations[row["relation"]])}
-    if row["schema"] is not None:
+    if row["schema"] in schemas:
         entry["schema"] = schemas[row["schema"]]
     key = f"{row['kind']} {row['name']}"
     if CODE_KINDS[row["kind"]].part:

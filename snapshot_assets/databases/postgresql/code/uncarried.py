@@ -26,13 +26,15 @@ def _granted(catalog: str, acl: str, default: str) -> str:
 
 _RELATION_DEFAULT = "acldefault(CAST(CASE o.relkind WHEN 'S' THEN 's' ELSE 'r' END AS \"char\"), o.relowner)"
 
+_RELATION_KIND = """CASE o.relkind WHEN 'S' THEN 'sequence' WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view'
+    WHEN 'f' THEN 'foreign table' ELSE 'table' END"""
+
 _OF_SCHEMAS = f"""
 SELECT o.typnamespace AS schema, format('base type %s', o.oid::regtype) AS object FROM pg_type o
 WHERE o.typtype = 'b' AND {_by_users("pg_type")} AND NOT EXISTS (SELECT FROM pg_type e WHERE e.typarray = o.oid)
 UNION ALL SELECT o.connamespace, format('conversion %I.%I', n.nspname, o.conname)
 FROM pg_conversion o JOIN pg_namespace n ON n.oid = o.connamespace WHERE {_by_users("pg_conversion")}
-UNION ALL SELECT o.relnamespace, format('grant on %s %s', CASE o.relkind WHEN 'S' THEN 'sequence' WHEN 'v' THEN 'view'
-    WHEN 'm' THEN 'materialized view' WHEN 'f' THEN 'foreign table' ELSE 'table' END, o.oid::regclass)
+UNION ALL SELECT o.relnamespace, format('grant on %s %s', {_RELATION_KIND}, o.oid::regclass)
 FROM pg_class o WHERE o.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND (
     {_granted("pg_class", "relacl", _RELATION_DEFAULT)} OR EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = o.oid AND a.attacl IS NOT NULL AND NOT a.attisdropped))
 UNION ALL SELECT o.pronamespace, format('grant on function %s', o.oid::regprocedure)
