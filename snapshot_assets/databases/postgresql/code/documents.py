@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from snapshot_assets.databases.postgresql.code.read import read_code, with_code
 from snapshot_assets.databases.postgresql.code.uncarried import read_uncarried
@@ -12,12 +13,26 @@ from snapshot_assets.databases.sql import literal
 from snapshot_assets.format.relations import Schema, TableName, UserType
 
 
+@dataclass(frozen=True)
+class Described:
+    """What the documents of tables and views have.
+
+    Attributes:
+        relations: The exported tables, partitions and views, by oid.
+        types: The types that these use.
+        extensions: The extensions that these use.
+    """
+
+    relations: Mapping[int, TableName]
+    types: Collection[UserType]
+    extensions: Collection[str]
+
+
 def schemas_with_code(
     session: PostgresqlSession,
     selected: list[Schema],
     every: Iterable[Schema],
-    relations: Mapping[int, TableName],
-    used_types: Collection[UserType],
+    described: Described,
     missing: Iterable[str],
 ) -> tuple[Schema, ...]:
     """Return the selected schemas with the code of the database, and with the names of what is not carried.
@@ -26,8 +41,7 @@ def schemas_with_code(
         session: The source.
         selected: The documents of the selected schemas.
         every: Those of all schemas of the user.
-        relations: The exported tables, partitions and views, by oid.
-        used_types: The types that these use; documents of tables and views have them.
+        described: What the documents of tables and views have.
         missing: More names of what is not carried.
     """
     names = [schema.name for schema in every]
@@ -37,13 +51,13 @@ def schemas_with_code(
         "looking up schemas",
     )
     oids = {row["oid"]: row["name"] for row in found}
-    used = {kind.table_name for kind in used_types} | _listed(selected, "types")
+    used = {kind.table_name for kind in described.types} | _listed(selected, "types")
     types = [kind for kind in read_own_types(session, names) if kind.table_name not in used]
-    code = read_code(session, oids, relations, types)
+    code = read_code(session, oids, described.relations, types, described.extensions)
     uncarried = read_uncarried(session, oids)
     uncarried[""] = [*uncarried.get("", ()), *missing]
-    described = with_code(selected, code, list(relations.values()), used_types)
-    return tuple(_with_names(schema, uncarried, first=number == 0) for number, schema in enumerate(described))
+    complete = with_code(selected, code, list(described.relations.values()), described.types)
+    return tuple(_with_names(schema, uncarried, first=number == 0) for number, schema in enumerate(complete))
 
 
 def _listed(schemas: Iterable[Schema], option: str) -> set[TableName]:

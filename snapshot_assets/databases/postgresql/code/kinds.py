@@ -25,6 +25,7 @@ class CodeKind:
         relation: Column with the table or view to which an object belongs; "" for none.
         namespace: SQL expression of the schema that an object lies in, or if it lies in none, belongs to most likely.
         lies_in_none: Whether objects lie in no schema.
+        own_comment: SQL expression of the comment that an object has when it is created; "" for none.
         part: Whether it is a part of another object, which users need not see.
     """
 
@@ -35,6 +36,7 @@ class CodeKind:
     relation: str = ""
     namespace: str = "NULL::oid"
     lies_in_none: bool = False
+    own_comment: str = ""
     part: bool = False
 
     @property
@@ -55,8 +57,13 @@ class CodeKind:
 
     def is_described(self, name: str, on: TableName | None) -> str:
         """Return a query that yields a row if an object has a comment."""
-        described = f"pg_catalog.obj_description(o.oid, {literal(self.catalog)}) IS NOT NULL"
-        return self.exists(name, on, described)
+        return self.exists(name, on, f"{self.comment} IS NOT NULL")
+
+    @property
+    def comment(self) -> str:
+        """SQL expression of the comment that a user gave an object; NULL for none."""
+        present = f"pg_catalog.obj_description(o.oid, {literal(self.catalog)})"
+        return f"nullif({present}, {self.own_comment})" if self.own_comment else present
 
 
 def _routine(kinds: str) -> CodeKind:
@@ -96,7 +103,13 @@ _FAMILY = _in_schema("pg_opfamily", "opf", using="opfmethod")
 _CONFIGURATION = _in_schema("pg_ts_config", "cfg")
 
 CODE_KINDS: Mapping[str, CodeKind] = {
-    "extension": CodeKind("pg_extension", "quote_ident(o.extname)", namespace="o.extnamespace", lies_in_none=True),
+    "extension": CodeKind(
+        "pg_extension",
+        "quote_ident(o.extname)",
+        namespace="o.extnamespace",
+        lies_in_none=True,
+        own_comment="(SELECT a.comment FROM pg_catalog.pg_available_extensions a WHERE a.name = o.extname)",
+    ),
     "collation": CodeKind("pg_collation", "o.oid::regcollation::text", namespace="o.collnamespace"),
     "function": _routine("'f', 'w'"),
     "procedure": _routine("'p'"),

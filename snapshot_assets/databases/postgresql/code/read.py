@@ -15,6 +15,7 @@ from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
 from snapshot_assets.databases.postgresql.code.needs import LATER, Needs, everything_needed, read_needs, user_objects
 from snapshot_assets.databases.postgresql.code.statements import STATEMENTS
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.format.relations import Schema, TableName, UserType
 
 
@@ -26,7 +27,7 @@ def _query(word: str) -> str:
     elif kind.lies_in_none:
         within = "true"
     users = "true" if kind.relation else user_objects(word)
-    comment = "NULL" if kind.part else f"obj_description(o.oid, '{kind.catalog}')"
+    comment = "NULL" if kind.part else kind.comment
     return f"""
         SELECT '{word}' AS kind, {kind.label} AS name, {STATEMENTS[word]} AS sql, {kind.namespace}::int8 AS schema,
             {of}::int8 AS relation, {comment} AS comment
@@ -56,6 +57,7 @@ def read_code(
     schemas: Mapping[int, str],
     relations: Mapping[int, TableName],
     types: Iterable[UserType],
+    extensions: Collection[str],
 ) -> SourceCode:
     """Return the code of a database.
 
@@ -64,9 +66,11 @@ def read_code(
         schemas: Every schema of the user, by oid.
         relations: The relations whose triggers, rules and policies are read, by oid.
         types: Types that no column uses.
+        extensions: Extensions that tables or views use: their documents have them.
     """
     query = _QUERY.format(schemas=oid_array(schemas), relations=oid_array(relations))
-    rows = session.rows(query, "reading code")
+    listed = {f"extension {identifier(name)}" for name in extensions} | {f"extension {name}" for name in extensions}
+    rows = [row for row in session.rows(query, "reading code") if f"{row['kind']} {row['name']}" not in listed]
     types = list(types)
     if not rows and not types:
         return SourceCode({})
@@ -147,22 +151,29 @@ def with_code(
     entries[first] = [*code.without_schema, *elsewhere, *entries.get(first, ())]
     carried = {key_of(each) for each in chain(*entries.values())}
     result = []
+    wanted = _wanted(code.needs, needed, carried)
     for schema in schemas:
-        options = {"code": entries[schema.name], "code_needs": _needs_of(schema.name, code.needs, needed, carried)}
+        own = {key: each for key, each in wanted.items() if (_schema_of(key, names) or first) == schema.name}
+        options = {"code": entries[schema.name], "code_needs": own}
         present = {name: value for name, value in options.items() if value}
         result.append(schema.model_copy(update={"options": {**schema.options, **present}}))
     return result
 
 
-def _needs_of(schema: str, needs: Needs, needed: set[str], carried: set[str]) -> dict[str, list[str]]:
-    """Return what the types, tables and views of a schema need of other objects.
+def _wanted(needs: Needs, needed: set[str], carried: set[str]) -> dict[str, list[str]]:
+    """Return what types, tables and views need of other objects.
 
     Of tables and views only what they need of code: documents have their types, and what views read.
     """
-    result = {}
+    wanted = {}
     for key in sorted(needed & set(needs) - carried):
-        if key.startswith((f"relation {schema}.", f"type {schema}.")):
-            wanted = sorted(each for each in needs[key] if key.startswith("type ") or each in carried)
-            if wanted:
-                result[key] = wanted
-    return result
+        of_code = sorted(each for each in needs[key] if key.startswith("type ") or each in carried)
+        if of_code and key.startswith(("relation ", "type ")):
+            wanted[key] = of_code
+    return wanted
+
+
+def _schema_of(key: str, schemas: Iterable[str]) -> str | None:
+    """Return the schema of a type, table or view, if it is one of the given ones."""
+    name = key.partition(" ")[2]
+    return next((each for each in sorted(schemas, key=len, reverse=True) if name.startswith(f"{each}.")), None)

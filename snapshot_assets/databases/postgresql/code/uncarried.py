@@ -36,7 +36,8 @@ UNION ALL SELECT o.connamespace, format('conversion %I.%I', n.nspname, o.conname
 FROM pg_conversion o JOIN pg_namespace n ON n.oid = o.connamespace WHERE {_by_users("pg_conversion")}
 UNION ALL SELECT o.relnamespace, format('grant on %s %s', {_RELATION_KIND}, o.oid::regclass)
 FROM pg_class o WHERE o.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND (
-    {_granted("pg_class", "relacl", _RELATION_DEFAULT)} OR EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = o.oid AND a.attacl IS NOT NULL AND NOT a.attisdropped))
+    {_granted("pg_class", "relacl", _RELATION_DEFAULT)} OR EXISTS (
+        SELECT FROM pg_attribute a WHERE a.attrelid = o.oid AND a.attacl IS NOT NULL AND NOT a.attisdropped))
 UNION ALL SELECT o.pronamespace, format('grant on function %s', o.oid::regprocedure)
 FROM pg_proc o WHERE {_granted("pg_proc", "proacl", "acldefault('f', o.proowner)")}
 UNION ALL SELECT o.typnamespace, format('grant on type %s', o.oid::regtype)

@@ -90,9 +90,11 @@ class CodeObject:
 
 
 def code_objects(schema: DatabaseSchema) -> tuple[CodeObject, ...]:
-    """Return the code in documents, in their order; kinds that only a later version knows are left out."""
+    """Return the code in documents, by kind; kinds that only a later version knows are left out."""
     entries = [entry for each in schema.schemas for entry in each.options.get("code", ())]
-    return tuple(_object(entry) for entry in entries if entry["kind"] in (*CODE_KINDS, _TYPE))
+    places = {kind: place for place, kind in enumerate((_TYPE, *CODE_KINDS))}
+    known = [_object(entry) for entry in entries if entry["kind"] in places]
+    return tuple(sorted(known, key=lambda each: places[each.kind]))
 
 
 def _object(entry: Mapping[str, Any]) -> CodeObject:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from snapshot_assets.databases.columns import choose_time_index
-from snapshot_assets.databases.postgresql.code.documents import schemas_with_code
+from snapshot_assets.databases.postgresql.code.documents import Described, schemas_with_code
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
 from snapshot_assets.databases.postgresql.introspect.details import read_details
 from snapshot_assets.databases.postgresql.introspect.options import table_options, view_options
@@ -46,11 +46,15 @@ def extract(session: PostgresqlSession, selection: Selection) -> DatabaseSchema:
     objects = _large_objects(session, selection, tables, relations)
     missing = [] if objects or not (count := count_large_objects(session)) else [f"large objects ({count} of them)"]
     selected = [without_used_types(schema, used_types) for schema in schemas if schema.name in names]
-    described = {each.oid: each.name for table in tables for each in (table, *table.partitions)}
-    described |= {view.oid: view.name for view in views}
+    described = [*(each for table in tables for each in (table, *table.partitions)), *views]
+    known = Described(
+        {each.oid: each.name for each in described},
+        used_types,
+        {name for each in described for name in each.used.extensions},
+    )
     return DatabaseSchema(
         database="postgresql",
-        schemas=schemas_with_code(session, selected, schemas, described, used_types, missing),
+        schemas=schemas_with_code(session, selected, schemas, known, missing),
         tables=tuple(sorted((*(_table(table, selection) for table in tables), *objects), key=lambda t: t.table_name)),
         views=tuple(map(_view, views)),
     )
