@@ -22,11 +22,12 @@ _PAGE_BYTES = 1 << 20
 _READ = 0x40000
 """INV_READ: the mode of `lo_open` that reads the state of the transaction."""
 
-# The subqueries have OFFSET 0, so that each large object is opened once. An empty one has an empty page.
+# OFFSET 0 makes the server open each large object once, and close it after its size is known.
 _SIZES = f"""
     SELECT m.oid, f.size, obj_description(m.oid, 'pg_largeobject') AS comment FROM pg_catalog.pg_largeobject_metadata m
-    CROSS JOIN LATERAL (SELECT pg_catalog.lo_open(m.oid, {_READ}) AS fd OFFSET 0) o
-    CROSS JOIN LATERAL (SELECT pg_catalog.lo_lseek64(o.fd, 0, 2) + pg_catalog.lo_close(o.fd) AS size OFFSET 0) f"""
+    CROSS JOIN LATERAL (
+        SELECT pg_catalog.lo_lseek64(o.fd, 0, 2) + pg_catalog.lo_close(o.fd) AS size
+        FROM (SELECT pg_catalog.lo_open(m.oid, {_READ}) AS fd OFFSET 0) o OFFSET 0) f"""
 _PAGES = f"""
     SELECT s.oid, p.page, s.comment FROM ({_SIZES}) s
     CROSS JOIN LATERAL pg_catalog.generate_series(
@@ -37,7 +38,7 @@ ROWS = f"""(
         pg_catalog.lo_get(l.oid, l.page::pg_catalog.int8 * {_PAGE_BYTES}, {_PAGE_BYTES}) AS data,
         CASE l.page WHEN 0 THEN l.comment END AS comment
     FROM ({_PAGES}) l) AS large_objects"""
-"""FROM item of the rows."""
+"""FROM item of the rows; an empty large object has an empty page."""
 
 ROWS_WITHOUT_DATA = f"({_PAGES}) AS large_objects"
 """FROM item of as many rows, for counting them."""

@@ -25,7 +25,7 @@ OBJECTS = (
     "SELECT lo_create(70005)",
     "SELECT lo_put(70005, 5000000, '\\x7a')",  # nothing before
     "COMMENT ON LARGE OBJECT 70002 IS 'it''s small'",
-    "INSERT INTO files SELECT oid - 70000, oid FROM pg_largeobject_metadata",
+    "INSERT INTO files SELECT oid::int8 - 70000, oid FROM pg_largeobject_metadata",
 )
 CONTENTS = """
 SELECT oid, length(lo_get(oid)), md5(lo_get(oid)), obj_description(oid, 'pg_largeobject')
