@@ -155,9 +155,9 @@ def test_a_view_is_created_only_if_the_target_has_the_functions_that_it_calls(
     postgresql_server.psql(having, function)
     schema = extracted(source)
     assert restore(schema, without).lost == (
-        "Function public.f(integer) is not in a snapshot.",
-        "View public.calls calls function public.f(integer), which is not in a snapshot. If the target does not have"
-        " it, the view and those that read it are left out.",
+        "Function public.f(integer) is not restored: it is code of the snapshot. Give --with-code.",
+        "View public.calls calls function public.f(integer), which is not restored. If the target does not have it, the"
+        " view and those that read it are left out.",
     )
     restore(schema, having)
     created = "SELECT relname FROM pg_class WHERE relkind = 'v' AND relnamespace = 'public'::regnamespace ORDER BY 1"
@@ -194,8 +194,8 @@ def test_objects_that_a_snapshot_does_not_carry_are_reported(
     hypertable = schema.tables[0].model_copy(update={"options": {**schema.tables[0].options, "hypertable": True}})
     assert define(schema.model_copy(update={"tables": (hypertable,)})).lost == (
         "Sequence public.lonely is not in a snapshot.",
+        'Policy "Pol" of public.t is not restored: it is code of the snapshot. Give --with-code.',
         "Table public.t is a TimescaleDB hypertable and is restored as a plain table. Create the hypertable again.",
-        'Policy "Pol" of public.t is not in a snapshot.',
     )
 
 
@@ -342,4 +342,6 @@ def test_tables_of_extensions_are_not_exported(postgresql_database: str) -> None
     )
     document = extracted(postgresql_database)
     assert document.tables == ()
-    assert dict(document.schemas[0].options) == {}
+    [extension] = document.schemas[0].options["code"]
+    assert document.schemas[0].options == {"code": [extension]}
+    assert (extension["kind"], extension["name"]) == ("extension", "vector")

@@ -54,11 +54,13 @@ WITH code AS MATERIALIZED ({_named_code()}), relation AS MATERIALIZED (
     FROM pg_class c
     JOIN pg_class r ON r.oid = CASE WHEN c.relispartition THEN pg_partition_root(c.oid) ELSE c.oid END
     JOIN pg_namespace rn ON rn.oid = r.relnamespace
-    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relnamespace = ANY ({{schemas}})
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relnamespace = ANY ({{schemas}}) AND NOT EXISTS (
+        SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
 ), own_type AS MATERIALIZED (
     SELECT t.oid, t.typarray, t.typrelid, format('type %s.%s', n.nspname, t.typname) AS key
     FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace LEFT JOIN pg_class c ON c.oid = t.typrelid
-    WHERE t.typnamespace = ANY ({{schemas}}) AND (t.typtype IN ('e', 'd', 'r') OR c.relkind = 'c')
+    WHERE t.typnamespace = ANY ({{schemas}}) AND (t.typtype IN ('e', 'd', 'r') OR c.relkind = 'c') AND NOT EXISTS (
+        SELECT FROM pg_depend d WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e')
     UNION ALL
     SELECT t.oid, t.typarray, 0, format('type %s.%s', n.nspname, of.typname)
     FROM pg_range r JOIN pg_type t ON t.oid = r.rngmultitypid JOIN pg_type of ON of.oid = r.rngtypid
