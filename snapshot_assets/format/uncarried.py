@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from snapshot_assets.format.relations import DatabaseSchema, Table, View
 
@@ -52,7 +53,7 @@ def uncarried_by_kind(schema: DatabaseSchema) -> dict[str, list[str]]:
     return {kind: sorted(names) for kind, names in sorted(found.items())}
 
 
-def _code(schema: DatabaseSchema) -> Iterator[Mapping[str, object]]:
+def _code(schema: DatabaseSchema) -> Iterator[Mapping[str, Any]]:
     for each in schema.schemas:
         yield from each.options.get("code", ())
 

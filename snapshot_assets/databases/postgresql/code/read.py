@@ -69,8 +69,11 @@ def read_code(
         extensions: Extensions that tables or views use: their documents have them.
     """
     query = _QUERY.format(schemas=oid_array(schemas), relations=oid_array(relations))
-    listed = {f"extension {identifier(name)}" for name in extensions} | {f"extension {name}" for name in extensions}
-    rows = [row for row in session.rows(query, "reading code") if f"{row['kind']} {row['name']}" not in listed]
+    # The documents of tables and views have an extension, but not its comment.
+    listed = {("extension", each, None) for name in extensions for each in (name, identifier(name))}
+    rows = [
+        row for row in session.rows(query, "reading code") if (row["kind"], row["name"], row["comment"]) not in listed
+    ]
     types = list(types)
     if not rows and not types:
         return SourceCode({})

@@ -135,8 +135,12 @@ class RestoreContext:
 
     def lose_code(self) -> None:
         """Record the code that is not restored because nobody asked for it."""
+        items = (*self.schema.tables, *self.schema.views)
+        created = {f"extension {name}" for item in items for name in item.options.get("extensions", ())}
         for each in () if self.with_code else code_objects(self.schema):
-            if not each.is_part and (each.on is None or each.on in self.relations):
+            if each.key in created:
+                self.lose(f"Comment on {each.what} is not restored. Give --with-code.")
+            elif not each.is_part and (each.on is None or each.on in self.relations):
                 self.lose(f"{capital(each.what)} is not restored: it is code of the snapshot. Give --with-code.")
 
     def restores(self, key: str) -> bool:
