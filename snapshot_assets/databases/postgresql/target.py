@@ -20,6 +20,7 @@ from snapshot_assets.databases.postgresql.large_objects import (
     is_large_objects,
     write_pages,
 )
+from snapshot_assets.databases.postgresql.quiet import quiet
 from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.postgresql.write_forms import Receiver, WriteForm, receivers, receivers_query, write_form
@@ -190,6 +191,10 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
     def _insert(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
         if is_large_objects(table):
             return self._insert_large_objects(table, batches)
+        with quiet(self, table):
+            return self._insert_rows(table, batches)
+
+    def _insert_rows(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
         columns = self._write_forms(table)
         schema = pa.schema([(name, each.arrow_type) for name, each in columns.items()])
         feed = Feed(batches, schema, {name: each.encode for name, each in columns.items() if each.encode is not None})
@@ -250,7 +255,8 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
     def _delete_rows(self, load: Load, doing: str) -> None:
         if is_large_objects(load.table):
             delete_large_objects(self)
-        else:
+            return
+        with quiet(self, load.table):
             super()._delete_rows(load, doing)
 
     def _own_rows(self, name: TableName) -> str:

@@ -9,6 +9,7 @@ from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.columns import column_settings, default, not_null, typed, value
 from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, capital
+from snapshot_assets.databases.postgresql.quiet import QUIET
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.errors import RestoreError
@@ -85,7 +86,8 @@ def as_restored(context: RestoreContext, table: Table) -> Table:
         elif column.default is not None and not context.allows(f"Default of column {where}", plain):
             column = column.model_copy(update={"default": None})
         columns.append(column)
-    return table.model_copy(update={"columns": tuple(columns)})
+    quiet = {"options": {**table.options, QUIET: True}} if context.with_code else {}
+    return table.model_copy(update={"columns": tuple(columns), **quiet})
 
 
 def _inherited_checks(context: RestoreContext, parents: Iterable[TableName]) -> set[str]:
