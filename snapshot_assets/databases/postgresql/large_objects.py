@@ -6,7 +6,9 @@ so that neither needs to be a superuser. In a database of another kind it become
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+import pyarrow as pa
 
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.errors import DatabaseDeniedError, PlanError
@@ -43,8 +45,11 @@ ROWS = f"""(
 ROWS_WITHOUT_DATA = f"({_PAGES}) AS large_objects"
 """FROM item of as many rows, for counting them."""
 
-STAGE = {"oid": "bigint", "page": "integer", "data": "bytea", "comment": "text"}
+COLUMNS = {"oid": "bigint", "page": "integer", "data": "bytea", "comment": "text"}
 """Columns and types of the rows."""
+
+STAGE_TABLE = "snapshot_assets_pages"
+_STAGE = f"pg_temp.{STAGE_TABLE}"
 
 _COUNT = """
 SELECT count(*) AS objects, count(*) FILTER (WHERE NOT (
@@ -105,31 +110,44 @@ def count_large_objects(session: PostgresqlConnection) -> int:
     return int(session.rows(_COUNT, "looking for large objects")[0]["objects"])
 
 
-def write_pages(target: PostgresqlConnection, stage: str, page_bytes: int) -> None:
-    """Write staged pages: create the large objects that do not exist yet, under their own oids.
+def insert_large_objects(
+    target: PostgresqlConnection, table: Table, portions: Iterable[pa.Table], stage: Callable[[pa.Table], None]
+) -> None:
+    """Write pages in a transaction: create the large objects that do not exist yet, under their own oids.
 
     Pages of one object may lie in several files. Only one connection at a time writes, until its transaction ends.
 
     Args:
         target: Where to write.
-        stage: The table with the pages, in SQL.
-        page_bytes: Bytes of every page but an object's last.
+        table: The document.
+        portions: The rows.
+        stage: Copies rows into the temporary table `STAGE_TABLE`.
     """
     lock = "pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('snapshot_assets large objects', 0))"
     target.rows(f"SELECT {lock} IS NULL AS got", "waiting for other large objects")
+    definitions = ", ".join(f"{column} {kind}" for column, kind in COLUMNS.items())
+    target.execute(f"CREATE TEMPORARY TABLE {STAGE_TABLE} ({definitions}) ON COMMIT DROP", "staging large objects")
+    for portion in portions:
+        stage(portion)
+        _write_pages(target, int(table.options[OPTION]["page_bytes"]))
+        target.execute(f"TRUNCATE {_STAGE}", "emptying the staging table of large objects")
+    target.execute(f"DROP TABLE {_STAGE}", "dropping the staging table of large objects")
+
+
+def _write_pages(target: PostgresqlConnection, page_bytes: int) -> None:
     target.rows(
         "SELECT pg_catalog.count(pg_catalog.lo_create(s.oid::pg_catalog.oid)) AS created"
-        f" FROM (SELECT DISTINCT oid FROM {stage}) s WHERE NOT EXISTS ("
+        f" FROM (SELECT DISTINCT oid FROM {_STAGE}) s WHERE NOT EXISTS ("
         "SELECT FROM pg_catalog.pg_largeobject_metadata m WHERE m.oid = s.oid::pg_catalog.oid)",
         "creating large objects",
     )
     target.rows(
         "SELECT pg_catalog.count(pg_catalog.lo_put(s.oid::pg_catalog.oid,"
-        f" s.page::pg_catalog.int8 * {page_bytes}, s.data)::text) AS written FROM {stage} s"
+        f" s.page::pg_catalog.int8 * {page_bytes}, s.data)::text) AS written FROM {_STAGE} s"
         " WHERE pg_catalog.length(s.data) > 0",
         "writing large objects",
     )
-    statements = f"SELECT pg_catalog.format('COMMENT ON LARGE OBJECT %s IS %L', oid, comment) AS sql FROM {stage}"
+    statements = f"SELECT pg_catalog.format('COMMENT ON LARGE OBJECT %s IS %L', oid, comment) AS sql FROM {_STAGE}"
     for row in target.rows(f"{statements} WHERE comment IS NOT NULL", "reading comments of large objects"):
         target.execute(row["sql"], "commenting on a large object")
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import product
 
 import pyarrow as pa
 
 from snapshot_assets.databases.feed import Feed
 from snapshot_assets.databases.postgresql.large_objects import (
+    COLUMNS,
     LARGE_OBJECTS,
-    OPTION,
     ROWS_WITHOUT_DATA,
-    STAGE,
+    STAGE_TABLE,
     delete_large_objects,
     has_large_objects,
+    insert_large_objects,
     is_large_objects,
-    write_pages,
 )
 from snapshot_assets.databases.postgresql.quiet import quiet
 from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
@@ -136,7 +137,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
             return {}
         existing = {}
         if LARGE_OBJECTS in tables:
-            existing[LARGE_OBJECTS] = ExistingTable(tuple(STAGE), has_large_objects(self), mixes=False)
+            existing[LARGE_OBJECTS] = ExistingTable(tuple(COLUMNS), has_large_objects(self), mixes=False)
         for row in self.rows(_EXISTING.format(names=_names(tables)), "looking up tables"):
             name, what = TableName(row["schema"], row["name"]), row["what"]
             existing[name] = ExistingTable(tuple(row["columns"]), what == "table" and self._has_rows(name), what)
@@ -190,7 +191,9 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
 
     def _insert(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
         if is_large_objects(table):
-            return self._insert_large_objects(table, batches)
+            feed = Feed(batches, table.arrow_schema())
+            insert_large_objects(self, table, feed.portions(_PORTION_BYTES), partial(self._ingest, STAGE_TABLE, None))
+            return feed.rows
         with quiet(self, table):
             return self._insert_rows(table, batches)
 
@@ -240,17 +243,6 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
             )
             self.execute(f"TRUNCATE pg_temp.{_STAGE}", f"emptying the staging table of {name}")
         self.execute(f"DROP TABLE pg_temp.{_STAGE}", f"dropping the staging table of {name}")
-
-    def _insert_large_objects(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
-        feed = Feed(batches, table.arrow_schema())
-        definitions = ", ".join(f"{column} {kind}" for column, kind in STAGE.items())
-        self.execute(f"CREATE TEMPORARY TABLE {_STAGE} ({definitions}) ON COMMIT DROP", "staging large objects")
-        for portion in feed.portions(_PORTION_BYTES):
-            self._ingest(_STAGE, None, portion)
-            write_pages(self, f"pg_temp.{_STAGE}", int(table.options[OPTION]["page_bytes"]))
-            self.execute(f"TRUNCATE pg_temp.{_STAGE}", "emptying the staging table of large objects")
-        self.execute(f"DROP TABLE pg_temp.{_STAGE}", "dropping the staging table of large objects")
-        return feed.rows
 
     def _delete_rows(self, load: Load, doing: str) -> None:
         if is_large_objects(load.table):

@@ -38,8 +38,8 @@ INSERT INTO parts VALUES ('2025-01-02T01:00Z', 1);
 """
 ROWS = """
 SELECT (SELECT string_agg(what, ',' ORDER BY what) FROM log), (SELECT count(*) FROM readings),
-    (SELECT count(*) FROM parts), (SELECT string_agg(tgname || tgenabled, ',' ORDER BY tgrelid, tgname)
-        FROM pg_trigger WHERE NOT tgisinternal)
+    (SELECT count(*) FROM parts), (SELECT string_agg(format('%s %s', tgname, tgenabled), ','
+        ORDER BY tgrelid::regclass::text, tgname) FROM pg_trigger WHERE NOT tgisinternal)
 """
 
 

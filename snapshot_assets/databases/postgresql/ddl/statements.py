@@ -135,7 +135,7 @@ class RestoreContext:
 
     def lose_code(self) -> None:
         """Record the code that is not restored because nobody asked for it."""
-        items = (*self.schema.tables, *self.schema.views)
+        items: list[Table | View] = [*self.schema.tables, *self.schema.views]
         created = {f"extension {name}" for item in items for name in item.options.get("extensions", ())}
         for each in () if self.with_code else code_objects(self.schema):
             if each.key in created:
