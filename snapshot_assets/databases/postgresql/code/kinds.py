@@ -26,6 +26,7 @@ class CodeKind:
         namespace: SQL expression of the schema that an object lies in, or if it lies in none, belongs to most likely.
         lies_in_none: Whether objects lie in no schema.
         own_comment: SQL expression of the comment that an object has when it is created; "" for none.
+        lookup: Function that finds an object by its name, faster than a comparison of all names; "" for none.
         part: Whether it is a part of another object, which users need not see.
     """
 
@@ -37,6 +38,7 @@ class CodeKind:
     namespace: str = "NULL::oid"
     lies_in_none: bool = False
     own_comment: str = ""
+    lookup: str = ""
     part: bool = False
 
     @property
@@ -52,7 +54,10 @@ class CodeKind:
     def exists(self, name: str, on: TableName | None, condition: str = "true") -> str:
         """Return a query that yields a row if an object of that name exists, on a relation or in the database."""
         of = f" AND o.{self.relation} = pg_catalog.to_regclass({literal(qualified(on))})" if on is not None else ""
-        where = f"{self.where}{of} AND {self.label} = {literal(name)} AND {condition}"
+        named = f"{self.label} = {literal(name)}"
+        if self.lookup:
+            named = f"o.oid = pg_catalog.{self.lookup}({literal(name)})"
+        where = f"{self.where}{of} AND {named} AND {condition}"
         return f"SELECT 1 AS one FROM {self.source} WHERE {where}"
 
     def is_described(self, name: str, on: TableName | None) -> str:
@@ -67,7 +72,8 @@ class CodeKind:
 
 
 def _routine(kinds: str) -> CodeKind:
-    return CodeKind("pg_proc", "o.oid::regprocedure::text", f"o.prokind IN ({kinds})", namespace="o.pronamespace")
+    label, where = "o.oid::regprocedure::text", f"o.prokind IN ({kinds})"
+    return CodeKind("pg_proc", label, where, namespace="o.pronamespace", lookup="to_regprocedure")
 
 
 def _in_schema(catalog: str, prefix: str, *, using: str = "") -> CodeKind:
@@ -92,6 +98,11 @@ def loose_members(catalog: str, member: str) -> str:
     )
 
 
+# Triggers of TimescaleDB keep rows out of hypertables, which are restored as plain tables.
+_NOT_OF_TIMESCALEDB = r"""NOT EXISTS (
+    SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace s ON s.oid = p.pronamespace
+    WHERE p.oid = o.tgfoid AND s.nspname LIKE '\_timescaledb%')"""
+
 _SCHEMA_OF_CAST = """(
     SELECT n.oid FROM pg_namespace n JOIN (
         SELECT 1 AS place, p.pronamespace AS oid FROM pg_proc p WHERE p.oid = o.castfunc
@@ -110,12 +121,20 @@ CODE_KINDS: Mapping[str, CodeKind] = {
         lies_in_none=True,
         own_comment="(SELECT a.comment FROM pg_catalog.pg_available_extensions a WHERE a.name = o.extname)",
     ),
-    "collation": CodeKind("pg_collation", "o.oid::regcollation::text", namespace="o.collnamespace"),
+    "collation": CodeKind(
+        "pg_collation", "o.oid::regcollation::text", namespace="o.collnamespace", lookup="to_regcollation"
+    ),
     "function": _routine("'f', 'w'"),
     "procedure": _routine("'p'"),
     "aggregate": _routine("'a'"),
     # The commutator of an operator may exist without a function before it is created itself.
-    "operator": CodeKind("pg_operator", "o.oid::regoperator::text", "o.oprcode <> 0", namespace="o.oprnamespace"),
+    "operator": CodeKind(
+        "pg_operator",
+        "o.oid::regoperator::text",
+        "o.oprcode <> 0",
+        namespace="o.oprnamespace",
+        lookup="to_regoperator",
+    ),
     "operator family": _FAMILY,
     "operator family members": CodeKind(
         "pg_opfamily",
@@ -146,14 +165,17 @@ CODE_KINDS: Mapping[str, CodeKind] = {
         part=True,
     ),
     "trigger": CodeKind(
-        "pg_trigger", "quote_ident(o.tgname)", "NOT o.tgisinternal AND o.tgparentid = 0", relation="tgrelid"
+        "pg_trigger",
+        "quote_ident(o.tgname)",
+        f"NOT o.tgisinternal AND o.tgparentid = 0 AND {_NOT_OF_TIMESCALEDB}",
+        relation="tgrelid",
     ),
     # Partitions have copies of their table's triggers, which may have a state of their own.
     "trigger state": CodeKind(
         "pg_trigger",
         "format('%I %s', o.tgname, o.tgenabled)",
         "(NOT o.tgisinternal OR o.tgparentid <> 0) AND o.tgenabled <> 'O' AND NOT EXISTS (SELECT FROM"
-        " pg_catalog.pg_constraint k WHERE k.oid = o.tgconstraint AND k.contype = 'f')",
+        f" pg_catalog.pg_constraint k WHERE k.oid = o.tgconstraint AND k.contype = 'f') AND {_NOT_OF_TIMESCALEDB}",
         relation="tgrelid",
         part=True,
     ),

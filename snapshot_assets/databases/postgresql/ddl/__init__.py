@@ -87,8 +87,9 @@ def _after(
 def _needed_tables(context: RestoreContext, table: Table, owners: Mapping[TableName, TableName]) -> list[TableName]:
     """Return the tables to create before a table; `owners` are those of the sequences of identity columns."""
     name = table.table_name
-    owner_of = {part.name: owner for owner, each in context.tables.items() for part in context.partitions(each)}
     named = [TableName(*each) for each in table.options.get("row_types", ())]
+    every = context.tables.items() if named else ()
+    owner_of = {part.name: owner for owner, each in every for part in context.partitions(each)}
     system = ("pg_catalog", "information_schema")
     row_types = [owner_of.get(each, each) for each in named if each.schema not in system]
     # A table creates the sequence of its identity column; another table's default may draw from it too.

@@ -127,13 +127,16 @@ def needed_first(nodes: Mapping[str, _Node], needs: Mapping[str, Iterable[str]])
     Of a circle, the server will refuse a statement, and name it.
     """
     visited: set[str] = set()
-
-    def visit(keys: Iterable[str]) -> Iterator[_Node]:
-        for key in keys:
-            if key not in visited:
-                visited.add(key)
-                yield from visit(needs.get(key, ()))
-                if key in nodes:
-                    yield nodes[key]
-
-    return visit(nodes)
+    for root in nodes:
+        path = [] if root in visited else [(root, iter(needs.get(root, ())))]
+        visited.add(root)
+        while path:
+            key, wanted = path[-1]
+            new = next((each for each in wanted if each not in visited), None)
+            if new is not None:
+                visited.add(new)
+                path.append((new, iter(needs.get(new, ()))))
+                continue
+            path.pop()
+            if key in nodes:
+                yield nodes[key]

@@ -53,21 +53,18 @@ def with_code(
 
 
 def late_code(context: RestoreContext) -> dict[str, CodeObject]:
-    """Return the code that needs a view, by kind and name."""
-    views = {relation_key(view.table_name) for view in context.schema.views}
-
-    waiting = [each for each in context.code if each.on is None]
-    return {each.key: each for each in waiting if not views.isdisjoint(_closure(each.key, context.needs))}
-
-
-def _closure(key: str, needs: Mapping[str, Iterable[str]]) -> set[str]:
-    reached, waiting = set[str](), [key]
+    """Return the code that needs a view, directly or through others, by kind and name."""
+    needed_by: dict[str, list[str]] = {}
+    for key, wanted in context.needs.items():
+        for each in wanted:
+            needed_by.setdefault(each, []).append(key)
+    late, waiting = set[str](), [relation_key(view.table_name) for view in context.schema.views]
     while waiting:
-        current = waiting.pop()
-        if current not in reached:
-            reached.add(current)
-            waiting += needs.get(current, ())
-    return reached
+        key = waiting.pop()
+        if key not in late:
+            late.add(key)
+            waiting += needed_by.get(key, ())
+    return {each.key: each for each in context.code if each.on is None and each.key in late}
 
 
 def views_and_code(context: RestoreContext, views: Mapping[TableName, list[Statement]]) -> Iterator[Statement]:

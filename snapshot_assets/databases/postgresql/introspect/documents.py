@@ -46,11 +46,14 @@ def extract(session: PostgresqlSession, selection: Selection) -> DatabaseSchema:
     objects = _large_objects(session, selection, tables, relations)
     missing = [] if objects or not (count := count_large_objects(session)) else [f"large objects ({count} of them)"]
     selected = [without_used_types(schema, used_types) for schema in schemas if schema.name in names]
-    described = [*(each for table in tables for each in (table, *table.partitions)), *views]
+    every = [*(each for table in tables for each in (table, *table.partitions)), *views]
+    # What is exported as its rows becomes a table, which its triggers and rules do not suit.
+    as_rows = {table.oid for table in every if table.is_view} - {view.oid for view in views}
+    described = [each for each in every if each.oid not in as_rows]
     known = Described(
         {each.oid: each.name for each in described},
         used_types,
-        {name for each in described for name in each.used.extensions},
+        {name for each in every for name in each.used.extensions},
     )
     return DatabaseSchema(
         database="postgresql",
