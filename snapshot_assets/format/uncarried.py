@@ -54,8 +54,13 @@ def uncarried_by_kind(schema: DatabaseSchema) -> dict[str, list[str]]:
 
 
 def _code(schema: DatabaseSchema) -> Iterator[Mapping[str, Any]]:
+    """Yield the entries for code; options have no model, so what has another form is left out."""
     for each in schema.schemas:
-        yield from each.options.get("code", ())
+        entries = each.options.get("code", ())
+        for entry in entries if isinstance(entries, list | tuple) else ():
+            texts = [entry.get("kind"), entry.get("name"), *entry.get("on", ())] if isinstance(entry, dict) else [None]
+            if all(isinstance(text, str) for text in texts):
+                yield entry
 
 
 def _uncarried(schema: DatabaseSchema) -> Iterator[tuple[str, tuple[str, ...]]]:

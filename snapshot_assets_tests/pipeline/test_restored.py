@@ -11,8 +11,11 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
+from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
+from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.assets import build_definitions
+from snapshot_assets.pipeline.restored import RestoreConfig
 from snapshot_assets.pipeline.spark_session import spark_resource
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.plan.retention import RetentionFields
@@ -29,6 +32,15 @@ def restoring(exported: Project, make_project: Callable[..., Project]) -> Projec
     project = make_project(target="copy")
     exported.copy_location(project)
     return project
+
+
+def test_code_is_restored_if_plan_or_run_config_asks_for_it_and_never_without_expressions() -> None:
+    plain, coded = RestoreSettings(), RestoreSettings(Filters(code=True))
+    assert RestoreConfig(with_code=True).over(plain).filters == Filters(code=True)
+    assert RestoreConfig().over(coded).filters == Filters(code=True)
+    assert RestoreConfig(expressions=False).over(coded).filters == Filters(expressions=False)
+    with pytest.raises(PlanError, match="cannot be restored without expressions"):
+        RestoreConfig(expressions=False, with_code=True).over(plain)
 
 
 def differing(project: Project) -> dict[str, int]:

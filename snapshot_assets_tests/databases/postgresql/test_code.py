@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,6 +98,14 @@ def test_a_statement_of_another_kind_is_refused(source: str) -> None:
             define(hostile, code=True)
     unknown = Schema(name="public", options={"code": [{"kind": "spell", "name": "x", "sql": "SELECT 1"}]})
     assert define(DatabaseSchema(database="postgresql", schemas=(unknown,)), code=True).lost == ()
+
+
+@pytest.mark.parametrize("entries", [5, [5], [{}], [{"kind": "function"}], [{"kind": "rule", "name": [], "on": [1]}]])
+def test_entries_of_another_form_are_refused_by_a_restore_and_not_listed(entries: Any) -> None:
+    schema = DatabaseSchema(database="postgresql", schemas=(Schema(name="public", options={"code": entries}),))
+    assert code_by_kind(schema) == {}
+    with pytest.raises(RestoreError, match="do not have the form of PostgreSQL's"):
+        define(schema, code=True)
 
 
 OTHERS = """
