@@ -9,7 +9,6 @@ from snapshot_assets.format.relations import DatabaseSchema, Table, View
 
 _KINDS = (
     "access method",
-    "base type",
     "database setting",
     "default privileges",
     "event trigger",
@@ -26,7 +25,7 @@ _KINDS = (
 )
 """Kinds of more than one word."""
 
-_PARTS = ("operator family members", "text search mapping", "trigger state", "rule state")
+_PARTS = ("shell type", "operator family members", "text search mapping", "trigger state", "rule state")
 """Kinds of code that are parts of other objects."""
 
 

@@ -17,6 +17,28 @@ CREATE TYPE util.nested AS (p util.pair, l util.lonely[]);
 CREATE DOMAIN util.lone_domain AS int DEFAULT 3;
 COMMENT ON TYPE util.lonely IS 'no column has it';
 
+-- Base types: one with everything, and one that an operator and a table use.
+CREATE TYPE util.based;
+CREATE FUNCTION util.based_in(cstring, oid, int) RETURNS util.based LANGUAGE internal IMMUTABLE STRICT AS 'bpcharin';
+CREATE FUNCTION util.based_out(util.based) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'bpcharout';
+CREATE FUNCTION util.based_receive(internal, oid, int) RETURNS util.based LANGUAGE internal STABLE STRICT AS 'bpcharrecv';
+CREATE FUNCTION util.based_send(util.based) RETURNS bytea LANGUAGE internal STABLE STRICT AS 'bpcharsend';
+CREATE TYPE util.based (INPUT = util.based_in, OUTPUT = util.based_out, RECEIVE = util.based_receive,
+    SEND = util.based_send, TYPMOD_IN = bpchartypmodin, TYPMOD_OUT = bpchartypmodout, INTERNALLENGTH = VARIABLE,
+    ALIGNMENT = int4, STORAGE = extended, CATEGORY = 'S', PREFERRED = false, DEFAULT = 'it''s', DELIMITER = ';',
+    COLLATABLE = true);
+COMMENT ON TYPE util.based IS 'a base type';
+CREATE TYPE small;
+CREATE FUNCTION small_in(cstring) RETURNS small LANGUAGE internal IMMUTABLE STRICT AS 'int4in';
+CREATE FUNCTION small_out(small) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'int4out';
+CREATE TYPE small (INPUT = small_in, OUTPUT = small_out, INTERNALLENGTH = 4, PASSEDBYVALUE, ALIGNMENT = int4);
+CREATE FUNCTION util.of_small(small, small[]) RETURNS boolean LANGUAGE internal IMMUTABLE STRICT AS 'int4eq';
+CREATE FUNCTION util.same_small(small, small) RETURNS boolean LANGUAGE internal IMMUTABLE STRICT AS 'int4eq';
+CREATE OPERATOR util.= (FUNCTION = util.same_small, LEFTARG = small, RIGHTARG = small);
+CREATE TYPE util.with_small AS (a small, b util.based);
+CREATE DOMAIN util.small_domain AS small;
+CREATE TABLE of_small (a small, b small[] DEFAULT '{1}', c util.with_small, d util.small_domain);
+
 -- Functions in every language and of every kind.
 CREATE FUNCTION util.twice(x int) RETURNS int LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS 'SELECT 2 * x';
 COMMENT ON FUNCTION util.twice(int) IS 'doubles';

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.format.relations import TableName
 
-Stage = Literal["before", "after"]
-"""When an object is created: before the rows, or after rows, keys and views."""
+_BARE_NAME = re.compile(r'(?:(?:"(?:[^"]|"")+"|[^".(]+)\.)?("(?:[^"]|"")+"|[^".(]+)\(')
+"""The name of a function without its schema, at the beginning of its label."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,12 @@ class CodeKind:
         label: SQL expression of an object's name, as COMMENT ON takes it.
         where: SQL condition of its objects among the rows.
         joins: What `label` and `where` need beside the system table.
-        relation: Column with the table or view to which an object belongs; "" for none.
+        relation: Column with the table or view to which an object belongs; "" for none. Such objects are created after
+            the rows, on which they must not act.
         namespace: SQL expression of the schema that an object lies in, or if it lies in none, belongs to most likely.
         lies_in_none: Whether objects lie in no schema.
         own_comment: SQL expression of the comment that an object has when it is created; "" for none.
-        lookup: Function that finds an object by its name, faster than a comparison of all names; "" for none.
+        indexed: Column with the bare name of a function, by which the server finds it faster; "" for other kinds.
         part: Whether it is a part of another object, which users need not see.
     """
 
@@ -38,13 +39,8 @@ class CodeKind:
     namespace: str = "NULL::oid"
     lies_in_none: bool = False
     own_comment: str = ""
-    lookup: str = ""
+    indexed: str = ""
     part: bool = False
-
-    @property
-    def stage(self) -> Stage:
-        """When its objects are created; those of tables and views must not act on rows that are loaded."""
-        return "after" if self.relation else "before"
 
     @property
     def source(self) -> str:
@@ -55,8 +51,9 @@ class CodeKind:
         """Return a query that yields a row if an object of that name exists, on a relation or in the database."""
         of = f" AND o.{self.relation} = pg_catalog.to_regclass({literal(qualified(on))})" if on is not None else ""
         named = f"{self.label} = {literal(name)}"
-        if self.lookup:
-            named = f"o.oid = pg_catalog.{self.lookup}({literal(name)})"
+        if self.indexed and (match := _BARE_NAME.match(name)):
+            bare = match[1][1:-1].replace('""', '"') if match[1].startswith('"') else match[1]
+            named = f"o.{self.indexed} = {literal(bare)} AND {named}"
         where = f"{self.where}{of} AND {named} AND {condition}"
         return f"SELECT 1 AS one FROM {self.source} WHERE {where}"
 
@@ -73,7 +70,7 @@ class CodeKind:
 
 def _routine(kinds: str) -> CodeKind:
     label, where = "o.oid::regprocedure::text", f"o.prokind IN ({kinds})"
-    return CodeKind("pg_proc", label, where, namespace="o.pronamespace", lookup="to_regprocedure")
+    return CodeKind("pg_proc", label, where, namespace="o.pronamespace", indexed="proname")
 
 
 def _in_schema(catalog: str, prefix: str, *, using: str = "") -> CodeKind:
@@ -113,6 +110,15 @@ _SCHEMA_OF_CAST = """(
 _FAMILY = _in_schema("pg_opfamily", "opf", using="opfmethod")
 _CONFIGURATION = _in_schema("pg_ts_config", "cfg")
 
+# The functions of a base type need the type, and it needs them: an empty type of its name, a shell, comes first.
+_BASE_TYPE = "o.typtype IN ('b'{shells}) AND NOT EXISTS (SELECT FROM pg_catalog.pg_type e WHERE e.typarray = o.oid)"
+
+
+def _base_type(where: str, *, part: bool = False) -> CodeKind:
+    kind = _in_schema("pg_type", "typ")
+    return CodeKind("pg_type", kind.label, where, kind.joins, namespace=kind.namespace, part=part)
+
+
 CODE_KINDS: Mapping[str, CodeKind] = {
     "extension": CodeKind(
         "pg_extension",
@@ -121,20 +127,14 @@ CODE_KINDS: Mapping[str, CodeKind] = {
         lies_in_none=True,
         own_comment="(SELECT a.comment FROM pg_catalog.pg_available_extensions a WHERE a.name = o.extname)",
     ),
-    "collation": CodeKind(
-        "pg_collation", "o.oid::regcollation::text", namespace="o.collnamespace", lookup="to_regcollation"
-    ),
+    "collation": CodeKind("pg_collation", "o.oid::regcollation::text", namespace="o.collnamespace"),
+    "shell type": _base_type(_BASE_TYPE.format(shells=", 'p'"), part=True),
+    "base type": _base_type(f"{_BASE_TYPE.format(shells='')} AND o.typisdefined"),
     "function": _routine("'f', 'w'"),
     "procedure": _routine("'p'"),
     "aggregate": _routine("'a'"),
     # The commutator of an operator may exist without a function before it is created itself.
-    "operator": CodeKind(
-        "pg_operator",
-        "o.oid::regoperator::text",
-        "o.oprcode <> 0",
-        namespace="o.oprnamespace",
-        lookup="to_regoperator",
-    ),
+    "operator": CodeKind("pg_operator", "o.oid::regoperator::text", "o.oprcode <> 0", namespace="o.oprnamespace"),
     "operator family": _FAMILY,
     "operator family members": CodeKind(
         "pg_opfamily",

@@ -92,6 +92,8 @@ WITH code AS MATERIALIZED ({_named_code()}), relation AS MATERIALIZED (
         FROM pg_index i JOIN relation r ON r.oid = i.indrelid
     UNION ALL SELECT 'pg_statistic_ext'::regclass, s.oid, '{LATER}' || r.key
         FROM pg_statistic_ext s JOIN relation r ON r.oid = s.stxrelid
+    UNION ALL SELECT c.class, t.typarray, c.key FROM code c JOIN pg_type t ON t.oid = c.oid
+        WHERE c.class = 'pg_type'::regclass AND t.typarray <> 0
     UNION ALL SELECT d.classid, d.objid, c.key FROM pg_depend d JOIN code c ON c.class = d.refclassid
         AND c.oid = d.refobjid WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
     UNION ALL {_MEMBERS.format(catalog="amop", code="SELECT * FROM code")}
@@ -110,6 +112,11 @@ def read_needs(session: PostgresqlSession, schemas: Iterable[int]) -> Needs:
     needs: Needs = {}
     for row in session.rows(_QUERY.format(schemas=oid_array(schemas)), "reading what code depends on"):
         needs.setdefault(row["object"], set()).add(row["needs"])
+    for key in [each for each in needs if each.startswith("base type ")]:
+        shell = f"shell {key.removeprefix('base ')}"
+        for function in [each for each in needs[key] if key in needs.get(each, ())]:
+            needs[function] = needs[function] - {key} | {shell}
+        needs[key].add(shell)
     return needs
 
 

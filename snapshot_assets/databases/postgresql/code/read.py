@@ -106,16 +106,18 @@ def _entry(
     if row["schema"] in schemas:
         entry["schema"] = schemas[row["schema"]]
     key = f"{row['kind']} {row['name']}"
-    if CODE_KINDS[row["kind"]].part:
-        needs.setdefault(key, set()).add(_whole(row["kind"], row["name"]))
+    if (whole := _whole(row["kind"], row["name"])) is not None:
+        needs.setdefault(key, set()).add(whole)
     return entry | _needed(key, needs)
 
 
-def _whole(kind: str, name: str) -> str:
-    """Return kind and name of the object to which a part belongs."""
+def _whole(kind: str, name: str) -> str | None:
+    """Return kind and name of the object that must exist before a part of it; None for others."""
     if kind == "operator family members":
         return f"operator family {name}"
-    return f"text search configuration {name.rpartition(' FOR ')[0]}"
+    if kind == "text search mapping":
+        return f"text search configuration {name.rpartition(' FOR ')[0]}"
+    return None
 
 
 def _needed(key: str, needs: Needs) -> dict[str, Any]:

@@ -154,6 +154,31 @@ _EXTENSION = """(
     SELECT format('CREATE EXTENSION IF NOT EXISTS %I SCHEMA %I', o.extname, s.nspname)
     FROM pg_namespace s WHERE s.oid = o.extnamespace)"""
 
+_TYPE_OPTIONS = ", ".join(
+    (
+        "'INPUT = ' || o.typinput::regproc::text",
+        "'OUTPUT = ' || o.typoutput::regproc::text",
+        _function_option("RECEIVE", "o.typreceive"),
+        _function_option("SEND", "o.typsend"),
+        _function_option("TYPMOD_IN", "o.typmodin"),
+        _function_option("TYPMOD_OUT", "o.typmodout"),
+        _function_option("ANALYZE", "o.typanalyze"),
+        _function_option("SUBSCRIPT", "o.typsubscript"),
+        "'INTERNALLENGTH = ' || CASE o.typlen WHEN -1 THEN 'VARIABLE' ELSE o.typlen::text END",
+        "CASE WHEN o.typbyval THEN 'PASSEDBYVALUE' END",
+        "'ALIGNMENT = ' || CASE o.typalign WHEN 'c' THEN 'char' WHEN 's' THEN 'int2' WHEN 'i' THEN 'int4'"
+        " ELSE 'double' END",
+        "'STORAGE = ' || CASE o.typstorage WHEN 'p' THEN 'plain' WHEN 'e' THEN 'external' WHEN 'm' THEN 'main'"
+        " ELSE 'extended' END",
+        "'CATEGORY = ' || quote_literal(o.typcategory::text)",
+        "CASE WHEN o.typispreferred THEN 'PREFERRED = true' END",
+        _option("DEFAULT", "quote_literal(o.typdefault)"),
+        _option("ELEMENT", "format_type(o.typelem, NULL)", "o.typelem <> 0"),
+        _option("DELIMITER", "quote_literal(o.typdelim::text)", "o.typdelim <> ','"),
+        "CASE WHEN o.typcollation <> 0 THEN 'COLLATABLE = true' END",
+    )
+)
+
 _STATES = "WHEN 'D' THEN 'DISABLE' WHEN 'R' THEN 'ENABLE REPLICA' WHEN 'A' THEN 'ENABLE ALWAYS'"
 _POLICY = """(
     SELECT format('CREATE POLICY %I ON %s%s FOR %s TO %s%s%s', o.polname, o.polrelid::regclass,
@@ -168,6 +193,8 @@ _POLICY = """(
 STATEMENTS: Mapping[str, str] = {
     "extension": _EXTENSION,
     "collation": _COLLATION,
+    "shell type": f"'CREATE TYPE ' || {_LABELS['shell type']}",
+    "base type": f"format('CREATE TYPE %s (%s)', {_LABELS['base type']}, concat_ws(', ', {_TYPE_OPTIONS}))",
     "function": "pg_get_functiondef(o.oid)",
     "procedure": "pg_get_functiondef(o.oid)",
     "aggregate": _AGGREGATE,

@@ -30,9 +30,7 @@ _RELATION_KIND = """CASE o.relkind WHEN 'S' THEN 'sequence' WHEN 'v' THEN 'view'
     WHEN 'f' THEN 'foreign table' ELSE 'table' END"""
 
 _OF_SCHEMAS = f"""
-SELECT o.typnamespace AS schema, format('base type %s', o.oid::regtype) AS object FROM pg_type o
-WHERE o.typtype = 'b' AND {_by_users("pg_type")} AND NOT EXISTS (SELECT FROM pg_type e WHERE e.typarray = o.oid)
-UNION ALL SELECT o.connamespace, format('conversion %I.%I', n.nspname, o.conname)
+SELECT o.connamespace AS schema, format('conversion %I.%I', n.nspname, o.conname) AS object
 FROM pg_conversion o JOIN pg_namespace n ON n.oid = o.connamespace WHERE {_by_users("pg_conversion")}
 UNION ALL SELECT o.relnamespace, format('grant on %s %s', {_RELATION_KIND}, o.oid::regclass)
 FROM pg_class o WHERE o.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND (

@@ -22,6 +22,8 @@ _Node = TypeVar("_Node")
 _TYPE = "type"
 _HEADS = {
     "extension": "CREATE EXTENSION IF NOT EXISTS ",
+    "shell type": "CREATE TYPE ",
+    "base type": "CREATE TYPE ",
     "function": "CREATE OR REPLACE FUNCTION ",
     "procedure": "CREATE OR REPLACE PROCEDURE ",
     "operator family members": "ALTER OPERATOR FAMILY ",
@@ -66,7 +68,13 @@ class CodeObject:
     @property
     def what(self) -> str:
         """The object, for messages."""
-        return f"{self.key} of {self.on}" if self.on is not None else self.key
+        of = f" of {self.on}" if self.on is not None else ""
+        return f"{self.word} {self.name}{of}"
+
+    @property
+    def word(self) -> str:
+        """The kind in SQL, but not in capitals."""
+        return self.kind.removeprefix("base ")
 
     @property
     def is_part(self) -> bool:
@@ -86,7 +94,7 @@ class CodeObject:
         name = self.name.replace("()", "(*)") if self.kind == "aggregate" else self.name
         on = f" ON {qualified(self.on)}" if self.on is not None else ""
         described = kind.is_described(self.name, self.on)
-        yield from comment(f"{self.kind.upper()} {name}{on}", self.comment, self.what, table, described)
+        yield from comment(f"{self.word.upper()} {name}{on}", self.comment, self.what, table, described)
 
 
 def code_objects(schema: DatabaseSchema) -> tuple[CodeObject, ...]:
