@@ -27,7 +27,7 @@ from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.engine.session import Session, master_of
-from snapshot_assets.engine.session_settings import MASTER, known_master
+from snapshot_assets.engine.session_settings import known_master
 from snapshot_assets.engine.session_start import running_session
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import TableName
@@ -37,6 +37,7 @@ from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.fields import DatabaseReference
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.query_fields import resolve_location
+from snapshot_assets.plan.spark_settings import MASTER
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
