@@ -130,7 +130,7 @@ def _with_settings(running: SparkSession, chosen: Mapping[str, str]) -> SparkSes
 
 
 def _other_server(running: SparkSession, remote: str) -> str | None:
-    """Return a server's address if a Connect session has another one; None also where only the session knows its own."""
+    """Return the address of a Connect server if a session has another server, else None."""
     if not remote.startswith("sc://"):
         return None
     from pyspark.sql.connect.client import DefaultChannelBuilder
