@@ -1,7 +1,7 @@
 """Looks the pinned dependencies up in the database of known vulnerabilities: `make audit`.
 
-It fails for vulnerabilities, and if the look-up breaks off. Without a database, which an index of packages need not have, it says so and
-succeeds: one look-up decides, so that this takes seconds.
+It fails for vulnerabilities, and if the look-up breaks off. Without a database, which an index of packages need not
+have, it says so and succeeds: one look-up decides, so that this takes seconds.
 """
 
 from __future__ import annotations
