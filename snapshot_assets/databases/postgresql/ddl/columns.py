@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext
+from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, before_version
 from snapshot_assets.databases.postgresql.ddl.types import collate
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement, comment
@@ -130,7 +130,8 @@ def sequence_uses(context: RestoreContext) -> Collection[SequenceUse]:
     def add(sequence: Sequence, table: Table, relation: Relation, defaults: Mapping[str, str | None]) -> None:
         use = by_name.setdefault(sequence.table_name, SequenceUse(sequence))
         use.tables.add(table.table_name)
-        use.identity = use.identity or sequence in identity_sequences(table).values() or _is_identity(relation, sequence)
+        of_identity = sequence in identity_sequences(table).values() or _is_identity(relation, sequence)
+        use.identity = use.identity or of_identity
         use.describe(relation.options)
         column = next((column for column in table.columns if column.name == sequence.column), None)
         if column is not None and _holds_numbers(column, use, defaults.get(column.name)):
@@ -196,9 +197,8 @@ def _persistence(use: SequenceUse) -> Iterator[Statement]:
     made = usual if use.identity else "logged"
     wanted = use.persistence or usual
     if wanted != made:
-        old = "SELECT 1 AS one WHERE pg_catalog.current_setting('server_version_num')::pg_catalog.int4 < 150000"
         sql = f"ALTER SEQUENCE {qualified(use.name)} SET {text.word(wanted, f'persistence of sequence {use.name}')}"
-        yield Statement(f"persistence of sequence {use.name}", sql, use.of, unless=old)
+        yield Statement(f"persistence of sequence {use.name}", sql, use.of, unless=before_version(15))
 
 
 def advance_sequence(use: SequenceUse) -> Iterator[Statement]:

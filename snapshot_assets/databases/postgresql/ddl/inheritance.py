@@ -15,15 +15,14 @@ from itertools import groupby
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.columns import default, identity, not_null
-from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext
+from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, from_version
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import CheckConstraint, Column, Sequence, Table, TableName
 
 _HELPER = "snapshot_assets_columns"
-_FORBIDS_IN_CHILDREN = (
-    "SELECT 1 AS one WHERE pg_catalog.current_setting('server_version_num')::pg_catalog.int4 >= 180000"
-)
+_UNFORBIDDEN = {"not_null_no_inherit", "not_null_not_valid"}
+"""Options of a parent's column whose NOT NULL a new table does not inherit."""
 
 
 class Way(StrEnum):
@@ -45,7 +44,7 @@ class Inheritance:
         parents: The tables that it inherits from.
         columns: The parents' columns by name; of several, the first parent's.
         inherited: Names of the columns that the table does not declare itself.
-        forbidden: Names of the columns in which a parent forbids NULL.
+        forbidden: Names of the columns in which a parent forbids NULL from the beginning.
     """
 
     way: Way = Way.NONE
@@ -77,10 +76,11 @@ def inheritance(context: RestoreContext, table: Table) -> Inheritance:
     forbidden, differ = set(), False
     for parent in parents:
         theirs = context.tables[parent].options.get("columns", {})
+        free = {name for name, options in theirs.items() if _UNFORBIDDEN & options.keys()}
         for column in context.tables[parent].columns:
             first = columns.setdefault(column.name, column)
             differ = differ or (first.default, first.generated) != (column.default, column.generated)
-            if not column.nullable and not theirs.get(column.name, {}).get("not_null_no_inherit"):
+            if not column.nullable and column.name not in free:
                 forbidden.add(column.name)
     settings = table.options.get("columns", {})
     inherited = frozenset(name for name in columns if settings.get(name, {}).get("inherited"))
@@ -114,7 +114,13 @@ def _inheritable(check: CheckConstraint) -> bool:
 
 
 def create_through_helper(
-    relation: Relation, elements: Mapping[str, str], kin: Inheritance, storage: str, read: Mapping[str, str]
+    relation: Relation,
+    elements: Mapping[str, str],
+    kin: Inheritance,
+    *,
+    storage: str,
+    read: Mapping[str, str],
+    not_nulls: Iterable[Statement],
 ) -> Iterator[Statement]:
     """Yield the statements that create a table whose inherited columns have another order than its parents'.
 
@@ -124,6 +130,7 @@ def create_through_helper(
         kin: What it inherits.
         storage: Its access method and storage parameters, as `Relation.storage` returns them.
         read: The SQL of its own columns that expressions of inherited ones may read.
+        not_nulls: Statements that forbid NULL in inherited columns, which parents may demand.
     """
     helper, what = TableName(relation.name.schema, _HELPER), f"table {relation.name}"
     runs = [(own, dict(run)) for own, run in groupby(elements.items(), key=lambda each: each[0] not in kin.inherited)]
@@ -141,6 +148,7 @@ def create_through_helper(
         if columns:
             action = ", ".join(f"ADD COLUMN {column}" for column in columns)
             yield Statement(what, f"ALTER TABLE {qualified(table)} {action}", relation.of)
+    yield from not_nulls
     yield from inherit(relation, kin.parents)
     yield relation.alter(f"NO INHERIT {qualified(helper)}", what, only=False)
     yield Statement(what, f"DROP TABLE {qualified(helper)}", relation.of)
@@ -153,6 +161,17 @@ def inherit(relation: Relation, parents: Iterable[TableName]) -> Iterator[Statem
         yield relation.alter(f"INHERIT {qualified(parent)}", what, only=False)
 
 
+def own_not_nulls(relation: Relation, table: Table, kin: Inheritance) -> Iterator[tuple[str, Statement]]:
+    """Yield the constraint and the statement for each inherited column in which the table itself forbids NULL."""
+    for name in kin.inherited if kin.way in (Way.CLAUSE, Way.HELPER) else ():
+        options, quoted = table.options.get("columns", {}).get(name, {}), identifier(name)
+        clause = not_null(options) if forbids_itself(table.column(name), options, kin) else ""
+        constraint = clause.replace(" NOT NULL", f" NOT NULL {quoted}").strip()
+        if clause:
+            action = f"ADD {constraint}" if "not_null_name" in options else f"ALTER COLUMN {quoted} SET NOT NULL"
+            yield constraint, relation.alter(action, f"not null of column {relation.name}.{name}")
+
+
 def own_properties(
     relation: Relation, table: Table, kin: Inheritance, identities: Mapping[str, Sequence]
 ) -> Iterator[Statement]:
@@ -160,16 +179,10 @@ def own_properties(
     for name in kin.columns:
         column, place, quoted = table.column(name), f"column {relation.name}.{name}", identifier(name)
         yield from _own_value(relation, column, kin)
-        options = table.options.get("columns", {}).get(name, {})
         if name in kin.forbidden and column.nullable:
             # Since PostgreSQL 18, a column cannot allow NULL if a parent forbids it.
             allowed = relation.alter(f"ALTER COLUMN {quoted} DROP NOT NULL", f"nullability of {place}")
-            yield replace(allowed, unless=_FORBIDS_IN_CHILDREN)
-        elif name in kin.inherited and forbids_itself(column, options, kin) and (clause := not_null(options)):
-            action = f"ALTER COLUMN {quoted} SET NOT NULL"
-            if clause != " NOT NULL":
-                action = f"ADD{clause.replace(' NOT NULL', f' NOT NULL {quoted}')}"
-            yield relation.alter(action, f"not null of {place}")
+            yield replace(allowed, unless=from_version(18))
         if column.identity is not None:
             clause = identity(column.identity, identities.get(name))
             yield relation.alter(f"ALTER COLUMN {quoted} ADD {clause}", f"identity of {place}")
@@ -196,7 +209,7 @@ def forbids_itself(column: Column, options: Mapping[str, object], kin: Inheritan
 
     PostgreSQL before version 18 does not know which of both forbids it.
     """
-    if column.nullable or options.get("not_null_inherited"):
+    if column.nullable or (options.get("not_null_inherited") and column.name in kin.forbidden):
         return False
     known = options.get("not_null_local") or "not_null_name" in options
     return bool(known) or column.name not in kin.forbidden

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,10 +15,17 @@ from snapshot_assets.databases.postgresql.ddl.inheritance import (
     create_through_helper,
     forbids_itself,
     inheritance,
+    own_not_nulls,
     own_properties,
 )
 from snapshot_assets.databases.postgresql.ddl.inheritance import inherit as inherit_from
-from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, capital
+from snapshot_assets.databases.postgresql.ddl.statements import (
+    Relation,
+    RestoreContext,
+    before_version,
+    capital,
+    from_version,
+)
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.errors import RestoreError
@@ -53,10 +60,20 @@ def create(context: RestoreContext, table: Table) -> Iterator[Statement]:
     _record_lost(context, table)
     kin, identities = inheritance(context, table), identity_sequences(table)
     elements = dict(_elements(table, kin, identities))
+    not_nulls = dict(own_not_nulls(relation, table, kin))
     if kin.way is Way.HELPER:
-        yield from create_through_helper(relation, elements, kin, relation.storage(what), _read(table, kin))
+        storage, read = relation.storage(what), _read(table, kin)
+        yield from create_through_helper(
+            relation, elements, kin, storage=storage, read=read, not_nulls=not_nulls.values()
+        )
+    elif not not_nulls:
+        yield from _create(context, relation, elements.values(), kin)
     else:
-        yield from _create(context, relation, list(elements.values()), kin)
+        # CREATE TABLE names them as they are named in the source, where the server knows their names.
+        for statement in _create(context, relation, [*elements.values(), *not_nulls], kin):
+            yield replace(statement, unless=before_version(18))
+        for statement in (*_create(context, relation, elements.values(), kin), *not_nulls.values()):
+            yield replace(statement, unless=from_version(18))
     if kin.way is Way.AT_ONCE:
         yield from inherit_from(relation, kin.parents)
     yield from comment(f"TABLE {qualified(name)}", table.comment, what, name)
@@ -67,10 +84,11 @@ def create(context: RestoreContext, table: Table) -> Iterator[Statement]:
 
 
 def _create(
-    context: RestoreContext, relation: Relation, elements: list[str], kin: Inheritance
+    context: RestoreContext, relation: Relation, elements: Iterable[str], kin: Inheritance
 ) -> Iterator[Statement]:
     name, of_type, what = relation.name, relation.options.get("of_type"), f"table {relation.name}"
-    body = f" ({', '.join(elements)})" if elements or not of_type else ""
+    listed = ", ".join(elements)
+    body = f" ({listed})" if listed or not of_type else ""
     if of_type:
         body = f" OF {text.type_text(of_type, what)}{body}"
     if kin.way is Way.CLAUSE:
@@ -90,13 +108,12 @@ def _create_table(relation: Relation, body: str, what: str, *, partitioned: bool
     elif not partitioned:
         yield unlogged
     else:
-        version = "pg_catalog.current_setting('server_version_num')::pg_catalog.int4"
-        yield replace(unlogged, unless=f"SELECT 1 AS one WHERE {version} >= 180000")
-        yield replace(logged, unless=f"SELECT 1 AS one WHERE {version} < 180000")
+        yield replace(unlogged, unless=from_version(18))
+        yield replace(logged, unless=before_version(18))
 
 
 def settings(context: RestoreContext, table: Table) -> Iterator[Statement]:
-    """Yield the storage settings of columns, after all tables exist: a new table would take over those of its parents."""
+    """Yield the storage settings of columns, after all tables: a new one would take over those of its parents."""
     yield from column_settings(Relation.from_document(table))
     for part in context.partitions(table):
         yield from column_settings(part)
@@ -194,7 +211,6 @@ def _create_partition(context: RestoreContext, table: Table, part: Relation) -> 
 
 def _identities(part: Relation) -> Iterator[Statement]:
     """Yield the identity columns that a partition has for itself; since PostgreSQL 17 it has those of its table."""
-    shared = "SELECT 1 AS one WHERE pg_catalog.current_setting('server_version_num')::pg_catalog.int4 >= 170000"
     sequences = [Sequence.model_validate(each) for each in part.options.get("sequences", ())]
     recorded = part.options.get("identity_sequences", {})
     for column, kind in part.options.get("identities", {}).items():
@@ -202,7 +218,7 @@ def _identities(part: Relation) -> Iterator[Statement]:
         named = [each for each in owned if recorded.get(column) == [each.schema_name, each.name]]
         clause = identity(text.identity_kind(kind, f"identity of column {part.name}.{column}"), *(named or owned)[:1])
         made = part.alter(f"ALTER COLUMN {identifier(column)} ADD {clause}", f"identity of column {part.name}.{column}")
-        yield replace(made, unless=shared)
+        yield replace(made, unless=from_version(17))
 
 
 def _partition_column(context: RestoreContext, column: Column, part: Relation) -> str:

@@ -11,7 +11,7 @@ from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, capital
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement, comment
-from snapshot_assets.format.relations import TableName, UserType
+from snapshot_assets.format.relations import Schema, Table, TableName, UserType, View
 
 _STANDARD_COMMENT = "standard public schema"
 
@@ -48,8 +48,12 @@ def extensions(context: RestoreContext) -> Iterator[Statement]:
 
 
 def _extensions(context: RestoreContext) -> Iterator[tuple[str, str]]:
-    schema = context.schema
-    for options in (each.options for each in (*schema.schemas, *schema.tables, *schema.views)):
+    documents: list[Schema | Table | View] = [
+        *context.schema.schemas,
+        *context.schema.tables,
+        *context.schema.views,
+    ]
+    for options in (each.options for each in documents):
         places = options.get("extension_schemas", {})
         for name in options.get("extensions", ()):
             yield str(name), str(places.get(name, "public"))
@@ -163,6 +167,8 @@ def _domain(context: RestoreContext, kind: UserType, name: TableName) -> tuple[s
     if fields.get("not_null"):
         named = f"CONSTRAINT {identifier(fields['not_null_name'])} " if "not_null_name" in fields else ""
         parts.append(f"{named}NOT NULL")
+        constraint = str(fields.get("not_null_name", f"{name.table}_not_null"))
+        later += _constraint_comment(name, constraint, fields.get("not_null_comment"), f"not null of {what}")
     for _, clause, commented in _domain_checks(context, kind, valid=True):
         parts.append(clause)
         later += commented
@@ -192,8 +198,18 @@ def _domain_checks(
         if check["definition"].endswith("NOT VALID") == valid or not context.allows(capital(label)):
             continue
         inner, tail = text.check_parts(check["definition"], label)
-        place = f"{named} ON DOMAIN {qualified(kind.table_name)}"
-        yield check["name"], f"{named} CHECK {inner}{tail}", list(comment(place, check.get("comment"), label, None))
+        described = _constraint_comment(kind.table_name, check["name"], check.get("comment"), label)
+        yield check["name"], f"{named} CHECK {inner}{tail}", list(described)
+
+
+def _constraint_comment(domain: TableName, name: str, content: str | None, what: str) -> Iterator[Statement]:
+    """Yield the comment on a constraint of a domain, unless an existing domain lacks it or has a comment on it."""
+    unless = (
+        "SELECT 1 AS one WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE"
+        f" k.contypid = {literal(qualified(domain))}::pg_catalog.regtype AND k.conname = {literal(name)}"
+        " AND pg_catalog.obj_description(k.oid, 'pg_constraint') IS NULL)"
+    )
+    yield from comment(f"CONSTRAINT {identifier(name)} ON DOMAIN {qualified(domain)}", content, what, None, unless)
 
 
 def collate(collation: str | None, what: str) -> str:

@@ -21,7 +21,8 @@ SELECT k.conrelid::int8 AS relation, k.conname::text AS name, k.contype::text AS
     ARRAY(SELECT a.attname::text FROM unnest(k.confkey) WITH ORDINALITY u (number, place)
         JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.number ORDER BY u.place) AS referenced_columns,
     x.reloptions::text[] AS storage_parameters, i.indisclustered AS clustered, i.indisreplident AS replica_identity,
-    obj_description(x.oid, 'pg_class') AS index_comment, ts.spcname::text AS tablespace, k.connoinherit AS no_inherit, k.conislocal AS local, k.convalidated AS valid, coalesce(parent.conname, (
+    obj_description(x.oid, 'pg_class') AS index_comment, ts.spcname::text AS tablespace,
+    k.connoinherit AS no_inherit, k.conislocal AS local, k.convalidated AS valid, coalesce(parent.conname, (
         SELECT pc.relname FROM pg_inherits h JOIN pg_class pc ON pc.oid = h.inhparent
         WHERE h.inhrelid = x.oid))::text AS parent
 FROM pg_constraint k

@@ -10,11 +10,7 @@ from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
 from snapshot_assets.databases.postgresql.introspect.details import read_details
 from snapshot_assets.databases.postgresql.introspect.loose import read_loose, with_loose
 from snapshot_assets.databases.postgresql.introspect.options import table_options, view_options
-from snapshot_assets.databases.postgresql.introspect.relations import (
-    SourceRelation,
-    read_relations,
-    read_schemas,
-)
+from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation, read_relations, read_schemas
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.types import TIMESTAMPS, carried
 from snapshot_assets.databases.selection import check_selection, selected_schemas, selects

@@ -71,7 +71,9 @@ def _partition_options(relation: SourceRelation, table: SourceRelation) -> dict[
             identities=_own_identities(relation),
             identity_sequences=recorded_identity_sequences(sequences),
             constraints=_definitions(row for row in relation.constraints if row["kind"] in "puxf" or _is_local(row)),
-            inherited_checks=_definitions(row for row in relation.constraints if row["kind"] == "c" and not row["local"]),
+            inherited_checks=_definitions(
+                row for row in relation.constraints if row["kind"] == "c" and not row["local"]
+            ),
             indexes=_definitions(relation.indexes),
             sequences=[each.document.model_dump(mode="json", by_alias=True) for each in sequences],
             comment=relation.row["comment"],

@@ -55,7 +55,10 @@ SELECT t.oid::int8 AS oid, n.nspname::text AS schema, t.typname::text AS name, t
                 AND f.objid IN (SELECT k.oid FROM pg_constraint k WHERE k.contypid = t.oid))),
         'not_null_name', (
             SELECT k.conname FROM pg_constraint k
-            WHERE k.contypid = t.oid AND k.contype = 'n' AND k.conname <> t.typname || '_not_null'))
+            WHERE k.contypid = t.oid AND k.contype = 'n' AND k.conname <> t.typname || '_not_null'),
+        'not_null_comment', (
+            SELECT obj_description(k.oid, 'pg_constraint') FROM pg_constraint k
+            WHERE k.contypid = t.oid AND k.contype = 'n'))
     WHEN 'c' THEN json_build_object('attributes', (
         SELECT json_agg(json_build_object(
             'name', a.attname, 'type', format_type(a.atttypid, a.atttypmod),

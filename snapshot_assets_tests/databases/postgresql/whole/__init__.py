@@ -32,7 +32,10 @@ NOT_CARRIED = (
 )
 """Kinds of pg_dump's entries that a restore does not make; comments on them are left out with them."""
 
-_ENTRY = re.compile(r"^--\n-- Name: (?P<name>.*); Type: (?P<kind>[A-Z ]+); Schema: (?P<schema>.*); Owner: .*\n--\n", re.M)
+_ENTRY = re.compile(
+    r"^--\n-- Name: (?P<name>.*); Type: (?P<kind>[A-Z ]+); Schema: (?P<schema>.*); Owner: .*\n--\n", re.MULTILINE
+)
+_END = "--\n-- PostgreSQL database dump complete\n--\n\n\\unrestrict\n\n"
 _FOLDER = Path(__file__).parent
 _EXTENSIONS = {
     "bloom": "CREATE EXTENSION bloom; CREATE INDEX docs_bloom ON found.docs USING bloom (id) WITH (length=80, col1=4);",
@@ -70,7 +73,7 @@ def entries(server: PostgresqlServer, uri: str, left_out: tuple[str, ...] = ()) 
     for match, end in zip(found, bounds[1:], strict=True):
         kind, schema, name = match["kind"], match["schema"], match["name"]
         if not (name if kind == "COMMENT" else f"{kind} ").startswith(tuple(f"{each} " for each in left_out)):
-            body = dump[match.end() : end].removesuffix("--\n-- PostgreSQL database dump complete\n--\n\n\\unrestrict\n\n")
+            body = dump[match.end() : end].removesuffix(_END)
             assert (kind, schema, name) not in by_name
             by_name[kind, schema, name] = body.strip()
     return by_name
