@@ -88,7 +88,7 @@ def inheritance(context: RestoreContext, table: Table) -> Inheritance:
     nullable = {column.name for column in table.columns if column.nullable}
     if not differ and [*columns, *(name for name in order if name not in columns)] == order:
         way = Way.CLAUSE
-    elif inherited:
+    elif inherited or any(settings.get(name, {}).get("not_null_inherited") for name in forbidden):
         way = Way.HELPER
     elif nullable & forbidden or _inherited_checks(context, parents) - {check.name for check in table.checks}:
         way = Way.AT_ONCE
@@ -119,7 +119,7 @@ def create_through_helper(
     kin: Inheritance,
     *,
     storage: str,
-    read: Mapping[str, str],
+    shared: Mapping[str, str],
     not_nulls: Iterable[Statement],
 ) -> Iterator[Statement]:
     """Yield the statements that create a table whose inherited columns have another order than its parents'.
@@ -129,7 +129,7 @@ def create_through_helper(
         elements: The SQL of its columns by name, in order.
         kin: What it inherits.
         storage: Its access method and storage parameters, as `Relation.storage` returns them.
-        read: The SQL of its own columns that expressions of inherited ones may read.
+        shared: The SQL, for the helper, of columns that are also the table's own.
         not_nulls: Statements that forbid NULL in inherited columns, which parents may demand.
     """
     helper, what = TableName(relation.name.schema, _HELPER), f"table {relation.name}"
@@ -140,10 +140,10 @@ def create_through_helper(
     body = f"({', '.join(own_first.values())}) INHERITS ({qualified(helper)})"
     sql = f"CREATE {relation.unlogged}TABLE {qualified(relation.name)} {body}{storage}"
     yield Statement(what, sql, relation.of)
-    added = [(helper, [read[name] for name in own_first if name in read])]
+    added = [(helper, [shared[name] for name in own_first if name in shared])]
     for own, run in runs:
         added.append((relation.name if own else helper, list(run.values())))
-        added.append((helper, [read[name] for name in run if own and name in read]))
+        added.append((helper, [shared[name] for name in run if own and name in shared]))
     for table, columns in added:
         if columns:
             action = ", ".join(f"ADD COLUMN {column}" for column in columns)
@@ -183,25 +183,50 @@ def own_properties(
             # Since PostgreSQL 18, a column cannot allow NULL if a parent forbids it.
             allowed = relation.alter(f"ALTER COLUMN {quoted} DROP NOT NULL", f"nullability of {place}")
             yield replace(allowed, unless=from_version(18))
-        if column.identity is not None:
+        if column.identity is not None and not has_identity_inline(column, kin):
             clause = identity(column.identity, identities.get(name))
             yield relation.alter(f"ALTER COLUMN {quoted} ADD {clause}", f"identity of {place}")
 
 
 def _own_value(relation: Relation, column: Column, kin: Inheritance) -> Iterator[Statement]:
-    """Yield the value of a column where CREATE TABLE could not set it, or drop the default of a parent."""
+    """Yield the default of a column where CREATE TABLE could not set it, or drop the one of a parent."""
     place, quoted = f"column {relation.name}.{column.name}", identifier(column.name)
-    if column.name in kin.inherited and column.generated not in (None, kin.columns[column.name].generated):
-        expression = text.expression(column.generated, f"expression of {place}")
-        yield relation.alter(f"ALTER COLUMN {quoted} SET EXPRESSION AS {expression}", f"expression of {place}")
     theirs = kin.columns[column.name].default if kin.way is Way.CLAUSE else None
-    if column.generated is not None or column.default == theirs:
+    hidden = column.identity is not None and not has_identity_inline(column, kin)
+    own = None if hidden else column.default
+    if column.generated is not None or own == theirs:
         return
-    if column.default is None:
+    if own is None:
         yield relation.alter(f"ALTER COLUMN {quoted} DROP DEFAULT", f"default of {place}")
     elif column.name in kin.inherited and kin.way is Way.CLAUSE:
-        action = f"ALTER COLUMN {quoted} SET DEFAULT {default(column.default, place)}"
+        action = f"ALTER COLUMN {quoted} SET DEFAULT {default(own, place)}"
         yield relation.alter(action, f"default of {place}")
+
+
+def own_expressions(context: RestoreContext, table: Table) -> Iterator[Statement]:
+    """Yield the expressions of inherited columns that differ from the parent's.
+
+    They follow all tables: setting one makes PostgreSQL 18 forget the column's NOT NULL, which children inherit.
+    """
+    relation, kin = Relation.from_document(table), inheritance(context, table)
+    for column in table.columns if context.expressions else ():
+        if column.name in kin.inherited and column.generated not in (None, kin.columns[column.name].generated):
+            place = f"expression of column {table.table_name}.{column.name}"
+            action = f"SET EXPRESSION AS {text.expression(column.generated, place)}"
+            yield relation.alter(f"ALTER COLUMN {identifier(column.name)} {action}", place)
+
+
+def has_identity_inline(column: Column, kin: Inheritance) -> bool:
+    """Return whether CREATE TABLE makes a column an identity column: then it keeps the default that parents pass on."""
+    theirs = kin.columns.get(column.name)
+    if theirs is None:
+        return True
+    return kin.way is Way.CLAUSE and column.name not in kin.inherited and column.default == theirs.default
+
+
+def inherits_not_null(name: str, options: Mapping[str, object], kin: Inheritance) -> bool:
+    """Return whether a column has its NOT NULL from a parent alone; older versions than 18 do not know that."""
+    return bool(options.get("not_null_inherited")) and name in kin.forbidden
 
 
 def forbids_itself(column: Column, options: Mapping[str, object], kin: Inheritance) -> bool:
@@ -209,7 +234,7 @@ def forbids_itself(column: Column, options: Mapping[str, object], kin: Inheritan
 
     PostgreSQL before version 18 does not know which of both forbids it.
     """
-    if column.nullable or (options.get("not_null_inherited") and column.name in kin.forbidden):
+    if column.nullable or inherits_not_null(column.name, options, kin):
         return False
     known = options.get("not_null_local") or "not_null_name" in options
     return bool(known) or column.name not in kin.forbidden

@@ -14,7 +14,10 @@ from snapshot_assets.databases.postgresql.ddl.inheritance import (
     Way,
     create_through_helper,
     forbids_itself,
+    has_identity_inline,
     inheritance,
+    inherits_not_null,
+    own_expressions,
     own_not_nulls,
     own_properties,
 )
@@ -62,9 +65,9 @@ def create(context: RestoreContext, table: Table) -> Iterator[Statement]:
     elements = dict(_elements(table, kin, identities))
     not_nulls = dict(own_not_nulls(relation, table, kin))
     if kin.way is Way.HELPER:
-        storage, read = relation.storage(what), _read(table, kin)
+        storage, shared = relation.storage(what), dict(_shared_elements(table, kin))
         yield from create_through_helper(
-            relation, elements, kin, storage=storage, read=read, not_nulls=not_nulls.values()
+            relation, elements, kin, storage=storage, shared=shared, not_nulls=not_nulls.values()
         )
     elif not not_nulls:
         yield from _create(context, relation, elements.values(), kin)
@@ -113,8 +116,9 @@ def _create_table(relation: Relation, body: str, what: str, *, partitioned: bool
 
 
 def settings(context: RestoreContext, table: Table) -> Iterator[Statement]:
-    """Yield the storage settings of columns, after all tables: a new one would take over those of its parents."""
+    """Yield the settings of columns, after all tables: a new one would take over those of its parents."""
     yield from column_settings(Relation.from_document(table))
+    yield from own_expressions(context, table)
     for part in context.partitions(table):
         yield from column_settings(part)
 
@@ -155,8 +159,10 @@ def _elements(table: Table, kin: Inheritance, identities: Mapping[str, Sequence]
                 generated = None  # it is inherited
             elif name in kin.inherited and generated is not None:
                 generated = theirs  # its own expression follows
-            valued = column.model_copy(update={"identity": None, "generated": generated})
-        constraint = _not_null(table, column, options, kin)
+            inline = column.identity if has_identity_inline(column, kin) else None
+            valued = column.model_copy(update={"identity": inline, "generated": generated})
+        by_helper = kin.way is Way.HELPER and name in kin.inherited
+        constraint = _passed_on(table, column, kin) if by_helper else _not_null(column, options, kin)
         rest = f"{value(valued, identities.get(name), place)}{constraint}"
         if not table.options.get("of_type"):
             yield name, f"{typed(column, place)}{rest}"
@@ -164,26 +170,33 @@ def _elements(table: Table, kin: Inheritance, identities: Mapping[str, Sequence]
             yield name, f"{identifier(name)} WITH OPTIONS{rest}"
 
 
-def _read(table: Table, kin: Inheritance) -> dict[str, str]:
-    """Return the definitions of the table's own columns that the expressions of inherited ones may read."""
-    if not any(column.generated is not None for column in table.columns if column.name in kin.inherited):
-        return {}
-    return {
-        column.name: typed(column, f"column {table.table_name}.{column.name}")
-        for column in table.columns
-        if column.name in kin.columns and column.name not in kin.inherited and column.generated is None
-    }
+def _shared_elements(table: Table, kin: Inheritance) -> Iterator[tuple[str, str]]:
+    """Yield the table's own columns that the helper needs too: those read by expressions, or with its NOT NULL."""
+    generated = any(column.generated is not None for column in table.columns if column.name in kin.inherited)
+    for column in table.columns:
+        name = column.name
+        if name in kin.columns and name not in kin.inherited:
+            constraint = _passed_on(table, column, kin)
+            if constraint or (generated and column.generated is None):
+                yield name, f"{typed(column, f'column {table.table_name}.{name}')}{constraint}"
 
 
-def _not_null(table: Table, column: Column, options: Mapping[str, Any], kin: Inheritance) -> str:
+def _passed_on(table: Table, column: Column, kin: Inheritance) -> str:
+    """Return the clause by which the helper forbids NULL in a column, under the name that the table has for it."""
+    options = table.options.get("columns", {}).get(column.name, {})
+    passed_on = inherits_not_null(column.name, options, kin)
+    if column.name in kin.inherited:
+        passed_on = column.name in kin.forbidden and not forbids_itself(column, options, kin)
+    return not_null({"not_null_name": f"{table.name}_{column.name}_not_null"} | options) if passed_on else ""
+
+
+def _not_null(column: Column, options: Mapping[str, Any], kin: Inheritance) -> str:
     """Return the clause of CREATE TABLE that forbids NULL in a column."""
     own = forbids_itself(column, options, kin)
     if kin.way is Way.CLAUSE:
         return not_null(options) if own else ""
-    if column.name in kin.inherited and kin.way is Way.HELPER:  # the helper forbids it, under the table's own name
-        usual = {"not_null_name": f"{table.name}_{column.name}_not_null"}
-        forbidden = column.name in kin.forbidden and not own
-        return not_null(usual | dict(options)) if forbidden else ""
+    if kin.way is Way.HELPER and inherits_not_null(column.name, options, kin):
+        return ""  # the helper forbids it
     return not_null(options) if not column.nullable or column.name in kin.forbidden else ""
 
 
