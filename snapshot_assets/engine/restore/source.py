@@ -17,7 +17,7 @@ from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.errors import DamageError, NoSnapshotError, OtherImportError, RestoreError
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, View
+from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 from snapshot_assets.storage.base import ObjectStore
 
 _SHOWN = 10
@@ -147,11 +147,21 @@ def _select(schema: DatabaseSchema, filters: Filters) -> tuple[DatabaseSchema, l
     used = {name.schema for name in restored}
     narrowed = bool(filters.schemas or filters.tables)
     selected = {
-        "schemas": tuple(item for item in schema.schemas if not narrowed or item.name in used),
+        "schemas": tuple(
+            _without_sequences(item) if filters.tables else item
+            for item in schema.schemas
+            if not narrowed or item.name in used
+        ),
         "tables": tables,
         "views": tuple(complete),
     }
     return schema.model_copy(update=selected), lost
+
+
+def _without_sequences(schema: Schema) -> Schema:
+    """Return a schema without the sequences that no column uses: a restore of some tables does not change them."""
+    options = {name: value for name, value in schema.options.items() if name != "sequences"}
+    return schema.model_copy(update={"options": options})
 
 
 def _without_broken(

@@ -30,6 +30,13 @@ EVERYTHING = Path(__file__).with_name("everything.sql").read_text()
 ROWS = Path(__file__).with_name("everything_rows.sql").read_text()
 """Rows for it."""
 
+_RELATIONS = """
+    SELECT c.oid::regclass FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'm') AND n.nspname !~ '^pg_|^information_schema$'
+    ORDER BY c.oid::regclass::text COLLATE "C"
+"""
+_SEQUENCES = "SELECT format('%I.%I', schemaname, sequencename), coalesce(last_value::text, '-') FROM pg_sequences"
+
 
 def opened(uri: str, token: str | None = None) -> AbstractContextManager[Database]:
     return source(DatabaseAddress("shop", uri, token))
@@ -121,6 +128,18 @@ def schema_dump(server: PostgresqlServer, uri: str) -> str:
     """Return what pg_dump prints of a schema, without the random key of its `\\restrict` line."""
     text = server.pg_dump(uri, "--schema-only", "--no-owner", "--no-privileges")
     return re.sub(r"(?m)^(\\(?:un)?restrict) .*$", r"\1", text)
+
+
+def contents(server: PostgresqlServer, uri: str) -> dict[str, str]:
+    """Return row count and content hash of each table, partition and materialized view.
+
+    Sequences have their last value.
+    """
+    tables = server.psql(uri, "SET search_path = ''", _RELATIONS).splitlines()
+    rows = """SELECT count(*), md5(array_agg(t::text ORDER BY t::text COLLATE "C")::text) FROM ONLY"""
+    found = server.psql(uri, *(f"{rows} {table} t" for table in tables)).splitlines()
+    sequences = server.psql(uri, _SEQUENCES).splitlines()
+    return dict(zip(tables, found, strict=True)) | dict(line.rsplit("|", 1) for line in sequences)
 
 
 def restored_alike(

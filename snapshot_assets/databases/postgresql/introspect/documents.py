@@ -8,13 +8,9 @@ from typing import Any, TypeVar
 from snapshot_assets.databases.columns import choose_time_index
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
 from snapshot_assets.databases.postgresql.introspect.details import read_details
+from snapshot_assets.databases.postgresql.introspect.loose import read_loose, with_loose
 from snapshot_assets.databases.postgresql.introspect.options import table_options, view_options
-from snapshot_assets.databases.postgresql.introspect.relations import (
-    SourceRelation,
-    read_relations,
-    read_schemas,
-    without_used_types,
-)
+from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation, read_relations, read_schemas
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.types import TIMESTAMPS, carried
 from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
@@ -40,10 +36,13 @@ def extract(session: PostgresqlSession, selection: Selection) -> DatabaseSchema:
     exported = [relation.name for relation in (*tables, *views)]
     names = selected_schemas(selection, exported, [schema.name for schema in schemas])
     # The columns of partitions have the types of their table's.
-    used_types = [kind for relation in (*tables, *views) for kind in relation.used.types]
+    used_types = {kind.table_name for relation in (*tables, *views) for kind in relation.used.types}
+    loose = read_loose(session, used_types)
     return DatabaseSchema(
         database="postgresql",
-        schemas=tuple(without_used_types(schema, used_types) for schema in schemas if schema.name in names),
+        schemas=tuple(
+            with_loose(schema, loose, carried=not selection.tables) for schema in schemas if schema.name in names
+        ),
         tables=tuple(_table(table, selection) for table in tables),
         views=tuple(map(_view, views)),
     )
