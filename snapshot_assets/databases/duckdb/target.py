@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -25,11 +26,13 @@ from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.databases.sql_target import SqlTarget
-from snapshot_assets.databases.target import ExistingTable, OtherType, RestoreRecord, Statement
-from snapshot_assets.errors import DatabaseDeniedError, DatabaseError
+from snapshot_assets.databases.steps import SchemaStep, StepResult
+from snapshot_assets.databases.target import ExistingTable, OtherType, RestoreRecord
+from snapshot_assets.errors import DatabaseDeniedError, DatabaseError, SnapshotError
 from snapshot_assets.format.relations import Table, TableName
 
 _LOG = logging.getLogger(__name__)
+_EXISTS = re.compile(r"already exists|already has a primary key|only one primary key", re.IGNORECASE)
 _STREAM = "snapshot_assets_stream"
 _COLUMNS = """
     SELECT c.schema_oid, c.table_name, c.column_name, v.view_oid IS NOT NULL FROM duckdb_columns() c
@@ -149,15 +152,28 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
             self._opened.close()
             self._opened = None
 
-    def finish(self, record: RestoreRecord, statements: Sequence[Statement]) -> None:
-        """Run the last statements and mark the import as finished; see `RestoreTarget`.
+    def make(
+        self, record: RestoreRecord, steps: Sequence[SchemaStep], absent: Collection[TableName] = ()
+    ) -> dict[str, StepResult]:
+        """Make steps; see `RestoreTarget`.
 
         DuckDB builds indexes in memory. This does not run in a task, so DuckDB's own limit of memory applies.
         """
-        if statements:
+        if any(step.reads_rows for step in steps):
             self.close()
             self._opened = self._open(indexing=True)
-        super().finish(record, statements)
+        return super().make(record, steps, absent)
+
+    def by_hand(self, step: SchemaStep) -> tuple[str, ...]:
+        """Return a step's statements without the name that the file has here; see `RestoreTarget`."""
+        own, name = f"{identifier(TARGET)}.", literal(TARGET)
+        return tuple(sql.replace(own, "").replace(name, "current_database()") for sql in step.sql)
+
+    def _exists_already(self, error: SnapshotError, kind: str) -> bool:
+        return bool(_EXISTS.search(str(error)))
+
+    def _violated(self, error: SnapshotError) -> bool:
+        return "Constraint Error" in str(error)
 
     def cursor(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """Return the connection itself, for all statements of a transaction."""
