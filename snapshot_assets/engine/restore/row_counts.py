@@ -115,7 +115,7 @@ def chunk_differences(target: RestoreTarget, plan: RestorePlan, chunk: int) -> d
     different = {}
     for table, rows, files in rows_of_chunk(plan, chunk):
         expected = sum(expected_rows(plan, each) for each in files)
-        found = target.count(table, rows)
+        found = 0 if table.table_name in plan.absent else target.count(table, rows)
         if found != expected:
             different[table.table_name] = (expected, found)
     return different
@@ -177,6 +177,6 @@ def table_counts(target: RestoreTarget, plan: RestorePlan) -> dict[TableName, tu
         for file in chunk.files:
             expected[file.table.table_name] += expected_rows(plan, file)
     return {
-        table.table_name: (expected[table.table_name], target.count(table, AllRows()))
-        for table in plan.definition.tables
+        name: (expected[name], 0 if name in plan.absent else target.count(table, AllRows()))
+        for name, table in ((table.table_name, table) for table in plan.definition.tables)
     }

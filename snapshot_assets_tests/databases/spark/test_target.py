@@ -183,10 +183,10 @@ def test_of_two_imports_that_begin_at_once_one_goes_on(
     first, second = lake.run(exported), lake.run(exported)
     late = second.prepare()
     winner = first.begin().record
-    assert lake.target.begin(late.record, [], "") == winner
+    assert lake.target.begin(late.record, "") == winner
     seen = iter([[]])
     monkeypatch.setattr(lake.target.__class__, "_overlapping", lambda self, record: next(seen, self.imports()))
-    assert lake.target.begin(late.record, [], "") == winner
+    assert lake.target.begin(late.record, "") == winner
     monkeypatch.undo()
     assert lake.target.imports() == [winner]
 
@@ -272,7 +272,7 @@ def test_compacted_chunks_are_not_loaded_again_and_the_ledger_knows_their_new_fi
 
 def test_checking_makes_nothing_and_the_ledger_is_no_table_of_the_catalog_s_users(exported: Place, lake: Lake) -> None:
     prepared = lake.run(exported).prepare(depth="full")
-    assert [each.makes for each in prepared.to_create()] == [f"table main.{name}" for name in sorted(TIMES)]
+    assert [each.name for each in prepared.to_create()] == [f"table main.{name}" for name in sorted(TIMES)]
     assert [row[0] for row in lake.spark.sql("SHOW DATABASES").collect()].count("restored") == 0
     lake.run(exported).begin()
     database = SparkCatalogDatabase(DatabaseAddress("lake", lake.uri), lake.spark)

@@ -136,6 +136,15 @@ def rebuild(table: Table, texts: Texts) -> Iterator[Statement]:
     yield Statement(what, f"DROP TABLE {old}", name)
 
 
+def has_key(name: TableName, kind: str, columns: Iterable[str]) -> str:
+    """Return the query that yields a row if a table has a key of a kind, `PRIMARY KEY` or `UNIQUE`."""
+    return (
+        f"SELECT 1 AS found FROM duckdb_constraints() WHERE database_name = {literal(TARGET)}"
+        f" AND schema_name = {literal(name.schema)} AND table_name = {literal(name.table)}"
+        f" AND constraint_type = {literal(kind)} AND constraint_column_names = [{', '.join(map(literal, columns))}]"
+    )
+
+
 def sequence_place(sequence: Sequence, columns: Iterable[tuple[Table, str]]) -> str:
     """Return the statement that sets a sequence to its last value, or past the values of the columns that draw from it.
 
