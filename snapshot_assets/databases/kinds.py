@@ -16,7 +16,6 @@ _PLURALS = {
     "attribute": "",
     "cast": "",
     "check": "",
-    "chunk": "",
     "clustering": "clusterings",
     "collation": "",
     "column": "",
@@ -45,7 +44,6 @@ _PLURALS = {
     "operator": "",
     "operator class": "operator classes",
     "operator family": "operator families",
-    "options": "options",
     "owner": "",
     "partition": "",
     "place of sequence": "places of sequences",
@@ -64,11 +62,13 @@ _PLURALS = {
     "storage": "storages",
     "subscription": "",
     "table": "",
+    "table option": "",
     "tablespace": "",
     "text search configuration": "",
     "text search dictionary": "text search dictionaries",
     "text search parser": "",
     "text search template": "",
+    "time index": "time indexes",
     "transform": "",
     "trigger": "",
     "type": "",
@@ -82,7 +82,12 @@ _PLURALS = {
 OTHER = "other object"
 """The kind of an object whose kind is none of these."""
 
-_ALIASES = {"foreign keys": "foreign key", "large objects": "large object", "chunks": "chunk", "of": "options"}
+_ALIASES = {
+    "chunks of": "time index",  # whose chunks cannot be replaced
+    "foreign keys": "foreign key",
+    "large objects": "large object",
+    "of": "table option",
+}
 _WORDS = sorted({*_PLURALS, *_ALIASES}, key=len, reverse=True)
 _KIND = re.compile(rf"(?:the )?({'|'.join(_WORDS)})(?![\w-])", re.IGNORECASE)
 

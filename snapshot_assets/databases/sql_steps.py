@@ -84,6 +84,10 @@ class SqlSteps(ABC):
         """Make steps, each by itself, and record how each ended; see `RestoreTarget`."""
         if not steps:
             return {}
+        if not self._has(ledger.STEPS_TABLE):  # an earlier version made the ledger
+            with self._transaction():
+                self._lock()
+                self._make_ledger()
         before = self.steps(record.location_id)
         results: dict[str, StepResult] = {}
         todo = list(steps)
@@ -184,6 +188,11 @@ class SqlSteps(ABC):
         names = [step.name for step in group if not step.always]
         rows = self._rows(ledger.made_steps(record.id, names), "reading the ledger") if names else []
         return {row["step"]: ledger.step_result(row) for row in rows}
+
+    def _make_ledger(self) -> None:
+        for statement in ledger.LEDGER:
+            if not statement.unless or not self._rows(statement.unless, _looking(statement)):
+                self._execute(statement.sql, _doing(statement))
 
     def _record(self, results: Sequence[StepResult]) -> None:
         """Record results in a transaction of their own."""

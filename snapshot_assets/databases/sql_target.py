@@ -79,9 +79,7 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
         """Record an import; see `RestoreTarget`."""
         with self._transaction():
             self._lock()
-            for statement in ledger.LEDGER:
-                if not statement.unless or not self._rows(statement.unless, f"looking for {statement.makes}"):
-                    self._execute(statement.sql, f"making {statement.makes}")
+            self._make_ledger()
             earlier = [each for each in self.imports() if set(each.tables) & set(record.tables)]
             if earlier and earlier[-1].id != newest:
                 return earlier[-1]

@@ -95,6 +95,8 @@ def _restore(context: dg.AssetExecutionContext, plan: Plan, config: RestoreConfi
     restore_plan = run.begin(only, windows if windows and config.replace else ())
     if not config.replace:
         run.check_rows(restore_plan)
+    for step in restore_plan.steps.any_failed:
+        context.log.warning(f"{step.name} could not be made; its rows and steps wait for the next run.")
     made_from = made_from_seal(context.instance, asset_key(plan, "manifest"), restore_plan.source.checksum)
     counting = snapshots_of(context).counting("restoring", len(restore_plan.chunks), context.log.info)
     with counting as progress, closing(run.restore()) as outcomes:
@@ -137,6 +139,8 @@ def _metadata(outcome: ChunkOutcome, plan: RestorePlan) -> dict[str, Any]:
         "snapshot_id": plan.state.snapshot_id,
         "import": plan.record.id,
     }
+    if failed := plan.steps.any_failed:
+        metadata |= {"steps_failed": len(failed), "failed": [step.name for step in failed]}
     return with_sizes(metadata)
 
 

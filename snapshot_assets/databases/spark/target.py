@@ -79,9 +79,8 @@ class SparkTarget(TargetTables):
             status = "failed"
             if "ALREADY_EXISTS" in str(error.attributes.get("condition", "")):
                 # Another run of this import created it, or the user whom an earlier one told how to.
-                tried_before = self._ledger.read().tries[record.id, step.name] > 1
-                failed_before = prior is not None and prior.status == "failed"
-                status = "made" if tried_before or failed_before else "taken"
+                ours = self._ledger.read().tries[record.id, step.name] > 1 if prior is None else prior.status == "failed"
+                status = "made" if ours else "taken"
             message = str(error).partition(f"making {step.name} failed: ")[2]
             sql = "; ".join(step.sql) if status == "made" else ""
             results[step.name] = StepResult(step.name, record.id, status, message, sql=sql)

@@ -103,7 +103,8 @@ def _windows(target: RestoreTarget, plan: RestorePlan, table: Table) -> Iterator
 def _of_chunks(target: RestoreTarget, plan: RestorePlan) -> Iterator[_Difference]:
     for chunk in sorted(plan.only):
         for name, (loaded, found) in chunk_differences(target, plan, chunk).items():
-            yield _Difference(name, loaded, found, (chunk,))
+            if name not in plan.absent:
+                yield _Difference(name, loaded, found, (chunk,))
 
 
 def chunk_differences(target: RestoreTarget, plan: RestorePlan, chunk: int) -> dict[TableName, tuple[int, int]]:
