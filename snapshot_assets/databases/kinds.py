@@ -19,6 +19,7 @@ _PLURALS = {
     "clustering": "clusterings",
     "collation": "",
     "column": "",
+    "column option": "",
     "comment": "",
     "compression": "compressions",
     "constraint": "",
@@ -87,6 +88,7 @@ _ALIASES = {
     "foreign keys": "foreign key",
     "large objects": "large object",
     "of": "table option",
+    "options of column": "column option",
 }
 _WORDS = sorted({*_PLURALS, *_ALIASES}, key=len, reverse=True)
 _KIND = re.compile(rf"(?:the )?({'|'.join(_WORDS)})(?![\w-])", re.IGNORECASE)

@@ -26,7 +26,7 @@ from snapshot_assets.databases.kinds import kind_of_object
 from snapshot_assets.databases.target import Definition, Statement
 from snapshot_assets.format.relations import TableName
 
-_RELATIONS = frozenset(("table", "view", "materialized view"))
+_VIEWS = frozenset(("view", "materialized view"))
 _OVER_ROWS = frozenset(
     ("primary key", "unique constraint", "constraint", "exclusion constraint", "check", "foreign key", "index")
     + ("materialized view", "not null")
@@ -75,7 +75,12 @@ class SchemaStep:
     @property
     def makes_relation(self) -> bool:
         """Whether it creates the table or view itself."""
-        return self.kind in _RELATIONS
+        return self.kind == "table" or self.makes_view
+
+    @property
+    def makes_view(self) -> bool:
+        """Whether it creates a view."""
+        return self.kind in _VIEWS
 
     @property
     def holds_rows(self) -> bool:

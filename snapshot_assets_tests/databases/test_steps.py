@@ -47,6 +47,8 @@ def test_counts_name_the_most_frequent_kind_first() -> None:
 @pytest.mark.parametrize("expressions", [True, False])
 def test_everything_that_a_restore_makes_or_loses_has_a_kind(kind: str, expressions: bool) -> None:
     schema = DatabaseSchema.model_validate(json.loads(EVERYTHING.read_text()))
+    if kind == "spark":  # a Spark table needs a column
+        schema = schema.model_copy(update={"tables": tuple(table for table in schema.tables if table.columns)})
     module = database_module({"postgresql": "postgresql://h/d", "duckdb": "duckdb:///d", "spark": "spark:c"}[kind])
     mapped, lost = converted(schema, kind, module.type_for) if kind != "postgresql" else (schema, ())
     definition = module.define(mapped, expressions=expressions)

@@ -110,7 +110,7 @@ class RestoreSteps:
 
     @cached_property
     def _views(self) -> frozenset[TableName]:
-        return frozenset(step.table for step in self.after if step.makes_relation and step.table is not None)
+        return frozenset(step.table for step in self.after if step.makes_view and step.table is not None)
 
     @cached_property
     def absent(self) -> frozenset[TableName]:
