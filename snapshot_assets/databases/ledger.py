@@ -115,12 +115,13 @@ def step_result(row: Mapping[str, Any]) -> StepResult:
 def record_steps(results: Sequence[StepResult]) -> str:
     """Return the statement that records how tries of steps ended, in place of earlier tries of the same import."""
     names = ("import_id", "step", "status", "message", "violated", "sql")
-    rows = ", ".join(
-        f"({', '.join(map(_constant, (each.import_id, each.name, each.status, each.message, each.violated, each.sql)))})"
-        for each in results
-    )
+    rows = []
+    for each in results:
+        values = (each.import_id, each.name, each.status, each.message, each.violated, each.sql)
+        rows.append(f"({', '.join(map(_constant, values))})")
     changes = ", ".join(f"{name} = EXCLUDED.{name}" for name in names[2:])
-    return f"INSERT INTO {STEPS} ({', '.join(names)}) VALUES {rows} ON CONFLICT (import_id, step) DO UPDATE SET {changes}"
+    conflict = f"ON CONFLICT (import_id, step) DO UPDATE SET {changes}"
+    return f"INSERT INTO {STEPS} ({', '.join(names)}) VALUES {', '.join(rows)} {conflict}"
 
 
 def not_renewable(files: Sequence[LoadedFile]) -> str:

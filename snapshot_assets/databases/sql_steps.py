@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from snapshot_assets.databases import ledger
-from snapshot_assets.databases.sql import literal
 from snapshot_assets.databases.steps import SchemaStep, StepResult
 from snapshot_assets.databases.target import RestoreRecord, Statement
 from snapshot_assets.errors import SnapshotError, TransientError
@@ -99,7 +98,7 @@ class SqlSteps(ABC):
             progress = any(each.made for each in latest.values())
             todo = again if progress and len(again) < len(todo) else []
         self.flush()
-        return results
+        return {step.name: results[step.name] for step in steps}
 
     def _made_by_hand(
         self, record: RestoreRecord, steps: Sequence[SchemaStep], before: Mapping[str, StepResult]
@@ -107,9 +106,9 @@ class SqlSteps(ABC):
         """Yield the results of views that failed before and are there by now, whatever their query is."""
         for step in steps:
             prior = before.get(step.name)
-            if step.makes_view and step.table is not None and prior is not None and prior.status == "failed":
-                if self._has(step.table):
-                    yield StepResult(step.name, record.id, "made")
+            failed = prior is not None and prior.status == "failed"
+            if failed and step.makes_view and step.table is not None and self._has(step.table):
+                yield StepResult(step.name, record.id, "made")
 
     def _try_each(
         self, record: RestoreRecord, steps: Sequence[SchemaStep], before: Mapping[str, StepResult], gone: set[TableName]
@@ -146,7 +145,8 @@ class SqlSteps(ABC):
                     self._commit_early()
                     known = self._made_already(record, group)
                     for step in group:
-                        made.append(known.get(step.name) or self._made(record, step))
+                        result = known.get(step.name) or self._made(record, step)
+                        made.append(result)  # as many are made when an error is raised
                     self._write(made)
             except TransientError:
                 raise

@@ -27,10 +27,8 @@ from snapshot_assets.databases.target import Definition, Statement
 from snapshot_assets.format.relations import TableName
 
 _VIEWS = frozenset(("view", "materialized view"))
-_OVER_ROWS = frozenset(
-    ("primary key", "unique constraint", "constraint", "exclusion constraint", "check", "foreign key", "index")
-    + ("materialized view", "not null")
-)
+_KEYS = ("primary key", "unique constraint", "constraint", "exclusion constraint", "check", "foreign key", "index")
+_OVER_ROWS = frozenset((*_KEYS, "materialized view", "not null"))
 _OF_ROWS = frozenset(("table", "partition"))
 
 

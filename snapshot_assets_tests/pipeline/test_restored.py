@@ -270,15 +270,15 @@ def test_steps_that_fail_are_in_the_metadata_and_rows_are_loaded(make_project: C
     failure = project.failure(result)
     assert "All rows are loaded; 1 schema step failed: view main.v could not be made: " in failure.description
     [row] = failure.metadata["failed_steps"].records
-    assert row["object"] == "view main.v"
-    assert row["statements"] == 'CREATE VIEW "main"."v" ("n") AS SELECT n FROM twice(21)'
+    assert row.data["object"] == "view main.v"
+    assert row.data["statements"] == 'CREATE VIEW "main"."v" ("n") AS SELECT n FROM twice(21)'
     assert differing(project) == {}
     assert sorted(project.materialized("restored")) == list(project.keys)
     for asset, events in (("restored", "fetch_observations"), ("target", "fetch_materializations")):
         [record] = getattr(project.instance, events)(project.key(asset), limit=10).records
         metadata = (record.asset_observation or record.asset_materialization).metadata
         assert (metadata["steps_failed"].value, metadata["made"].value) == (1, "2 tables, 1 primary key")
-        assert metadata["failed_steps"].records[0]["object"] == "view main.v"
+        assert metadata["failed_steps"].records[0].data["object"] == "view main.v"
 
     with duckdb.connect(str(project.target)) as connection:
         connection.execute("CREATE MACRO twice(n) AS TABLE SELECT n * 2 AS n")

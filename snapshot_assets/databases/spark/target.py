@@ -79,7 +79,9 @@ class SparkTarget(TargetTables):
             status = "failed"
             if "ALREADY_EXISTS" in str(error.attributes.get("condition", "")):
                 # Another run of this import created it, or the user whom an earlier one told how to.
-                ours = self._ledger.read().tries[record.id, step.name] > 1 if prior is None else prior.status == "failed"
+                ours = (
+                    self._ledger.read().tries[record.id, step.name] > 1 if prior is None else prior.status == "failed"
+                )
                 status = "made" if ours else "taken"
             message = str(error).partition(f"making {step.name} failed: ")[2]
             sql = "; ".join(step.sql) if status == "made" else ""

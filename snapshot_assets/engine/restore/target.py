@@ -108,9 +108,7 @@ def check_ledger(ledger: TargetLedger, source: RestoreSource, filters: Filters) 
     check_unfinished(newest, source.state.revision)
 
 
-def check_tables(
-    contents: TargetContents, definition: Definition, steps: RestoreSteps, *, into_nonempty: bool
-) -> None:
+def check_tables(contents: TargetContents, definition: Definition, steps: RestoreSteps, *, into_nonempty: bool) -> None:
     """Refuse tables that are missing, differ from those of the snapshot, or have rows that the ledger does not list.
 
     Args:

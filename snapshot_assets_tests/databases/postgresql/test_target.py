@@ -128,11 +128,10 @@ def test_steps_of_a_relation_that_is_not_there_are_not_tried_and_light_steps_are
     assert target.make(record(), steps_of(again[1:]), absent=[T])["index public.i"].message.startswith("Not tried")
 
 
-def test_what_a_user_made_by_hand_after_it_failed_counts_as_made_and_a_taken_name_does_not(
-    target, postgresql_database
-):
+def test_what_a_user_made_by_hand_after_it_failed_counts_as_made_and_a_taken_name_does_not(target, postgresql_database):
     other = Statement("index public.i", "CREATE INDEX i ON public.t (n)", table=T)
-    broken = Statement("view public.v", "CREATE VIEW public.v AS SELECT missing() AS n")
+    view = TableName("public", "v")
+    broken = Statement("view public.v", "CREATE VIEW public.v AS SELECT missing() AS n", table=view)
     target.begin(record(), "")
     execute(postgresql_database, "CREATE TABLE public.u (n integer)", "CREATE INDEX i ON public.u (n)")
     first = target.make(record(), steps_of([CREATE, other, broken]))
