@@ -1,12 +1,13 @@
 """Makes the steps of a schema in SQL databases: each stands alone, and the ledger records how it ended.
 
 Steps share a transaction as long as they succeed, because thousands of commits would take long. If one fails, the
-transaction is rolled back, the steps before it are made again, and the one that failed is recorded. A step that reads
-the rows of a table ends its transaction, so that what took long is neither lost nor done twice.
+transaction is rolled back, the steps before it are made again, and the one that failed is recorded. A transaction that
+has taken a second ends with its next step, so that what takes long is neither lost nor done twice.
 """
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -19,7 +20,8 @@ from snapshot_assets.errors import SnapshotError, TransientError
 from snapshot_assets.format.relations import TableName
 
 _MOST = 100
-"""Steps of one transaction: those before one that fails are made again."""
+_SECONDS = 1.0
+"""Most steps of a transaction, and after how long it ends: the steps before one that fails are made again."""
 
 _VIOLATION = "23"
 _EXISTS = frozenset(("42P06", "42P07", "42701", "42710", "42723"))
@@ -143,10 +145,14 @@ class SqlSteps(ABC):
                 with self._transaction():
                     self._lock()
                     self._commit_early()
-                    known = self._made_already(record, group)
+                    if any(step.reads_rows for step in group):
+                        self._prepare_indexes()
+                    known, until = self._made_already(record, group), time.monotonic() + _SECONDS
                     for step in group:
-                        result = known.get(step.name) or self._made(record, step)
-                        made.append(result)  # as many are made when an error is raised
+                        made.append(known.get(step.name) or self._made(record, step))
+                        if time.monotonic() > until and not failed:
+                            break
+                    group = group[: len(made)]
                     self._write(made)
             except TransientError:
                 raise
@@ -166,8 +172,6 @@ class SqlSteps(ABC):
 
     def _made(self, record: RestoreRecord, step: SchemaStep) -> StepResult:
         """Run the statements of a step, and return its result; raises the error of one that fails."""
-        if step.reads_rows:
-            self._prepare_indexes()
         ran = 0
         for statement in step.statements:
             if statement.unless and self._rows(statement.unless, _looking(statement)):
@@ -218,13 +222,11 @@ class SqlSteps(ABC):
 
 
 def _group(queue: Sequence[SchemaStep], gone: Collection[TableName]) -> Iterator[SchemaStep]:
-    """Yield the next steps for one transaction, which ends with the first one that reads rows."""
+    """Yield the next steps, until one of a relation that is not there."""
     for step in queue[:_MOST]:
         if step.table in gone and not step.makes_relation:
             return
         yield step
-        if step.reads_rows:
-            return
 
 
 def _table_sql(step: SchemaStep) -> str:

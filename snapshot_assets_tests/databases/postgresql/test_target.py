@@ -359,3 +359,17 @@ def test_indexes_get_memory_unless_the_server_has_more(started, postgresql_datab
             return str(run("SELECT memory FROM seen")[0][0])
 
     assert [memory("64MB"), memory("1GB")] == ["256MB", "1GB"]
+
+
+def test_a_step_that_takes_long_is_committed_before_the_next_one_is_tried(started, postgresql_database):
+    slow = "INSERT INTO public.t (n) SELECT {} FROM pg_catalog.pg_sleep({})"
+    steps = [
+        Statement("row 1", slow.format(1, 0)),
+        Statement("row 2", slow.format(2, 1.1)),
+        Statement("row 3", slow.format("count(*)", 0) + ", public.nowhere"),
+        Statement("row 4", slow.format(4, 0)),
+    ]
+    results = started.make(record(), steps_of(steps))
+    assert [each.status for each in results.values()] == ["made", "made", "failed", "made"]
+    with client(postgresql_database) as run:
+        assert run("SELECT count(DISTINCT xmin::text), count(*) FROM public.t") == [(2, 3)]
