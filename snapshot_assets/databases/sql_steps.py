@@ -185,12 +185,13 @@ class SqlSteps(ABC):
     ) -> StepResult:
         """Return the result of a step that failed.
 
-        One that failed before, and whose object exists by now, was made by the user.
+        One that failed before, and whose object exists by now, was made by the user. One that was made is still there
+        if the table could not be made a second time.
         """
         prior = before.get(step.name)
         status = "failed"
         if self._exists_already(error, step.kind):
-            status = "made" if prior is not None and prior.status == "failed" else "taken"
+            status = "made" if prior is not None and prior.status in ("failed", "made") else "taken"
         message = str(error)
         for statement in step.statements:
             for doing in (_doing(statement), _looking(statement)):

@@ -81,6 +81,15 @@ class SchemaStep:
         return self.kind in _VIEWS
 
     @property
+    def remakes_table(self) -> bool:
+        """Whether it creates the table a second time, so that the later steps of the table are made again."""
+        return self.kind == "foreign key" and len(self.statements) > 1
+
+    def again(self) -> SchemaStep:
+        """Return the step as one that is made again, though it is made already."""
+        return replace(self, statements=tuple(replace(each, always=True) for each in self.statements))
+
+    @property
     def holds_rows(self) -> bool:
         """Whether rows of its table cannot be loaded without it."""
         return self.kind in _OF_ROWS

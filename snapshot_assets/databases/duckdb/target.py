@@ -39,6 +39,10 @@ _COLUMNS = """
     LEFT JOIN duckdb_views() v ON v.database_name = c.database_name AND v.view_oid = c.table_oid
     WHERE c.database_name = ? AND NOT c.internal ORDER BY c.table_oid, c.column_index
 """
+_GENERATED = """
+    SELECT schema_oid, table_name, column_name FROM duckdb_columns()
+    WHERE database_name = ? AND NOT internal AND is_generated
+"""
 _FOREIGN_KEYS = """
     SELECT schema_oid, constraint_name, table_name, referenced_table, constraint_column_names, referenced_column_names
     FROM duckdb_constraints() WHERE database_name = ? AND constraint_type = 'FOREIGN KEY'
@@ -142,7 +146,21 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         """Return the columns whose type in the target differs from the tables' type; see `RestoreTarget`."""
         existing = self.existing([table.table_name for table in tables])
         present = [table for table in tables if table.table_name in existing]
-        return [other for table in present for other in _others(table, self.column_types(table.table_name))]
+        others = [other for table in present for other in _others(table, self.column_types(table.table_name))]
+        computed = {(name.schema.lower(), name.table.lower(), column) for name, column in self._generated()}
+        for table in present:
+            for column in table.columns:
+                there = (table.schema_name.lower(), table.name.lower(), column.name) in computed
+                if there is not (column.generated is not None):
+                    kinds = [f"{column.type}, generated" if each else column.type for each in (there, not there)]
+                    others.append(OtherType(table.table_name, column.name, *kinds))
+        return others
+
+    def _generated(self) -> Iterator[tuple[TableName, str]]:
+        """Yield the columns of the file that are generated."""
+        schemas = self.schema_names()
+        for schema, table, column in self.rows(_GENERATED, [TARGET]):
+            yield TableName(schemas[schema], table), column
 
     def close(self) -> None:
         """Close the file."""

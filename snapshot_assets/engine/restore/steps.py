@@ -84,7 +84,18 @@ class RestoreSteps:
         Args:
             changed: Whether the present run loaded rows or made steps: what depends on rows is then made again.
         """
-        return [step for step in self.after if self._pending(step) or (changed and step.always and self._own(step))]
+        pending, remade = [], set[TableName | None]()
+        for step in self.after:
+            if self._pending(step) or (changed and step.always and self._own(step)):
+                pending.append(step)
+                remade |= {step.table} if step.remakes_table else set()
+            elif step.table in remade and self._made_before(step):
+                pending.append(step.again())
+        return pending
+
+    def _made_before(self, step: SchemaStep) -> bool:
+        result = self.results.get(step.name)
+        return result is not None and result.made
 
     def _pending(self, step: SchemaStep) -> bool:
         result = self.results.get(step.name)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.databases.open import open_target
+from snapshot_assets.databases.open import open_database, open_target
+from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.sql_steps import SqlSteps
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import Filters
@@ -269,3 +270,34 @@ def test_an_import_that_an_earlier_version_recorded_is_continued(place: Place, i
     assert not record.stepwise
     finished(place, into)
     assert (numbers(into, "good"), numbers(into, "broken")) == ([1, 2, 3, 4, 5], [1, 2, 3])
+
+
+def test_foreign_keys_of_duckdb_are_made_later_with_the_indexes_and_comments_of_their_table(tmp_path: Path) -> None:
+    place = Place(f"duckdb://{tmp_path}/source.duckdb", tmp_path / "location")
+    into = Into(f"duckdb://{tmp_path}/target.duckdb")
+    execute(
+        place.source,
+        "CREATE TABLE parent (n INTEGER PRIMARY KEY)",
+        "CREATE TABLE child (n INTEGER PRIMARY KEY, up INTEGER REFERENCES parent (n))",
+        "CREATE INDEX by_up ON child (up)",
+        "COMMENT ON TABLE child IS 'a child'",
+        "INSERT INTO parent VALUES (1)",
+        "INSERT INTO child VALUES (7, 1)",
+    )
+    place.export()
+    run = into.run(place.store)
+    run.begin()
+    list(run.restore())
+    execute(into, "INSERT INTO child VALUES (8, 2)")
+    for _ in range(2):
+        with pytest.raises(SchemaIncompleteError, match=r"1 schema step failed: foreign keys of main\.child could not"):
+            run.finish()
+        run = into.run(place.store)
+    execute(into, "DELETE FROM child WHERE n = 8")
+    finished(place, into)
+    with closing(open_database(into.address)) as database:
+        child = database.extract(Selection()).table(TableName("main", "child"))
+    assert [key.columns for key in child.foreign_keys] == [("up",)]
+    assert (child.primary_key.columns, [each.name for each in child.indexes]) == (("n",), ["by_up"])
+    assert child.comment == "a child"
+    assert numbers(into, "child") == [7]
