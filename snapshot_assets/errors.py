@@ -252,6 +252,10 @@ class RestoreError(SnapshotError):
     """A snapshot or a part of it could not be restored."""
 
 
+class SchemaIncompleteError(RestoreError):
+    """Steps of a restore's schema failed; the others are made, and rows are loaded. `attributes["steps"]` has each."""
+
+
 class RestoreFailedError(SnapshotError):
     """Some chunks could not be loaded; the others are. `attributes["chunks"]` maps chunk id to the error text."""
 

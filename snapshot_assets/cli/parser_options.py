@@ -117,7 +117,9 @@ def import_(parser: argparse.ArgumentParser) -> None:
     flags = {
         "--replace": "delete and reload chunks that changed in the snapshot since",
         "--into-nonempty": "load into tables that contain other rows: equal rows are then duplicated, or violate keys",
-        "--no-expressions": "run no SQL text of the snapshot: omit defaults, checks, generated columns and views",
+        "--no-expressions": "run no SQL text of the snapshot: omit defaults, checks, generated columns and views; may"
+        " be given later, for what could not be made",
+        "--verbose": "name each object that is not carried over, or would be made, instead of counts by kind",
         "--forget-ledger": "only delete the target's records of imports, and their tags; tables stay",
     }
     for name, text in flags.items():

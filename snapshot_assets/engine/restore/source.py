@@ -96,8 +96,8 @@ def _chosen_revision(
         copied = head.header is not None and bool(head.header.query)
         remedy = "Run the copy again, which finishes it." if copied else "Materialise the manifest, which seals it."
         raise NoSnapshotError(f"There is no sealed snapshot at {uri}: nothing can be restored. {remedy}", location=uri)
-    filters = settings.filters.text()
-    own = [record for record in records if record.location_id == head.location_id and record.filters == filters]
+    filters = settings.filters
+    own = [each for each in records if each.location_id == head.location_id and filters.continues(each.filters)]
     newest = own[-1] if own else None
     version = None if settings.version is None else resolve_version(settings.version, head)
     if newest is not None and not newest.finished:

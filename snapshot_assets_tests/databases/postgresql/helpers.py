@@ -15,7 +15,8 @@ from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.session import SETTINGS
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Rows, Scan, Selection
-from snapshot_assets.databases.target import Definition, Statement
+from snapshot_assets.databases.steps import steps_of
+from snapshot_assets.databases.target import Definition, RestoreRecord, Statement
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
 from snapshot_assets_tests.databases.postgresql.values import TYPES
 from snapshot_assets_tests.databases.restores import read_scan, source
@@ -113,7 +114,9 @@ def in_schemas(*scripts: str) -> str:
 def run(uri: str, statements: tuple[Statement, ...]) -> None:
     """Run statements one by one in one transaction, as a restore does."""
     with closing(PostgresqlTarget(DatabaseAddress("target", uri))) as target, target._transaction():
-        target._run(statements)
+        record = RestoreRecord("a" * 32, "loc", "s3://b/p", 1, "c" * 64, "{}", ())
+        for step in steps_of(statements):
+            target._made(record, step)
 
 
 def restore(schema: DatabaseSchema, uri: str, *, expressions: bool = True) -> Definition:

@@ -17,6 +17,7 @@ from snapshot_assets.databases.duckdb.ddl.checked_sql import Texts, check_statem
 from snapshot_assets.databases.duckdb.ddl.tables import (
     TARGET,
     create_table,
+    has_key,
     possible_keys,
     rebuild,
     sequence_place,
@@ -52,6 +53,7 @@ class _Defining:
         for table in keyed:
             if table.foreign_keys:
                 after += rebuild(table, self._texts)
+                after += self._keys(table, alone=True)
         after += [statement for table in tables for statement in self._indexes(table)]
         for sequence, columns in sequences:
             what = f"value of sequence {sequence.table_name}"
@@ -118,14 +120,14 @@ class _Defining:
                     columns.append((table, sequence.column))
         return sequences.values()
 
-    def _keys(self, table: Table) -> Iterator[Statement]:
-        alter = f"ALTER TABLE {target_name(table.table_name)} ADD"
-        if table.primary_key is not None:
-            keys = identifiers(table.primary_key.columns)
-            yield Statement(f"primary key of {table.table_name}", f"{alter} PRIMARY KEY {keys}", table.table_name)
-        for unique in table.unique:
-            what = f"unique constraint {unique.name} of {table.table_name}"
-            yield Statement(what, f"{alter} UNIQUE {identifiers(unique.columns)}", table.table_name)
+    def _keys(self, table: Table, *, alone: bool = False) -> Iterator[Statement]:
+        """Yield the keys of a table; `alone` only those that it lacks, because its foreign keys could not be made."""
+        name = table.table_name
+        keys = [("PRIMARY KEY", f"primary key of {name}", table.primary_key.columns)] if table.primary_key else []
+        keys += [("UNIQUE", f"unique constraint {unique.name} of {name}", unique.columns) for unique in table.unique]
+        for kind, what, columns in keys:
+            sql = f"ALTER TABLE {target_name(name)} ADD {kind} {identifiers(columns)}"
+            yield Statement(what, sql, name, unless=has_key(name, kind, columns) if alone else "")
 
     def _indexes(self, table: Table) -> Iterator[Statement]:
         for index in table.indexes:
