@@ -214,6 +214,10 @@ class IncompleteError(SnapshotError):
     """A seal or a rollback was requested, but windows are missing or files are damaged."""
 
 
+class RowsOutsideError(SnapshotError):
+    """The source has rows outside the plan's range, and the plan allows none."""
+
+
 class FederationError(SnapshotError):
     """The locations of several writers disagree, so they cannot be read as one."""
 

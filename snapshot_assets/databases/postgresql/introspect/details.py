@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from snapshot_assets.databases.postgresql.introspect.columns import read_columns
@@ -110,6 +110,7 @@ def read_details(
     relations: list[SourceRelation],
     tables: list[SourceRelation],
     views: list[SourceRelation],
+    hide: Callable[[], None],
 ) -> None:
     """Read all that belongs to tables, their partitions, and views; it becomes their attributes.
 
@@ -118,6 +119,7 @@ def read_details(
         relations: Every relation of the database.
         tables: Those that are exported as tables.
         views: Those that are exported as views.
+        hide: Removes the columns that the plan hides, before the types of the others are read.
     """
     with_rows = {each.oid: each for table in tables for each in (table, *table.partitions)}
     every = with_rows | {view.oid: view for view in views}
@@ -136,6 +138,7 @@ def read_details(
     names = {relation.oid: relation.name for relation in relations}
     for relation, row in _read(session, _VIEWS, {view.oid: view for view in views}, "reading views"):
         relation.query = row | {"depends_on": sorted(names[oid] for oid in row["depends_on"] if oid in names)}
+    hide()
     for oid, used in read_types(session, {oid: _types(relation) for oid, relation in every.items()}).items():
         every[oid].used = used
     dimensions = _time_dimensions(session)

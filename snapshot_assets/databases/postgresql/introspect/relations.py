@@ -46,9 +46,10 @@ SELECT c.oid::int8 AS oid, n.nspname::text AS schema, c.relname::text AS name, c
         SELECT i.inhparent::int8 FROM pg_inherits i WHERE i.inhrelid = c.oid ORDER BY i.inhseqno) AS parents,
     row_security_active(c.oid) AS rows_hidden,
     has_schema_privilege(n.oid, 'USAGE') AND (
-        has_table_privilege(c.oid, 'SELECT') OR (
-            SELECT coalesce(bool_and(has_column_privilege(c.oid, a.attnum, 'SELECT')), false) FROM pg_attribute a
-            WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)) AS readable
+        has_table_privilege(c.oid, 'SELECT') OR has_any_column_privilege(c.oid, 'SELECT')) AS readable,
+    CASE WHEN NOT has_table_privilege(c.oid, 'SELECT') THEN ARRAY(
+        SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+            AND NOT has_column_privilege(c.oid, a.attnum, 'SELECT')) END AS denied_columns
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_am am ON am.oid = c.relam AND c.relkind IN ('r', 'p', 'm')
