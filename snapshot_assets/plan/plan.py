@@ -45,12 +45,14 @@ _NOT_OF_QUERIES = (
     "schema_only",
     "schemas",
     "tables",
+    "exclude_tables",
     "time_zone",
     "time_columns",
     "null_time",
     "untimed_tables",
     "large_objects",
     "retention",
+    "fail_on_rows_outside",
 )
 
 _DATA_FIELDS = (
@@ -59,6 +61,7 @@ _DATA_FIELDS = (
     "chunk_time_window",
     "lag",
     "late_windows",
+    "fail_on_rows_outside",
     "parallelism",
     "parts_per_chunk",
     "format",

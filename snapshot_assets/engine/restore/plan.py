@@ -6,8 +6,7 @@ Only the ledger's part changes while a run loads files; `RestorePlan.with_ledger
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,7 +14,8 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.target import Definition, RestoreRecord, Statement
+from snapshot_assets.databases.steps import SchemaStep
+from snapshot_assets.databases.target import Definition, RestoreRecord
 from snapshot_assets.engine.files.read import text_schemas
 from snapshot_assets.engine.restore.changes import ChunkChanges
 from snapshot_assets.engine.restore.decide import ChunkLoad, check_files, check_replaceable
@@ -28,10 +28,11 @@ from snapshot_assets.engine.restore.files import (
     tombstones_at,
 )
 from snapshot_assets.engine.restore.ledger import TargetLedger
-from snapshot_assets.engine.restore.pin import IMPORT
+from snapshot_assets.engine.restore.record import new_record
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.source import RestoreSource, open_source
 from snapshot_assets.engine.restore.spark_loader import open_restore_target
+from snapshot_assets.engine.restore.steps import RestoreSteps
 from snapshot_assets.engine.restore.target import (
     TargetContents,
     check_ledger,
@@ -61,6 +62,7 @@ class RestorePlan:
         any_carrier: Whether the target can read columns whose carrier differs from that of the newest schema.
         only: Ids of the chunks to restore; empty for all.
         again: Ids of chunks to replace, whatever the ledger lists.
+        tried: Whether the steps before the rows were tried: rows of tables that are not there are then left out.
     """
 
     settings: RestoreSettings
@@ -74,6 +76,7 @@ class RestorePlan:
     any_carrier: bool = True
     only: frozenset[int] = frozenset()
     again: frozenset[int] = frozenset()
+    tried: bool = False
 
     @property
     def state(self) -> State:
@@ -86,10 +89,15 @@ class RestorePlan:
         return self.record.finished and not any(self.missing(chunk) for chunk in self.chunks)
 
     @property
+    def ended(self) -> bool:
+        """Whether the restore is finished, and the ledger has every file of the tables that could be made."""
+        return self.record.finished and not any(self._loadable(chunk) for chunk in self.chunks)
+
+    @property
     def complete(self) -> bool:
-        """Whether the target has exactly the chunks' rows, by what its ledger has of them."""
+        """Whether the tables that could be made have exactly the chunks' rows, by what the target's ledger lists."""
         same = (not change.reason and not change.renewal for change in map(self._changes.of, self.chunks))
-        return all(same) and not any(self.missing(chunk) for chunk in self.chunks)
+        return all(same) and not any(self._loadable(chunk) for chunk in self.chunks)
 
     @property
     def lost(self) -> tuple[str, ...]:
@@ -102,18 +110,19 @@ class RestorePlan:
         created = set(self.record.made)
         return any(table.foreign_keys and table.table_name not in created for table in self.definition.tables)
 
-    def statements(self, statements: Sequence[Statement]) -> list[Statement]:
-        """Return those of a definition's statements that this restore runs; existing tables are left as they are."""
-        own = set(self.record.made)
-        every = own.union(*(record.made for record in self.ledger.records))
-        return [each for each in statements if each.table is None or each.table in (every if each.always else own)]
+    @cached_property
+    def steps(self) -> RestoreSteps:
+        """The steps that make the schema, and what the ledger records of them."""
+        return RestoreSteps(self.definition, self.ledger, self.record, self.resumed)
 
-    def to_create(self) -> list[Statement]:
-        """Return the statements that are still to be run."""
-        if self.record.finished:
-            return []
-        before = [] if self.resumed else self.statements(self.definition.before)
-        return [*before, *self.statements(self.definition.after)]
+    @property
+    def absent(self) -> frozenset[TableName]:
+        """Tables that could not be made, and so hold no rows."""
+        return self.steps.absent
+
+    def to_create(self) -> list[SchemaStep]:
+        """Return the steps that are still to be made."""
+        return [*self.steps.pending_before(), *self.steps.pending_after()]
 
     @cached_property
     def by_id(self) -> Mapping[int, ChunkFiles]:
@@ -123,6 +132,10 @@ class RestorePlan:
     def missing(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
         """Return the files of a chunk that the ledger lacks."""
         return tuple(plan for plan in chunk.files if plan.key not in self.ledger.files)
+
+    def _loadable(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
+        """Return the files of a chunk that the ledger lacks, of tables that could be made."""
+        return tuple(plan for plan in self.missing(chunk) if plan.table.table_name not in self.absent)
 
     @cached_property
     def _changes(self) -> ChunkChanges:
@@ -149,7 +162,8 @@ class RestorePlan:
     @cached_property
     def loads(self) -> tuple[ChunkLoad, ...]:
         """What is done with each chosen chunk; `choose` has checked it."""
-        return tuple(self._load(chunk) for chunk in self.chunks if not self.only or chunk.chunk in self.only)
+        chosen = (chunk for chunk in self.chunks if not self.only or chunk.chunk in self.only)
+        return tuple(self._load(chunk.without(self.absent) if self.tried else chunk) for chunk in chosen)
 
     def _load(self, chunk: ChunkFiles) -> ChunkLoad:
         again = chunk.chunk in self.again
@@ -234,9 +248,9 @@ def plan_restore(
     with open_restore_target(address, session) as target:
         records = target.imports()
     source = open_source(store, settings, records, depth=depth, recorded=recorded)
-    filters = settings.filters
-    definition = definition_for(source.schema, address.uri, expressions=filters.expressions, code=filters.code)
     with open_restore_target(address, session) as target:
+        recorded_steps = target.steps(source.state.location_id)
+        definition = definition_for(source.schema, address.uri, settings.filters, recorded_steps)
         contents = read_target(target, source, definition)
     any_carrier = kind_of(address.uri) in ("spark", source.schema.database)
     return _checked_plan(source, definition, contents, settings, any_carrier)
@@ -252,8 +266,9 @@ def _checked_plan(
     ledger = contents.ledger
     check_ledger(ledger, source, settings.filters)
     resumed = _resumed(ledger, source)
-    check_tables(contents, definition, resumed=resumed is not None, into_nonempty=settings.into_nonempty)
-    record = resumed or _new_record(source, definition, contents, settings)
+    record = resumed or new_record(source, definition, contents, settings)
+    steps = RestoreSteps(definition, ledger, record, resumed is not None)
+    check_tables(contents, definition, steps, into_nonempty=settings.into_nonempty)
     deleted = _deleted(source, ledger)
     tables = source.schema.tables
     text_of = text_schemas(source.state.header, source.documents)
@@ -275,27 +290,3 @@ def _deleted(source: RestoreSource, ledger: TargetLedger) -> TombstoneDeletions:
     own = source.head.location_id
     before = tombstones_at(source.head, [each.revision for each in ledger.records if each.location_id == own])
     return TombstoneDeletions(source.state, source.documents, before)
-
-
-def _new_record(
-    source: RestoreSource, definition: Definition, contents: TargetContents, settings: RestoreSettings
-) -> RestoreRecord:
-    """Return what the ledger will record of a restore that starts."""
-    restore_id = uuid.uuid4().hex
-    created = {each.table for each in (*definition.before, *definition.after) if each.table is not None}
-    tables, earlier, existing = contents.ledger.tables, contents.ledger.earlier, contents.existing
-    own: set[TableName] = set(earlier[-1].tables) if earlier else set()
-    of_others = [name for name in tables if name not in own and name in existing and existing[name].has_rows]
-    return RestoreRecord(
-        id=restore_id,
-        tag=f"{IMPORT}{restore_id[:12]}",
-        location_id=source.state.location_id,
-        location=source.location,
-        revision=source.state.revision,
-        checksum=source.checksum,
-        filters=settings.filters.text(),
-        tables=tables,
-        made=tuple(sorted(created - set(existing))),
-        into_nonempty=bool(of_others) or any(record.into_nonempty for record in earlier),
-        windows=PinnedWindows.of(source.state, source.schema).text(),
-    )

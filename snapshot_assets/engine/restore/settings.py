@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from snapshot_assets.errors import PlanError
@@ -50,6 +50,13 @@ class Filters:
         }
         # Only where it is asked for: earlier versions know no code, and recorded filters without it.
         return canonical_json(values | ({"code": True} if self.code else {})).decode()
+
+    def continues(self, recorded: str) -> bool:
+        """Return whether a restore with other filters, given as canonical JSON, may be continued with these.
+
+        They must choose the same rows. SQL text may be left out later, but not added: tables exist without it.
+        """
+        return recorded == self.text() or (not self.expressions and recorded == replace(self, expressions=True).text())
 
 
 def described(filters: str) -> str:

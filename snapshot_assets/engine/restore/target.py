@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 
 from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.open import database_module, kind_of
+from snapshot_assets.databases.steps import StepResult, steps_of
 from snapshot_assets.databases.target import Definition, ExistingTable, OtherType, RestoreTarget
 from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.engine.restore.settings import Filters, described
 from snapshot_assets.engine.restore.source import RestoreSource, check_unfinished
-from snapshot_assets.errors import OtherImportError, RestoreError, TargetNotEmptyError
+from snapshot_assets.engine.restore.steps import RestoreSteps
+from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TargetNotEmptyError
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 
 
@@ -41,18 +43,41 @@ def read_target(target: RestoreTarget, source: RestoreSource, definition: Defini
             return TargetContents(existing, other_types, ledger)
 
 
-def definition_for(schema: DatabaseSchema, uri: str, *, expressions: bool, code: bool = False) -> Definition:
+def definition_for(
+    schema: DatabaseSchema, uri: str, filters: Filters, steps: Mapping[str, StepResult] | None = None
+) -> Definition:
     """Return how a target creates a schema, converted through Arrow types if the target is of another kind.
 
     Args:
         schema: What is restored.
         uri: The target's URI.
-        expressions: Whether SQL text of the snapshot is restored.
-        code: Whether functions, triggers and other code are restored.
+        filters: Whether SQL text of the snapshot is restored, and whether code is.
+        steps: Steps that were made before, by name: tables that were made with the other choice stay as they are.
 
     Raises:
         RestoreError: Code is asked for, and source and target are not both PostgreSQL.
     """
+    expressions = filters.expressions
+    definition = _definition(schema, uri, expressions=expressions, code=filters.code)
+    created = {step.name: step for step in steps_of(definition.before) if step.kind == "table"}
+    made = {name: each.sql for name, each in (steps or {}).items() if each.made and each.sql and name in created}
+    differing = {name for name, sql in made.items() if sql != "; ".join(created[name].sql)}
+    if not differing:
+        return definition
+    try:
+        other = _definition(schema, uri, expressions=not expressions, code=False)
+    except SnapshotError:  # the other choice is refused, so no table was made with it: the schema has changed since
+        return definition
+    as_made = {
+        step.table
+        for step in steps_of(other.before)
+        if step.name in differing and "; ".join(step.sql) == made[step.name]
+    }
+    others = {table.table_name: table for table in other.tables if table.table_name in as_made}
+    return replace(definition, tables=tuple(others.get(each.table_name, each) for each in definition.tables))
+
+
+def _definition(schema: DatabaseSchema, uri: str, *, expressions: bool, code: bool) -> Definition:
     module, kind = database_module(uri), kind_of(uri)
     if code and (schema.database, kind) != ("postgresql", "postgresql"):
         raise RestoreError(
@@ -82,7 +107,7 @@ def check_ledger(ledger: TargetLedger, source: RestoreSource, filters: Filters) 
             " --forget-ledger.",
             location=newest.location,
         )
-    if newest.filters != filters.text():
+    if not filters.continues(newest.filters):
         raise OtherImportError(
             f"The target's tables were restored with {described(newest.filters)}; asked for is"
             f" {described(filters.text())}. Ask for the same, choose tables that were not restored, or drop the tables"
@@ -92,20 +117,20 @@ def check_ledger(ledger: TargetLedger, source: RestoreSource, filters: Filters) 
     check_unfinished(newest, source.state.revision)
 
 
-def check_tables(contents: TargetContents, definition: Definition, *, resumed: bool, into_nonempty: bool) -> None:
+def check_tables(contents: TargetContents, definition: Definition, steps: RestoreSteps, *, into_nonempty: bool) -> None:
     """Refuse tables that are missing, differ from those of the snapshot, or have rows that the ledger does not list.
 
     Args:
         contents: The tables in the target, and its ledger.
         definition: How the tables are created.
-        resumed: Whether the restore has created its tables already.
+        steps: What the restore has created already.
         into_nonempty: Whether tables may have rows of others.
 
     Raises:
         RestoreError: A table is missing, is not a table, or has other columns or types; names what differs.
         TargetNotEmptyError: A table has rows of others.
     """
-    _check_not_dropped(contents, resumed=resumed)
+    _check_not_dropped(contents, steps)
     newest = contents.ledger.newest
     restored = set(newest.tables) if newest else set()
     filled: list[str] = []
@@ -132,11 +157,12 @@ def check_tables(contents: TargetContents, definition: Definition, *, resumed: b
         )
 
 
-def _check_not_dropped(contents: TargetContents, *, resumed: bool) -> None:
+def _check_not_dropped(contents: TargetContents, steps: RestoreSteps) -> None:
     """Refuse to continue where a table is missing that a restore created or filled."""
     filled = {entry.table for entry in contents.ledger.loaded}
     tables = contents.ledger.tables
-    gone = sorted(name for name in tables if name not in contents.existing and (resumed or name in filled))
+    lacking = [name for name in tables if name not in contents.existing]
+    gone = sorted(name for name in lacking if name in filled or (steps.resumed and not steps.untried(name)))
     if gone:
         names = _names(map(str, gone))
         raise RestoreError(

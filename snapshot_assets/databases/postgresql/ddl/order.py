@@ -41,6 +41,9 @@ def with_code(
     for each in context.code:
         if each.on is None and each.key not in late:
             nodes[each.key] = each.type or each
+    for schema in context.schema.schemas:
+        for kind in map(UserType.model_validate, schema.options.get("types", ())):
+            nodes[type_key(kind)] = kind
     for item in items:
         if isinstance(item, UserType):
             nodes.setdefault(type_key(item), item)
