@@ -12,24 +12,7 @@ from pathlib import Path
 from snapshot_assets_tests.databases.postgresql.helpers import schema_dump
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
-NOT_CARRIED = (
-    "AGGREGATE",
-    "BLOB METADATA",
-    "BLOB",
-    "COLLATION",
-    "FOREIGN DATA WRAPPER",
-    "FOREIGN TABLE",
-    "FUNCTION",
-    "OPERATOR",
-    "POLICY",
-    "PROCEDURE",
-    "PUBLICATION TABLE",
-    "PUBLICATION",
-    "RULE",
-    "SERVER",
-    "TEXT SEARCH CONFIGURATION",
-    "TRIGGER",
-)
+NOT_CARRIED = ("FOREIGN DATA WRAPPER", "FOREIGN TABLE", "PUBLICATION TABLE", "PUBLICATION", "SERVER")
 """Kinds of pg_dump's entries that a restore does not make; comments on them are left out with them."""
 
 _ENTRY = re.compile(
