@@ -45,7 +45,7 @@ def test_code_is_restored_after_the_rows_and_only_on_request(
     snapshots: Snapshots, location: str, postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:
     plain, coded = make_postgresql_database(), make_postgresql_database()
-    done = snapshots("import", "--from", location, "--target", plain)
+    done = snapshots("import", "--from", location, "--target", plain, "--verbose")
     assert done.status == 0, done.err
     assert "Trigger noted of public.things is not restored: it is code of the snapshot. Give --with-code." in done.out
     assert postgresql_server.psql(plain, NOTED) == "5|5|0"
