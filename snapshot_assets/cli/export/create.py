@@ -138,6 +138,7 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
         "files": len(files),
         "rows_outside": [vars(each) for each in rows_outside(state)],
         "not_exported": outside_text(state),
+        "hidden": list(state.header.hidden) if state.header else [],
     }
     if work.skipped is not None:
         report["tables_skipped"] = [table_text(name) for name in work.skipped]
@@ -156,6 +157,8 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
         show(f"  all files are there with their size; {human_bytes(hashed)} of them hashed")
     if outside := outside_text(state):
         show(f"  {outside}")
+    if report["hidden"]:
+        show(f"  hidden by the plan: {', '.join(report['hidden'])}")
     if work.skipped:
         show(f"  {skipped_text(work.skipped)}")
     return 0
