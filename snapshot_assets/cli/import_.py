@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.cli.export.create_request import named_or_described, parse_range
+from snapshot_assets.cli.export.create_request import named_or_described
+from snapshot_assets.cli.import_options import parallelism_of, settings_of
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.cli.spark import start_spark_early
 from snapshot_assets.databases.source import DatabaseAddress
@@ -22,19 +23,19 @@ from snapshot_assets.engine.restore.pin import unpin
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.row_counts import how_to_load_again
 from snapshot_assets.engine.restore.run import RestoreRun
-from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
+from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.spark_loader import is_spark, open_restore_target
 from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import PlanError, RestoreError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.names import parse_table, table_text
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import human_bytes
 from snapshot_assets.format.windows import Window
 from snapshot_assets.plan.ad_hoc import NO_SOURCE
 from snapshot_assets.plan.configuration import Configuration
-from snapshot_assets.plan.plan import MAX_PARALLELISM, Plan
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 
 if TYPE_CHECKING:
@@ -81,28 +82,13 @@ def _request_of(options: argparse.Namespace) -> _Request:
         raise PlanError(
             f"plan {plan.name!r} has no target; write one in the configuration, or give --from {plan.to} --target T."
         )
-    chosen = parse_range(options.time_range, "--time-range")
-    filters = Filters(
-        schemas=tuple(options.schemas),
-        tables=tuple(map(parse_table, options.tables)),
-        start=chosen.start if chosen else None,
-        end=chosen.end if chosen else None,
-        expressions=not options.no_expressions,
-    )
     return _Request(
         configuration=configuration,
         named=plan,
         address=configuration.source(plan.target),
-        settings=RestoreSettings(filters, options.at, options.into_nonempty, options.replace),
-        parallelism=_parallelism(options, plan),
+        settings=settings_of(options, plan),
+        parallelism=parallelism_of(options, plan),
     )
-
-
-def _parallelism(options: argparse.Namespace, plan: Plan) -> int:
-    given: int | None = options.parallelism
-    if given is not None and not 1 <= given <= MAX_PARALLELISM:
-        raise PlanError(f"--parallelism is {given}; expected a number from 1 to {MAX_PARALLELISM}.")
-    return given or plan.parallelism
 
 
 def run(options: argparse.Namespace) -> int:
@@ -113,6 +99,8 @@ def run(options: argparse.Namespace) -> int:
     session = partial(_session, request)
     run = RestoreRun(request.store, request.address, InlineRunner(), request.settings, session=session)
     plan = run.prepare(depth="full" if options.dry_run else "quick")
+    for warning in plan.warnings:
+        show_message(f"warning: {warning}")
     if plan.ledger.loaded:
         run.check_rows(plan, added=True)
     if options.dry_run:
@@ -225,6 +213,7 @@ def _show_plan(options: argparse.Namespace, request: _Request, plan: RestorePlan
         "rows_of_files": rows,
         "bytes": size,
         "lost": list(plan.lost),
+        "warnings": list(plan.warnings),
     }
     if options.json:
         show_json(report)
@@ -280,6 +269,7 @@ def _report(
         "bytes": sum(outcome.bytes for outcome in outcomes),
         "tables": {table_text(name): found for name, (_, found) in sorted(counts.items())},
         "lost": list(plan.lost),
+        "warnings": list(plan.warnings),
     }
     if options.json:
         show_json(report)

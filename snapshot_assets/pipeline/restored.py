@@ -10,11 +10,13 @@ import dagster as dg
 from pydantic import Field
 
 from snapshot_assets.databases.open import kind_of
+from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.row_counts import chunk_differences, rows_after
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.names import parse_table
 from snapshot_assets.pipeline.checks import Judge, chunk_check
 from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, store_events
 from snapshot_assets.pipeline.failures import showing_failures
@@ -50,13 +52,28 @@ class RestoreConfig(dg.Config):
         description="Whether SQL text of the snapshot is restored: defaults, checks, generated columns, views.",
     )
 
+    map_schemas: dict[str, str] = Field(
+        default_factory=dict,
+        description="New names of schemas in the target, by those of the snapshot; by default the plan's.",
+    )
+    map_tables: dict[str, str] = Field(
+        default_factory=dict, description="New names of tables, such as public.orders: public.orders_of_may."
+    )
+    verify_first: bool = Field(
+        default=False, description="Hash the whole snapshot before the first row is loaded, also if the plan does not."
+    )
+
     def over(self, settings: RestoreSettings) -> RestoreSettings:
         """Return settings with the values that are configured here."""
+        tables = ((parse_table(old), parse_table(new)) for old, new in self.map_tables.items())
+        renaming = Renaming.of(self.map_schemas.items(), tables) or settings.filters.renaming
+        expressions = self.expressions and settings.filters.expressions
         return dataclasses.replace(
             settings,
             version=settings.version if self.version is None else self.version,
             into_nonempty=self.into_nonempty or settings.into_nonempty,
-            filters=settings.filters if self.expressions else dataclasses.replace(settings.filters, expressions=False),
+            filters=dataclasses.replace(settings.filters, expressions=expressions, renaming=renaming),
+            verify_first=self.verify_first or settings.verify_first,
             replace=self.replace or settings.replace,
         )
 
@@ -104,10 +121,12 @@ def _restore(context: dg.AssetExecutionContext, plan: Plan, config: RestoreConfi
                 store_events(context, [event])
     finished = run.finish()
     left = "finished" if finished else "other windows are still to be loaded"
+    for warning in restore_plan.warnings:
+        context.log.warning(warning)
     context.log.info(f"Revision {restore_plan.state.revision}: {left}.")
     if finished:
         facts = {"revision": str(restore_plan.state.revision), "from": plan.to}
-        facts |= target_lineage(plan, restore_plan.definition.tables)
+        facts |= target_lineage(plan, restore_plan.definition.tables, restore_plan.source.names)
         store_events(context, [materialization(asset_key(plan, "target"), facts)])
 
 

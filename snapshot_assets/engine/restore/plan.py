@@ -6,7 +6,6 @@ Only the ledger's part changes while a run loads files; `RestorePlan.with_ledger
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +17,7 @@ from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import Definition, RestoreRecord, Statement
 from snapshot_assets.engine.files.read import text_schemas
 from snapshot_assets.engine.restore.changes import ChunkChanges
+from snapshot_assets.engine.restore.coverage import outside
 from snapshot_assets.engine.restore.decide import ChunkLoad, check_files, check_replaceable
 from snapshot_assets.engine.restore.files import (
     ChunkFiles,
@@ -28,7 +28,7 @@ from snapshot_assets.engine.restore.files import (
     tombstones_at,
 )
 from snapshot_assets.engine.restore.ledger import TargetLedger
-from snapshot_assets.engine.restore.pin import IMPORT
+from snapshot_assets.engine.restore.record import new_record, resumed_record
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.source import RestoreSource, open_source
 from snapshot_assets.engine.restore.spark_loader import open_restore_target
@@ -43,7 +43,6 @@ from snapshot_assets.engine.restore.windows import PinnedWindows, check_windows,
 from snapshot_assets.engine.session import Session
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 
 
@@ -101,6 +100,11 @@ class RestorePlan:
         """Whether a table that existed before has foreign keys: then parents must be loaded before their children."""
         created = set(self.record.made)
         return any(table.foreign_keys and table.table_name not in created for table in self.definition.tables)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user may not have meant, a sentence each."""
+        return outside(self.state, self.settings.filters)
 
     def statements(self, statements: Sequence[Statement]) -> list[Statement]:
         """Return those of a definition's statements that this restore runs; existing tables are left as they are."""
@@ -191,7 +195,7 @@ class RestorePlan:
             OtherImportError: A different restore into the tables was recorded meanwhile.
         """
         check_ledger(ledger, self.source, self.settings.filters)
-        resumed = _resumed(ledger, self.source)
+        resumed = resumed_record(ledger, self.source, self.settings.filters)
         return replace(
             self,
             ledger=ledger,
@@ -231,10 +235,12 @@ def plan_restore(
             restore that is unfinished.
         RestoreError: The ledger does not fit the target or the revision.
     """
+    if settings.verify_first:
+        depth = "full"
     with open_restore_target(address, session) as target:
         records = target.imports()
     source = open_source(store, settings, records, depth=depth, recorded=recorded)
-    definition = definition_for(source.schema, address.uri, expressions=settings.filters.expressions)
+    definition = definition_for(source.schema, address.uri, settings.filters)
     with open_restore_target(address, session) as target:
         contents = read_target(target, source, definition)
     any_carrier = kind_of(address.uri) in ("spark", source.schema.database)
@@ -250,11 +256,11 @@ def _checked_plan(
 ) -> RestorePlan:
     ledger = contents.ledger
     check_ledger(ledger, source, settings.filters)
-    resumed = _resumed(ledger, source)
+    resumed = resumed_record(ledger, source, settings.filters)
     check_tables(contents, definition, resumed=resumed is not None, into_nonempty=settings.into_nonempty)
-    record = resumed or _new_record(source, definition, contents, settings)
+    record = resumed or new_record(source, definition, contents, settings)
     deleted = _deleted(source, ledger)
-    tables = source.schema.tables
+    tables = dict(zip((table.table_name for table in source.schema.tables), source.tables, strict=True))
     text_of = text_schemas(source.state.header, source.documents)
     chunks = tuple(chunk_files(source.state, tables, settings.filters, definition.tables, deleted, text_of))
     if resumed is None:
@@ -264,37 +270,7 @@ def _checked_plan(
     return RestorePlan(settings, source, definition, ledger, record, resumed is not None, deleted, chunks, any_carrier)
 
 
-def _resumed(ledger: TargetLedger, source: RestoreSource) -> RestoreRecord | None:
-    """Return the newest restore into the tables if it restores the same revision; `check_ledger` compared the rest."""
-    newest = ledger.newest
-    return newest if newest is not None and newest.revision == source.state.revision else None
-
-
 def _deleted(source: RestoreSource, ledger: TargetLedger) -> TombstoneDeletions:
     own = source.head.location_id
     before = tombstones_at(source.head, [each.revision for each in ledger.records if each.location_id == own])
     return TombstoneDeletions(source.state, source.documents, before)
-
-
-def _new_record(
-    source: RestoreSource, definition: Definition, contents: TargetContents, settings: RestoreSettings
-) -> RestoreRecord:
-    """Return what the ledger will record of a restore that starts."""
-    restore_id = uuid.uuid4().hex
-    created = {each.table for each in (*definition.before, *definition.after) if each.table is not None}
-    tables, earlier, existing = contents.ledger.tables, contents.ledger.earlier, contents.existing
-    own: set[TableName] = set(earlier[-1].tables) if earlier else set()
-    of_others = [name for name in tables if name not in own and name in existing and existing[name].has_rows]
-    return RestoreRecord(
-        id=restore_id,
-        tag=f"{IMPORT}{restore_id[:12]}",
-        location_id=source.state.location_id,
-        location=source.location,
-        revision=source.state.revision,
-        checksum=source.checksum,
-        filters=settings.filters.text(),
-        tables=tables,
-        made=tuple(sorted(created - set(existing))),
-        into_nonempty=bool(of_others) or any(record.into_nonempty for record in earlier),
-        windows=PinnedWindows.of(source.state, source.schema).text(),
-    )

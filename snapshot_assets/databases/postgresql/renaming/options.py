@@ -1,0 +1,118 @@
+"""Gives the `options` of tables, partitions and views new names; see `introspect.options` for what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from snapshot_assets.databases.postgresql.ddl import checked_sql
+from snapshot_assets.databases.postgresql.renaming.names import Names
+from snapshot_assets.databases.postgresql.renaming.texts import Texts
+from snapshot_assets.format.relations import Table, TableName, View
+
+_INDEX_NAMES = ("clustered_on", "replica_identity")
+_NO_INDEX = ("full", "nothing")
+
+
+class Options:
+    """Writes new names into options, which have the form that `introspect.options` gives them."""
+
+    def __init__(self, names: Names, texts: Texts) -> None:
+        self._names, self._texts = names, texts
+
+    def of_table(self, table: Table) -> dict[str, Any]:
+        """Return the options of a table."""
+        options = self._shared(table.options, table.table_name)
+        if "partitions" in options:
+            options["partitions"] = [self._partition(part) for part in options["partitions"]]
+        for name in {"inherits", "row_types"} & options.keys():
+            options[name] = [list(self._names[TableName(*each)]) for each in options[name]]
+        if "identity_sequences" in options:
+            sequences = options["identity_sequences"].items()
+            options["identity_sequences"] = {key: list(self._names[TableName(*each)]) for key, each in sequences}
+        if "of_type" in options:
+            options["of_type"] = self._texts.expression(options["of_type"])
+        return options
+
+    def of_view(self, view: View) -> dict[str, Any]:
+        """Return the options of a view, without its indexes and types."""
+        options = self._shared(view.options, view.table_name)
+        if "not_carried" in options:  # functions, whose arguments may have types of the snapshot
+            options["not_carried"] = [self._texts.expression(str(each)) for each in options["not_carried"]]
+        return options
+
+    def _partition(self, part: Mapping[str, Any]) -> dict[str, Any]:
+        name, parent = TableName(part["schema"], part["name"]), TableName(*part["of"])
+        options = self._shared(part, name)
+        new = self._names[name]
+        options |= {"schema": new.schema, "name": new.table, "of": list(self._names[parent])}
+        for expressions in {"defaults", "generated"} & options.keys():
+            options[expressions] = {
+                column: self._texts.optional(text, name) for column, text in options[expressions].items()
+            }
+        for rows in {"constraints", "indexes"} & options.keys():
+            options[rows] = [self._row(row, name, parent) for row in options[rows]]
+        if "sequences" in options:
+            options["sequences"] = [self._sequence(each) for each in options["sequences"]]
+        return options
+
+    def _row(self, row: Mapping[str, Any], name: TableName, parent: TableName) -> dict[str, Any]:
+        """Return a partition's constraint or index."""
+        definition, new, texts = row["definition"], dict(row), self._texts
+        if definition.startswith("FOREIGN KEY"):
+            return new | {"definition": texts.foreign_key(definition)}
+        if definition.startswith("CHECK"):
+            return new | {"definition": texts.expression(definition, name)}
+        new["name"] = self._names.index(name, row["name"])
+        if row.get("parent"):
+            new["parent"] = self._names.index(parent, row["parent"])
+        if definition.startswith("CREATE"):
+            return new | {"definition": texts.index(definition, name, new["name"])}
+        return new | {"definition": texts.expression(definition, name)}
+
+    def _sequence(self, sequence: Mapping[str, Any]) -> dict[str, Any]:
+        new = self._names[TableName(sequence["schema"], sequence["name"])]
+        return {**sequence, "schema": new.schema, "name": new.table}
+
+    def _shared(self, options: Mapping[str, Any], relation: TableName) -> dict[str, Any]:
+        """Return the options that tables, partitions and views have in common."""
+        new = dict(options)
+        for option in _INDEX_NAMES:
+            if new.get(option) and new[option] not in _NO_INDEX:
+                new[option] = self._names.index(relation, new[option])
+        if "constraint_storage" in new:
+            new["constraint_storage"] = self._by_index(new["constraint_storage"], relation)
+        if "partition_by" in new:
+            new["partition_by"] = self._texts.optional(new["partition_by"], relation)
+        if "statistics" in new:
+            new["statistics"] = [self._statistics(each, relation) for each in new["statistics"]]
+        if "comments" in new:
+            new["comments"] = self._comments(new["comments"], relation)
+        return new
+
+    def _statistics(self, definition: str, relation: TableName) -> str:
+        match = checked_sql.STATISTICS.fullmatch(definition)
+        if match is None:
+            return definition
+        schema, name = checked_sql.split_name(match["name"])
+        follower = self._names.follower(TableName(schema or relation.schema, name), relation)
+        return self._texts.statistics(definition, relation, follower)
+
+    def _comments(self, comments: Mapping[str, Any], relation: TableName) -> dict[str, Any]:
+        new = dict(comments)
+        for kind in {"constraints", "indexes"} & new.keys():
+            new[kind] = self._by_index(new[kind], relation)
+        if "statistics" in new:
+            follower = self._names.follower
+            new["statistics"] = {
+                follower(TableName(relation.schema, name), relation).table: text
+                for name, text in new["statistics"].items()
+            }
+        if "sequences" in new:
+            named = {str(old): str(self._names[old]) for old in self._names.objects}
+            new["sequences"] = {named.get(name, name): text for name, text in new["sequences"].items()}
+        return new
+
+    def _by_index(self, values: Mapping[str, Any], relation: TableName) -> dict[str, Any]:
+        """Return values by the names of constraints and indexes; only those with an index are renamed."""
+        return {self._names.constraint(relation, name): value for name, value in values.items()}
