@@ -112,9 +112,12 @@ def check_renaming(renaming: Renaming, schema: DatabaseSchema, restored: Collect
     for name, _ in renaming.tables:
         if name not in relations:
             known = suggestion(str(name), [str(each) for each in relations])
-            raise UnknownRelationError(f"Table {str(name)!r} is mapped, but is not in the snapshot. {known}", table=name)
+            message = f"Table {str(name)!r} is mapped, but is not in the snapshot. {known}"
+            raise UnknownRelationError(message, table=str(name))
         if name not in restored:
-            raise PlanError(f"Table {table_text(name)} is mapped, but is not among the selected tables.", table=name)
+            raise PlanError(
+                f"Table {table_text(name)} is mapped, but is not among the selected tables.", table=str(name)
+            )
     check_distinct((f"table {name}", renaming.table(name)) for name in sorted(restored))
 
 

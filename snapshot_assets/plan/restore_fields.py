@@ -25,7 +25,7 @@ class RestoreFields(CopyFields):
     )
     map_tables: dict[Table, Table] = Field(
         default_factory=dict,
-        description="New names of tables and views in the target, by those of the snapshot; they precede `map_schemas`.",
+        description="New names of tables and views in the target, by those of the snapshot; precede `map_schemas`.",
         examples=["{public.orders: public.orders_of_may}"],
     )
     verify_first: bool = Field(

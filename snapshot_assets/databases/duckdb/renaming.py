@@ -81,7 +81,7 @@ class _Documents:
             for column in table.columns
         )
         checks = (
-            check.model_copy(update={"definition": self._check(check.definition, table, f"check {check.name} of {old}")})
+            check.model_copy(update={"definition": self._check(check.definition, table, f"check {check.name}")})
             for check in table.checks
         )
         indexes = (

@@ -17,7 +17,17 @@ from snapshot_assets.databases.target import Definition
 from snapshot_assets.errors import UnknownSourceError
 from snapshot_assets.format.relations import DatabaseSchema
 
-__all__ = ["ONE_WRITER", "catalog_path", "default_alias", "define", "open", "open_target", "rename", "scratch", "type_for"]
+__all__ = [
+    "ONE_WRITER",
+    "catalog_path",
+    "default_alias",
+    "define",
+    "open",
+    "open_target",
+    "rename",
+    "scratch",
+    "type_for",
+]
 
 ONE_WRITER = True
 """Concurrent writes into one table may conflict, and each write is a job that uses the whole cluster."""

@@ -25,7 +25,7 @@ def outside(state: State, filters: Filters) -> tuple[str, ...]:
         return ()
     has = f"it has rows from {time_text(windows[0].start)} to {time_text(windows[-1].end)}"
     if gaps == [TimeRange(start, end)]:
-        return (f"The time range {_text(gaps[0])} lies outside the snapshot, so no row with a time is selected: {has}.",)
+        return (f"The time range {_text(gaps[0])} lies outside the snapshot, so it selects no row with a time: {has}.",)
     parts = ", ".join(map(_text, gaps[:3])) + (f" and {len(gaps) - 3} more" if len(gaps) > 3 else "")
     return (f"The snapshot has no window for a part of the time range, {parts}: {has}.",)
 

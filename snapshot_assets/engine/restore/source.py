@@ -102,7 +102,8 @@ def open_source(
     check_renaming(renaming, documents[state.schema_id], chosen)
     if not settings.filters.tables and not settings.filters.schemas:
         _check_complete(state, schema)
-    return RestoreSource(store.uri, head, state, schema, documents, state.newest_seal.seal.checksum, tuple(lost), renaming)
+    checksum = state.newest_seal.seal.checksum
+    return RestoreSource(store.uri, head, state, schema, documents, checksum, tuple(lost), renaming)
 
 
 def _chosen_revision(

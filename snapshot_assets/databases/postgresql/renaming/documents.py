@@ -156,5 +156,3 @@ class _Documents:
 
 def _named(name: TableName) -> dict[str, Any]:
     return {"schema_name": name.schema, "name": name.table}
-
-

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql
-from snapshot_assets.databases.renaming import Renaming, check_distinct, derived_name
+from snapshot_assets.databases.renaming import LONGEST, Renaming, check_distinct, derived_name
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, UserType, View
 
@@ -102,8 +102,9 @@ class Names:
         check_distinct([*relations, *sequences, *indexes])
         check_distinct([*relations, *((f"type {old}", new) for old, new in types.items())])
         for old, new in self.relations.items():
-            if len(new.table.encode()) > 63 or len(new.schema.encode()) > 63:
-                raise RestoreError(f"{old} cannot be named {new}: PostgreSQL's names have up to 63 bytes.", name=str(new))
+            if max(len(part.encode()) for part in new) > LONGEST:
+                message = f"{old} cannot be named {new}: PostgreSQL's names have up to {LONGEST} bytes."
+                raise RestoreError(message, name=str(new))
 
 
 def _type_names(item: Table | View) -> Iterator[TableName]:
