@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -173,8 +173,18 @@ def renamed_foreign_keys(keys: Sequence[ForeignKey], names: Mapping[TableName, T
         yield key.model_copy(update={"referenced_schema": new.schema, "referenced_table": new.table})
 
 
-def renamed_schemas(schema: DatabaseSchema, renaming: Renaming) -> tuple[Schema, ...]:
-    """Return the documents of schemas by their new names, without those whose tables and views all moved elsewhere."""
+def renamed_schemas(
+    schema: DatabaseSchema,
+    renaming: Renaming,
+    options: Callable[[Schema], Mapping[str, Any]] = lambda each: each.options,
+) -> tuple[Schema, ...]:
+    """Return the documents of schemas by their new names, without those whose tables and views all moved elsewhere.
+
+    Args:
+        schema: The documents.
+        renaming: The new names.
+        options: Returns the options of a schema with new names.
+    """
     items: list[Table | View] = [*schema.tables, *schema.views]
     before = {item.schema_name for item in items}
     after = {renaming.table(item.table_name).schema for item in items}
@@ -184,9 +194,21 @@ def renamed_schemas(schema: DatabaseSchema, renaming: Renaming) -> tuple[Schema,
         if new == each.name and new in before - after and not each.options:
             continue
         first = renamed.get(new, Schema(name=new, comment=None if each.comment == _OF_PUBLIC else each.comment))
-        options = {key: [*first.options.get(key, ()), *value] for key, value in each.options.items()}
-        renamed[new] = first.model_copy(update={"options": first.options | options})
+        renamed[new] = first.model_copy(update={"options": _together(first.options, options(each))})
     return tuple(renamed[name] for name in sorted(renamed))
+
+
+def _together(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of two schemas that become one."""
+    both = dict(one)
+    for key, value in other.items():
+        if isinstance(value, list):
+            both[key] = [*both.get(key, ()), *value]
+        elif isinstance(value, dict):
+            both[key] = _together(both.get(key, {}), value)
+        else:
+            both[key] = value
+    return both
 
 
 def renamed_tables(schema: DatabaseSchema, renaming: Renaming) -> DatabaseSchema:

@@ -19,6 +19,7 @@ from snapshot_assets.format.relations import (
     DatabaseSchema,
     Index,
     PrimaryKey,
+    Schema,
     Table,
     TableName,
     UniqueConstraint,
@@ -52,9 +53,16 @@ class _Documents:
     def renamed(self) -> tuple[DatabaseSchema, tuple[str, ...]]:
         tables = tuple(map(self._table, self._schema.tables))
         views = tuple(self._views())
-        schemas = renamed_schemas(self._schema, self._renaming)
+        schemas = renamed_schemas(self._schema, self._renaming, self._schema_options)
         update = {"schemas": schemas, "tables": tables, "views": views}
         return self._schema.model_copy(update=update), tuple(self._lost)
+
+    def _schema_options(self, schema: Schema) -> dict[str, Any]:
+        options = self._options.of_schema(schema.options)
+        if "types" in options:
+            kinds = [self._type(UserType.model_validate(each)) for each in options["types"]]
+            options["types"] = [kind.model_dump(mode="json", by_alias=True) for kind in kinds]
+        return options
 
     def _table(self, table: Table) -> Table:
         name, texts = table.table_name, self._texts
@@ -119,6 +127,10 @@ class _Documents:
             definition["attributes"] = [
                 each | {"type": expression(each["type"])} for each in definition["attributes"] or ()
             ]
+        if "needs" in definition:
+            definition["needs"] = [list(self._names[TableName(*each)]) for each in definition["needs"]]
+        if "functions" in definition:
+            definition["functions"] = [expression(str(each)) for each in definition["functions"]]
         if isinstance(multirange := definition.get("multirange"), str):
             schema, name = checked_sql.split_name(multirange)
             new = self._names[TableName(schema or kind.schema_name, name)]

@@ -43,7 +43,13 @@ class Names:
             self._add_table(table)
         for view in schema.views:
             self._add_indexes(view.table_name, [index["name"] for index in view.options.get("indexes", ())])
-        types = {name: self.by_schema(name) for item in items for name in _type_names(item)}
+        kinds = [kind for item in items for kind in _types(item)]
+        for each in schema.schemas:  # types and sequences that no table uses
+            kinds += map(UserType.model_validate, each.options.get("types", ()))
+            for sequence in each.options.get("sequences", ()):
+                old = TableName(sequence["schema"], sequence["name"])
+                self._sequences.setdefault(old, self.by_schema(old))
+        types = {name: self.by_schema(name) for kind in kinds for name in _type_names(kind)}
         self._check(types)
         self.objects: Mapping[TableName, TableName] = {**types, **self._sequences, **self.relations}
 
@@ -76,17 +82,20 @@ class Names:
             partition = TableName(part["schema"], part["name"])
             self.relations[partition] = self.follower(partition, name)
             self._add_indexes(partition, [*_index_constraints(part.get("constraints", ())), *_named(part, "indexes")])
-            self._add_sequences(partition, [(each["schema"], each["name"]) for each in _owned(part)])
+            for each in part.get("sequences", ()):
+                self._add_sequence(TableName(each["schema"], each["name"]), partition, owned=bool(each.get("owned")))
         for sequence in table.sequences:
-            self._sequences.setdefault(sequence.table_name, self.by_schema(sequence.table_name))
-        self._add_sequences(name, [each.table_name for each in table.sequences if each.owned])
+            self._add_sequence(sequence.table_name, name, owned=sequence.owned)
         keys = [key.name for key in (table.primary_key, *table.unique) if key is not None and key.name]
         exclusions = [check.name for check in table.checks if check.definition.startswith("EXCLUDE")]
         self._add_indexes(name, [*keys, *exclusions, *(index.name for index in table.indexes)])
 
-    def _add_sequences(self, relation: TableName, owned: Sequence[tuple[str, str]]) -> None:
-        for each in owned:
-            self._sequences[TableName(*each)] = self.follower(TableName(*each), relation)
+    def _add_sequence(self, name: TableName, relation: TableName, *, owned: bool) -> None:
+        """Add a sequence that a relation uses; its owner, if it has one, decides its name."""
+        if owned:
+            self._sequences[name] = self.follower(name, relation)
+        else:
+            self._sequences.setdefault(name, self.by_schema(name))
 
     def _add_indexes(self, relation: TableName, names: Sequence[str]) -> None:
         self._indexes.update((relation, name) for name in names)
@@ -107,24 +116,23 @@ class Names:
                 raise RestoreError(message, name=str(new))
 
 
-def _type_names(item: Table | View) -> Iterator[TableName]:
-    kinds = item.types if isinstance(item, Table) else [UserType.model_validate(each) for each in types_of(item)]
-    for kind in kinds:
-        yield kind.table_name
-        multirange = kind.definition.get("multirange")
-        if kind.kind == "range" and isinstance(multirange, str):
-            schema, name = checked_sql.split_name(multirange)
-            yield TableName(schema or kind.schema_name, name)
+def _types(item: Table | View) -> Sequence[UserType]:
+    return item.types if isinstance(item, Table) else [UserType.model_validate(each) for each in types_of(item)]
+
+
+def _type_names(kind: UserType) -> Iterator[TableName]:
+    """Yield the names of a type, and of its multirange."""
+    yield kind.table_name
+    multirange = kind.definition.get("multirange")
+    if kind.kind == "range" and isinstance(multirange, str):
+        schema, name = checked_sql.split_name(multirange)
+        yield TableName(schema or kind.schema_name, name)
 
 
 def types_of(view: View) -> Sequence[Mapping[str, Any]]:
     """Return the documents of the types that a view uses."""
     types: Sequence[Mapping[str, Any]] = view.options.get("types", ())
     return types
-
-
-def _owned(part: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [each for each in part.get("sequences", ()) if each.get("owned")]
 
 
 def _named(part: Mapping[str, Any], option: str) -> list[str]:
