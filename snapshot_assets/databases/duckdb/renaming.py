@@ -156,7 +156,7 @@ class _Documents:
         for node in _nodes(tree):
             names = node.get("column_names") if node.get("type") == "COLUMN_REF" else None
             named = self._known.get((names[0].lower(), names[1].lower())) if names and len(names) > 2 else None
-            if named is not None and named != self._relations[named]:
+            if names and named is not None and named != self._relations[named]:
                 raise _NotUnderstood(f"{'.'.join(names)} names a mapped table or a column")
 
     def _check_reads(self, definition: str, view: View) -> None:

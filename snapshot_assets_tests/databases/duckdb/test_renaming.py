@@ -11,7 +11,7 @@ from snapshot_assets.databases.duckdb import define, rename
 from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import DocumentError
-from snapshot_assets.format.relations import DatabaseSchema, TableName
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets_tests.databases.duckdb.files import make_file, path_of
 from snapshot_assets_tests.databases.duckdb.shop import SHOP, fresh
 from snapshot_assets_tests.databases.restores import extracted, target
@@ -39,7 +39,7 @@ def back(renaming: Renaming) -> Renaming:
         Renaming.of([("main", "shop2"), ("out.side", "In side"), ('we"ird. ; näme', "x")]),
         main(child="children", z_parent="Parents", a_grandchild="c", employees="staff"),
         main(z_first="seen", a_second="Second"),
-        Renaming.of([("main", "moved")], [(TableName("main", "child"), TableName("kids", "kid"))]),
+        Renaming.of([("main", "moved")], [(TableName("main", "child"), TableName("moved", "kid"))]),
     ],
     ids=str,
 )
@@ -56,9 +56,16 @@ def test_a_schema_that_is_renamed_restored_and_renamed_back_is_the_same(tmp_path
     assert lost == ()
     made(made_again, fresh(tmp_path, "back"))
     again = extracted(fresh(tmp_path, "back"))
-    assert [table.model_copy(update={"indexes": ()}) for table in again.tables] == [
-        table.model_copy(update={"indexes": ()}) for table in (extracted(twin(schema, tmp_path))).tables
-    ]
+    assert list(map(plain, again.tables)) == list(map(plain, extracted(twin(schema, tmp_path)).tables))
+
+
+def plain(table: Table) -> Table:
+    """Return a table without its indexes, whose sequences are named without their schema."""
+    columns = tuple(
+        column.model_copy(update={"default": (column.default or "").replace('"main".', "").replace('"', "")})
+        for column in table.columns
+    )
+    return table.model_copy(update={"indexes": (), "columns": columns})
 
 
 def twin(schema: DatabaseSchema, folder: Path) -> DatabaseAddress:

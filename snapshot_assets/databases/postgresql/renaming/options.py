@@ -1,4 +1,4 @@
-"""Gives the `options` of schemas, tables, partitions and views new names; see `introspect.options` for what they hold."""
+"""Gives the `options` of schemas, tables, partitions and views new names; `introspect.options` says what they hold."""
 
 from __future__ import annotations
 

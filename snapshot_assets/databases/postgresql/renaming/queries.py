@@ -40,13 +40,14 @@ def renamed_query(text: str, names: Names, reads: Collection[TableName]) -> str 
     Returns:
         The query; None if the relations that it is found to name are not those that it reads.
     """
-    query = _Query(text)
+    inner = text.strip().removesuffix(";")
+    query = _Query(inner)
     changed = {old: new for old, new in names.objects.items() if old != new}
     named, found = query.relations(), query.found()
     missed = changed.keys() & set(reads) & query.pairs() - found
     if missed or named & names.relations.keys() - set(reads) or not query.is_understood:
         return None
-    return edited(text, query.edits(changed))
+    return edited(inner, query.edits(changed))
 
 
 class _Query:
@@ -73,7 +74,7 @@ class _Query:
         """Return everything that is known to name a relation or type."""
         every = range(len(self._tokens))
         references = {name for index in every if (name := reference_at(self._tokens, index)) is not None}
-        return self.relations() | references | self._pairs(index for index in every if self._is_type(index))
+        return self.relations() | references | self._pairs(index for index in every if self._is_cast(index))
 
     def _pairs(self, indexes: Iterable[int]) -> set[TableName]:
         return {pair for index in indexes if (pair := pair_at(self._tokens, index)) is not None}
@@ -90,12 +91,13 @@ class _Query:
                     new += f" {identifier(pair.table)}"
                 yield Edit(token.start, self._tokens[index + 2].end, new)
 
+    def _is_cast(self, index: int) -> bool:
+        return [part.text for part in self._tokens[max(index - 2, 0) : index]] == [":", ":"]
+
     def _is_type(self, index: int) -> bool:
         before = self._tokens[index - 1] if index else None
-        if before is None:
-            return False
-        cast = before.text == ":" and self._tokens[index - 2].text == ":"
-        return cast or before.name is not None or before.text in ("AS", "RETURNING")
+        follows_name = before is not None and (before.name is not None or before.text in ("AS", "RETURNING"))
+        return follows_name or self._is_cast(index)
 
     def _has_alias(self, index: int) -> bool:
         after = self._tokens[index] if index < len(self._tokens) else None
