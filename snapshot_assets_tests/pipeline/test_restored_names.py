@@ -53,7 +53,7 @@ def test_a_drill_restores_under_the_plans_names(restoring: Callable[..., Project
 
 
 def test_names_need_a_database_to_be_names_in_and_may_not_coincide() -> None:
-    plan = {"name": "p", "source": "db", "to": "file:///x", "schema_only": True}
+    plan = {"name": "p", "source": "db", "to": "file:///srv/snapshots/x", "schema_only": True}
     with pytest.raises(PlanError, match=r"map_schemas.*has no effect without a target or scratch"):
         Plan(**plan, map_schemas={"a": "b"})
     with pytest.raises(PlanError, match=r"tables s\.a and s\.b are both mapped to s\.c"):
