@@ -246,8 +246,7 @@ def test_a_database_is_restored_beside_itself_and_both_go_on_alone(
     with client(postgresql_database) as run:
         for name in (*TABLES, "totals"):
             old, new = TableName("public", name), renaming.table(TableName("public", name))
-            differing = f"(TABLE {old} EXCEPT ALL TABLE {new}) UNION ALL (TABLE {new} EXCEPT ALL TABLE {old})"
-            assert run(differing) == []
+            assert run(f"SELECT t::text FROM {old} t ORDER BY 1") == run(f"SELECT t::text FROM {new} t ORDER BY 1")
         copies = {name: renaming.table(TableName("public", name)) for name in TABLES}
         insert = "INSERT INTO {} (customer, at, amount) VALUES (1, now(), 1) RETURNING id"
         assert [run(insert.format(copies["orders"])) for _ in range(2)] == [[(101,)], [(102,)]]
