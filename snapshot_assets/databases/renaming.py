@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from typing import Any, TypeVar
 
 from snapshot_assets.databases.selection import suggestion
+from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema, ForeignKey, Schema, Table, TableName, View
@@ -52,11 +54,19 @@ class Renaming:
 
     def schema(self, name: str) -> str:
         """Return the new name of a schema."""
-        return dict(self.schemas).get(name, name)
+        return self._new_schemas.get(name, name)
 
     def table(self, name: TableName) -> TableName:
         """Return the new name of a table, a view, or anything else in a schema."""
-        return dict(self.tables).get(name) or TableName(self.schema(name.schema), name.table)
+        return self._new_tables.get(name) or TableName(self.schema(name.schema), name.table)
+
+    @cached_property
+    def _new_schemas(self) -> Mapping[str, str]:
+        return dict(self.schemas)
+
+    @cached_property
+    def _new_tables(self) -> Mapping[TableName, TableName]:
+        return dict(self.tables)
 
     def values(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -109,7 +119,17 @@ def check_renaming(renaming: Renaming, schema: DatabaseSchema, restored: Collect
             raise UnknownRelationError(
                 f"Schema {old!r} is mapped, but is not in the snapshot. {suggestion(old, schemas)}", schema=old
             )
+    partitions = {
+        TableName(part["schema"], part["name"]): table.table_name
+        for table in schema.tables
+        for part in table.options.get("partitions", ())
+    }
     for name, _ in renaming.tables:
+        if name in partitions:
+            raise PlanError(
+                f"{table_text(name)} is a partition and follows its table; map {table_text(partitions[name])}.",
+                table=str(name),
+            )
         if name not in relations:
             known = suggestion(str(name), [str(each) for each in relations])
             message = f"Table {str(name)!r} is mapped, but is not in the snapshot. {known}"
@@ -118,6 +138,8 @@ def check_renaming(renaming: Renaming, schema: DatabaseSchema, restored: Collect
             raise PlanError(
                 f"Table {table_text(name)} is mapped, but is not among the selected tables.", table=str(name)
             )
+    if reserved := [name for name in sorted(restored) if renaming.table(name).schema == LEDGER_SCHEMA]:
+        raise PlanError(f"{reserved[0]} cannot be mapped into {LEDGER_SCHEMA}, which is the schema of the ledger.")
     check_distinct((f"table {name}", renaming.table(name)) for name in sorted(restored))
 
 

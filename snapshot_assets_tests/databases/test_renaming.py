@@ -53,6 +53,8 @@ def test_old_names_must_be_in_the_snapshot_and_new_ones_free() -> None:
         check_renaming(Renaming.of((), [(A, B)]), schema, every)
     with pytest.raises(PlanError, match=r"Table s\.a and table t\.a would both be t\.a"):
         check_renaming(Renaming.of([("s", "t")]), schema, every)
+    with pytest.raises(PlanError, match=r"s\.a cannot be mapped into snapshot_assets_ledger"):
+        check_renaming(Renaming.of([("s", "snapshot_assets_ledger")]), schema, every)
     check_renaming(Renaming.of((), [(A, B)]), schema, {A})
     check_renaming(Renaming.of((), [(A, B), (B, A)]), schema, every)
     check_renaming(Renaming.of([("s", "t"), ("t", "s")]), schema, every)

@@ -107,8 +107,7 @@ class _Documents:
             return _edited(query, edits)[len(head) : -1]
         except _NotUnderstood as error:
             raise DocumentError(
-                f"The {what}, {text!r:.200}, cannot be mapped: {error}. Import with --no-expressions, or without a new"
-                " name.",
+                f"The {what}, {text!r:.200}, cannot be mapped: {error}. Import the table under its own name.",
                 what=what,
             ) from error
 

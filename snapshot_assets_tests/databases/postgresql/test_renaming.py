@@ -8,6 +8,7 @@ import re
 import pytest
 
 from snapshot_assets.databases.postgresql import define, rename
+from snapshot_assets.databases.postgresql.renaming.texts import Texts
 from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.errors import PlanError, RestoreError
 from snapshot_assets.format.relations import DatabaseSchema, TableName
@@ -227,3 +228,23 @@ def test_two_objects_of_one_name_are_refused_and_so_is_a_name_that_the_server_wo
         rename(schema, tables(a="é" * 32))
     longest, _ = rename(schema, tables(a="a" * 63))
     run(make_postgresql_database(), define(longest).before)
+
+
+@pytest.mark.parametrize(
+    ("text", "renamed_text"),
+    [
+        ("nextval(('public.s'::text)::regclass)", 'nextval((\'"x"."s"\'::text)::regclass)'),
+        ("nextval('public.s'::regclass)", 'nextval(\'"x"."s"\'::regclass)'),
+        ("public.s(1) || 'public.s'::text", "public.s(1) || 'public.s'::text"),
+        ("('a'::text COLLATE public.s)", "('a'::text COLLATE public.s)"),
+        ("ARRAY[NULL::public.s, (1)::public.s]", 'ARRAY[NULL::"x"."s", (1)::"x"."s"]'),
+        ("'{public.s}'::regclass[]", "'{public.s}'::regclass[]"),
+        ("(s.* IS NOT NULL)", "(s.* IS NOT NULL)"),
+        ("(t.* IS NOT NULL) AND (1 OPERATOR(public.+) 2)", '("u".* IS NOT NULL) AND (1 OPERATOR(public.+) 2)'),
+        ('"public"."s" \'', '"public"."s" \''),
+    ],
+)
+def test_only_names_of_objects_are_renamed_in_an_expression(text: str, renamed_text: str) -> None:
+    table = TableName("public", "t")
+    texts = Texts({TableName("public", "s"): TableName("x", "s"), table: TableName("x", "u")})
+    assert texts.expression(text, table) == renamed_text

@@ -16,7 +16,11 @@ from snapshot_assets.databases.postgresql.ddl import checked_sql
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.format.relations import TableName
 
-_REFERENCE_TYPES = ("regclass", "regtype")
+_CASTS = tuple(
+    [*before, ":", ":", kind] for before in ([], [":", ":", "text", ")"]) for kind in ("regclass", "regtype")
+)
+"""What follows a string that names a relation or type: `'s.t'::regclass`, and `('s.t'::text)::regclass`."""
+
 _WORDS = re.compile(r"[a-z_][a-z0-9_]*")
 
 
@@ -77,12 +81,12 @@ def pair_at(parts: list[Token], index: int) -> TableName | None:
 
 
 def reference_at(parts: list[Token], index: int) -> TableName | None:
-    """Return the relation or type that a string names: `'s.t'::regclass`, `nextval('s.t')`; None if it names none."""
+    """Return the relation or type that a string names by a cast, or `nextval('s.t')`; None if it names none."""
     if parts[index].kind != "string":
         return None
-    after = [part.text for part in parts[index + 1 : index + 4]]
+    after = [part.text for part in parts[index + 1 : index + 8]]
     before = [part.text for part in parts[max(index - 2, 0) : index]]
-    cast = after[:2] == [":", ":"] and after[2:] in ([each] for each in _REFERENCE_TYPES)
+    cast = any(after[: len(each)] == each and after[len(each) :][:1] != ["["] for each in _CASTS)
     return _named_by(parts[index].text) if cast or before == ["nextval", "("] else None
 
 
