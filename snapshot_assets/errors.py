@@ -214,6 +214,10 @@ class IncompleteError(SnapshotError):
     """A seal or a rollback was requested, but windows are missing or files are damaged."""
 
 
+class RowsOutsideError(SnapshotError):
+    """The source has rows outside the plan's range, and the plan allows none."""
+
+
 class FederationError(SnapshotError):
     """The locations of several writers disagree, so they cannot be read as one."""
 
@@ -250,6 +254,10 @@ class ConsistencyLostError(DatabaseError):
 
 class RestoreError(SnapshotError):
     """A snapshot or a part of it could not be restored."""
+
+
+class SchemaIncompleteError(RestoreError):
+    """Steps of a restore's schema failed; the others are made, and rows are loaded. `attributes["steps"]` has each."""
 
 
 class RestoreFailedError(SnapshotError):

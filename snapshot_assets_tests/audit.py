@@ -1,7 +1,7 @@
 """Looks the pinned dependencies up in the database of known vulnerabilities: `make audit`.
 
-It fails only for vulnerabilities. Without a database, which an index of packages need not have, it says so and
-succeeds: one look-up decides, so that this takes seconds.
+It fails for vulnerabilities, and if the look-up breaks off. Without a database, which an index of packages need not
+have, it says so and succeeds: one look-up decides, so that this takes seconds.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ def main() -> int:
             _print("skipped, because no database of vulnerabilities can be reached here")
             return 0
     found = _audited(_LOCK)
+    if not found:
+        _print("failed: the database answered once, and not about the locked packages; run again")
+        return 1
     unknown = [each["name"] for each in found if "vulns" not in each]
     vulnerable = [each for each in found if each.get("vulns")]
     for each in vulnerable:

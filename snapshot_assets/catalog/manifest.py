@@ -109,8 +109,22 @@ def manifest_of(state: State) -> dict[str, Any]:
         "updated_at": time_text(sealed.committed_at if sealed else state.committed_at),
         "created_by": state.created_by,
         **({"rolled_back": state.rolled_back} if state.rolled_back else {}),
+        **_left_out(state),
         **_copy_of(state),
     }
+
+
+def _left_out(state: State) -> dict[str, Any]:
+    """Return what the plan keeps out of the snapshot; nothing where it keeps nothing out."""
+    header = state.header
+    if header is None:
+        return {}
+    kept_out: dict[str, Any] = {
+        "exclude_tables": list(header.exclude_tables),
+        "exclude_columns": list(header.exclude_columns),
+        "mask": dict(sorted(header.mask.items())),
+    }
+    return {name: value for name, value in kept_out.items() if value}
 
 
 def _copy_of(state: State) -> dict[str, Any]:

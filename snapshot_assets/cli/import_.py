@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -14,24 +14,20 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.cli.export.create_request import named_or_described
 from snapshot_assets.cli.import_options import parallelism_of, settings_of
+from snapshot_assets.cli.import_report import ImportWork, report, show_plan
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.cli.spark import start_spark_early
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import RestoreRecord
-from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.pin import unpin
 from snapshot_assets.engine.restore.plan import RestorePlan
-from snapshot_assets.engine.restore.row_counts import how_to_load_again
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.spark_loader import is_spark, open_restore_target
 from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.engine.runner import InlineRunner
-from snapshot_assets.errors import PlanError, RestoreError, SnapshotError
+from snapshot_assets.errors import PlanError, RestoreError, SchemaIncompleteError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.names import table_text
-from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.units import human_bytes
 from snapshot_assets.format.windows import Window
 from snapshot_assets.plan.ad_hoc import NO_SOURCE
 from snapshot_assets.plan.configuration import Configuration
@@ -104,22 +100,26 @@ def run(options: argparse.Namespace) -> int:
     if plan.ledger.loaded:
         run.check_rows(plan, added=True)
     if options.dry_run:
-        return _show_plan(options, request, plan)
-    if plan.finished and run.finish():
-        return _report(options, request, plan, [], None, {})
+        return show_plan(options, request.store.uri, request.address.alias, plan)
+    work = ImportWork()
+    if plan.finished:
+        with suppress(SchemaIncompleteError):  # the report has the steps
+            run.finish()
+        return report(options, request.store.uri, run, work)
     with only_results_on_stdout():
         if plan.loads and not is_spark(request.address):
             start_spark_early(request.configuration, request.named)
-        outcomes, run_id = _restore(options, request, plan)
+        _restore(options, request, plan, work)
     plan = run.current()
-    if not plan.finished:
+    if not plan.ended:
         lacking = [chunk.chunk for chunk in plan.chunks if plan.missing(chunk)]
         raise RestoreError(
-            f"Run {run_id} succeeded, but the import is not finished: {numbered(lacking) if lacking else 'its end'} is"
-            " still to come. Another process may be loading it; run again to continue.",
+            f"Run {work.run_id} succeeded, but the import is not finished:"
+            f" {numbered(lacking) if lacking else 'its end'} is still to come. Run again to continue.",
             chunks=lacking,
         )
-    return _report(options, request, plan, outcomes, run_id, run.check_counts())
+    work.counts = run.check_counts()
+    return report(options, request.store.uri, run, work)
 
 
 def _session(request: _Request) -> SparkSession:
@@ -169,7 +169,7 @@ def _unpin(request: _Request, imports: Sequence[RestoreRecord]) -> list[str]:
     return [f"{record.tag} of {record.location}" for record in left]
 
 
-def _restore(options: argparse.Namespace, request: _Request, plan: RestorePlan) -> tuple[Sequence[ChunkOutcome], str]:
+def _restore(options: argparse.Namespace, request: _Request, plan: RestorePlan, work: ImportWork) -> None:
     # Dagster is imported only here, when data is about to move.
     from snapshot_assets.cli.progress import progress
     from snapshot_assets.pipeline.execute import open_instance, run_restore
@@ -178,111 +178,15 @@ def _restore(options: argparse.Namespace, request: _Request, plan: RestorePlan) 
     instance = open_instance()
     show_message(f"Runs are recorded in {instance.root_directory}")
     windows = [plan.state.window(chunk.chunk) for chunk in plan.chunks if chunk.chunk != UNTIMED_CHUNK]
-    outcomes: list[ChunkOutcome] = []
-    with progress("importing", len(plan.chunks), outcomes, options.progress) as watch:
-        run_id = run_restore(
-            request.configuration,
-            request.plan(plan.state, windows),
-            [key_of(window) for window in windows],
-            instance=instance,
-            restore_plan=plan,
-            progress=watch,
-        )
-    return outcomes, run_id
-
-
-def _show_plan(options: argparse.Namespace, request: _Request, plan: RestorePlan) -> int:
-    """Print what an import would create and load."""
-    files = [each.file for load in plan.loads for each in load.plans]
-    replaced = [load.chunk.chunk for load in plan.loads if load.replace]
-    rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
-    report = {
-        "location": request.store.uri,
-        "target": request.address.alias,
-        "revision": plan.state.revision,
-        "checksum": plan.source.checksum,
-        "resumes": plan.record.id if plan.resumed else None,
-        "finished": plan.finished,
-        "makes": [each.makes for each in plan.to_create()],
-        "types": {
-            table_text(table.table_name): {column.name: column.type for column in table.columns}
-            for table in plan.definition.tables
-        },
-        "replaces": replaced,
-        "files": len(files),
-        "rows_of_files": rows,
-        "bytes": size,
-        "lost": list(plan.lost),
-        "warnings": list(plan.warnings),
-    }
-    if options.json:
-        show_json(report)
-        return 0
-    show(f"{request.store.uri} at revision {plan.state.revision} into {request.address.alias}: nothing was changed")
-    show(f"  would load {len(files)} files, {rows:,} rows, {human_bytes(size)}")
-    if replaced:
-        show(f"  would delete the rows of {numbered(replaced)} first")
-    for each in plan.to_create():
-        show(f"  would make {each.makes}")
-    _show_lost(plan)
-    return 0
-
-
-def _show_lost(plan: RestorePlan) -> None:
-    for sentence in plan.lost:
-        show(f"  not carried over: {sentence}")
-
-
-def _refuse_differing(plan: RestorePlan, counts: dict[TableName, tuple[int, int]]) -> bool:
-    """Return whether tables hold other rows than were loaded, which only `--into-nonempty` allows."""
-    different = {name: both for name, both in counts.items() if both[0] != both[1]}
-    if different and not plan.record.into_nonempty:
-        some = "; ".join(
-            f"{name}: {loaded} were loaded, {found} are there" for name, (loaded, found) in different.items()
-        )
-        raise RestoreError(
-            f"The target's row counts differ from what was loaded: {some}. Another writer changes these tables, or"
-            f" one of their triggers or rules changes rows. {how_to_load_again(plan)}",
-            tables=sorted(map(str, different)),
-        )
-    return bool(different)
-
-
-def _report(
-    options: argparse.Namespace,
-    request: _Request,
-    plan: RestorePlan,
-    outcomes: Sequence[ChunkOutcome],
-    run_id: str | None,
-    counts: dict[TableName, tuple[int, int]],
-) -> int:
-    different = _refuse_differing(plan, counts)
-    report: dict[str, Any] = {
-        "location": request.store.uri,
-        "target": request.address.alias,
-        "run_id": run_id,
-        "import": plan.record.id,
-        "revision": plan.state.revision,
-        "checksum": plan.source.checksum,
-        "outcomes": dict(sorted(Counter(outcome.status for outcome in outcomes).items())),
-        "rows_loaded": sum(outcome.rows for outcome in outcomes),
-        "bytes": sum(outcome.bytes for outcome in outcomes),
-        "tables": {table_text(name): found for name, (_, found) in sorted(counts.items())},
-        "lost": list(plan.lost),
-        "warnings": list(plan.warnings),
-    }
-    if options.json:
-        show_json(report)
-        return 0
-    if run_id is None:
-        show(f"{request.address.alias}: revision {report['revision']} was restored before; nothing was done")
-        return 0
-    show(f"{request.address.alias}: revision {report['revision']} of {request.store.uri} restored by run {run_id}")
-    show(
-        f"  {len(outcomes)} chunks, {report['rows_loaded']:,} rows loaded now, {human_bytes(report['bytes'])}"
-        f" ({', '.join(f'{count} {status}' for status, count in report['outcomes'].items())})"
-    )
-    compared = "rows of others among them" if different else "as many as were loaded"
-    show(f"  {len(counts)} tables hold {sum(found for _, found in counts.values()):,} rows, {compared}")
-    _show_lost(plan)
-    return 0
+    with progress("importing", len(plan.chunks), work.outcomes, options.progress) as watch:
+        try:
+            work.run_id = run_restore(
+                request.configuration,
+                request.plan(plan.state, windows),
+                [key_of(window) for window in windows],
+                instance=instance,
+                restore_plan=plan,
+                progress=watch,
+            )
+        except SchemaIncompleteError as error:  # all rows are loaded; the report has the steps that failed
+            work.run_id = error.attributes["run"]

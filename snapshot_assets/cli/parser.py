@@ -171,6 +171,9 @@ def _expire(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--plan", metavar="NAME", help="a plan of the configuration: its location and retention")
     parser.add_argument("--keep-last", type=count, metavar="N", help="keep the newest N sealed revisions")
     parser.add_argument("--keep-for", metavar="D", help="keep what was sealed within this time: 12h, 30d, …")
+    for period, name in (("daily", "days"), ("weekly", "ISO weeks"), ("monthly", "months"), ("yearly", "years")):
+        help_ = f"keep the newest sealed revision of each of the newest N {name}, in UTC"
+        parser.add_argument(f"--keep-{period}", type=count, metavar="N", help=help_)
 
 
 def _rollback(parser: argparse.ArgumentParser) -> None:

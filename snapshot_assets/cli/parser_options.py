@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
+from typing import Any
 
 VERSIONS = "rev:12, tag:name, savepoint:3|latest|earliest or ts:2025-01-31T00:00:00Z"
 """Values of options that name a version."""
 
 _NAME = re.compile(r'(?:"(?:[^"]|"")*"|[^",]|"(?!.*"))+')
 _QUOTED = re.compile(r'"(?:[^"]|"")+"')
+_ENTRY = re.compile(r'(.+)=("(?:[^"]|"")+"|[^="]+)')
 _RANGE = "RFC 3339 with a zone, such as 2025-01-31T00:00:00Z"
 _DATABASES = "alias, or postgresql://…, duckdb:///abs/path.duckdb, spark:<catalog>"
 
@@ -30,6 +32,14 @@ def create(parser: argparse.ArgumentParser) -> None:
         help="tables (default: all); quote a name that contains a dot, comma or quote as in SQL: "
         """'"my.schema"."my ""t"" table"'""",
     )
+    patterns = "tables and views to leave out: public.audit, public.tmp_*, …"
+    what.add_argument("--exclude-tables", type=tables, metavar="PATTERN,…", help=patterns)
+    time = "time index of a table, or null to export it untimed; may be given for several"
+    what.add_argument(
+        "--time-column", dest="time_columns", action=_Entries, type=time_column, metavar="s.t=c", help=time
+    )
+    carrier = "how a column's values travel: native, or as the database's own text; may be given for several"
+    what.add_argument("--carrier", dest="carriers", action=_Entries, type=entry, metavar="s.t.c=text", help=carrier)
     what.add_argument("--start-time", metavar="T", help=f"range start, {_RANGE} (default: earliest row)")
     what.add_argument("--end-time", metavar="T", help="range end, exclusive (default: now)")
     what.add_argument("--chunk-time-window", metavar="D", help="window length: 90m, 6h, 1d (default), 7d, …")
@@ -39,6 +49,8 @@ def create(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how")
     how.add_argument("--parallelism", type=int, metavar="N", help="chunks exported in parallel (default: 1)")
     how.add_argument("--max-file-size", metavar="SIZE", help="256MB (default); units B kB MB GB TB, multiplier 1024")
+    outside = "fail, before anything is written, if the source has rows outside the range"
+    how.add_argument("--fail-on-rows-outside", action="store_true", default=None, help=outside)
     how.add_argument("--force", action="store_true", help="start a new snapshot in place of the existing one")
     how.add_argument("--replace", metavar="START/END", help="export completed windows in this range again")
 
@@ -90,6 +102,32 @@ def format_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
+class _Entries(argparse.Action):
+    """Collects pairs of a name and a value; a name that is given twice is refused."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: object) -> None:
+        given, (name, value) = getattr(namespace, self.dest) or {}, values
+        if name in given:
+            parser.error(f"{self.option_strings[0]} names {name} twice; name it once")
+        setattr(namespace, self.dest, {**given, name: value})
+
+
+def entry(text: str) -> tuple[str, str]:
+    """Split at the last equals sign that no quotes enclose."""
+    match = _ENTRY.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a name, =, and a value")
+    return match[1], match[2]
+
+
+def time_column(text: str) -> tuple[str, str | None]:
+    """Split at the equals sign; `null` means no column, and a quoted name is a column's."""
+    name, value = entry(text)
+    if _QUOTED.fullmatch(value):
+        return name, value[1:-1].replace('""', '"')
+    return name, None if value == "null" else value
+
+
 class _FormatOption(argparse.Action):
     """Collects the options that were given, by name."""
 
@@ -122,7 +160,9 @@ def import_(parser: argparse.ArgumentParser) -> None:
         "--verify-first": "hash the whole snapshot before the first row is loaded",
         "--replace": "delete and reload chunks that changed in the snapshot since",
         "--into-nonempty": "load into tables that contain other rows: equal rows are then duplicated, or violate keys",
-        "--no-expressions": "run no SQL text of the snapshot: omit defaults, checks, generated columns and views",
+        "--no-expressions": "run no SQL text of the snapshot: omit defaults, checks, generated columns and views; may"
+        " be given later, for what could not be made",
+        "--verbose": "name each object that is not carried over, or would be made, instead of counts by kind",
         "--forget-ledger": "only delete the target's records of imports, and their tags; tables stay",
     }
     for name, text in flags.items():

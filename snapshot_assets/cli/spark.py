@@ -11,7 +11,16 @@ from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.spark_settings import MASTER, REMOTE, merged_settings, parse_spark_settings
 
-_PLACES = {MASTER, REMOTE, "MASTER", "SPARK_REMOTE", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"}
+_PLACES = {
+    MASTER,
+    REMOTE,
+    "MASTER",
+    "SPARK_REMOTE",
+    "SPARK_HOME",
+    "SPARK_CONF_DIR",
+    "PYSPARK_SUBMIT_ARGS",
+    "PYSPARK_GATEWAY_PORT",
+}
 """Settings and variables that may place Spark's tasks on other machines."""
 
 

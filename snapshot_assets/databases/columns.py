@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from snapshot_assets.databases.masks import mask_of, masked
 from snapshot_assets.databases.query import is_query
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import AmbiguousTimeIndexError, CarrierError, DatabaseError, PlanError, UnsupportedTypeError
@@ -85,8 +86,8 @@ def scanned_column(table: Table, column: Column, found: str | None, carry: Carry
             " how this version carries it. Export into a new snapshot.",
             column=name,
         )
-    quoted = identifier(column.name, quote)
-    return f"{carried.select(quoted)} AS {quoted}"
+    quoted, mask = identifier(column.name, quote), mask_of(table, column.name)
+    return f"{carried.select(masked(mask, column.type) if mask else quoted)} AS {quoted}"
 
 
 def unsupported_type(name: str, column_type: str, part: str, reason: str) -> UnsupportedTypeError:
@@ -99,8 +100,8 @@ def unsupported_type(name: str, column_type: str, part: str, reason: str) -> Uns
         reason: Why it cannot.
     """
     return UnsupportedTypeError(
-        f"Column {name} of type {column_type} cannot be exported: {part}: {reason}. Select other tables, or a view"
-        " without the column.",
+        f"Column {name} of type {column_type} cannot be exported: {part}: {reason}. Name the column"
+        " under exclude_columns, select other tables, or select a view without the column.",
         column=name,
         type=column_type,
     )
@@ -116,25 +117,39 @@ def refused_carrier(name: str, column_type: str, wanted: Carrier, reason: str) -
     )
 
 
-def unfit_value(table: Table, column: Column, found: str) -> CarrierError:
+def unfit_value(table: Table, column: Column, found: str, *, early: bool = False) -> CarrierError:
     """Return the error for a value that a native carrier cannot hold.
 
     Args:
         table: The column's table.
         column: The column.
         found: A description of the value, such as `an infinite time`.
+        early: Whether it was found before any row was exported.
     """
     name = column_text(ColumnPath(table.table_name, column.name))
     key = name if _PLAIN.fullmatch(name) else "'" + name.replace("'", "''") + "'"
-    remedy = f"Write `carriers: {{{key}: text}}` in the plan, and every value of the column travels as text."
+    remedy = (
+        f"Write `carriers: {{{key}: text}}` in the plan, or give --carrier {name}=text, and every value of the column"
+        " travels as text."
+    )
     if is_query(table):
         remedy = f"Cast {identifier(column.name)} to text in the query."
     return CarrierError(
         f"Column {column.name if is_query(table) else name} ({column.type}) holds {found}, which its native carrier"
-        f" {column.arrow_type} cannot hold. Nothing of this chunk was exported. {remedy}",
+        f" {column.arrow_type} cannot hold. Nothing{'' if early else ' of this chunk'} was exported. {remedy}",
+        table=str(table.table_name),
         column=name,
         type=column.type,
         carrier=Carrier.NATIVE.value,
+    )
+
+
+def columnless_rows(table: str) -> DatabaseError:
+    """Return the error for a table that has rows and no columns."""
+    return DatabaseError(
+        f"{table} has rows and no columns, and a data file cannot store such rows. Leave the table out:"
+        f" `exclude_tables: [{table}]` in the plan, or --exclude-tables {table}.",
+        table=table,
     )
 
 
@@ -168,7 +183,7 @@ def choose_time_index(
         raise AmbiguousTimeIndexError(
             f"Table {str(table)!r} has {len(timestamps)} timestamp columns ({names}), and the plan does not name"
             f" its time index. Write `time_columns: {{{table}: <column>}}` in the plan, or `{table}: null` to"
-            " export the table untimed.",
+            f" export the table untimed; or give --time-column {table}=<column>, or {table}=null.",
             table=str(table),
             candidates=tuple(timestamps),
         )

@@ -42,7 +42,7 @@ _MANY_TEXTS = re.compile(r"numeric|interval|citext|json|float|double", re.IGNORE
 
 _INDEX_HEAD = re.compile(r"CREATE (?:UNIQUE )?INDEX .* ON .*?(?: USING btree ?)?\((?P<keys>[^()]*)\);?", re.DOTALL)
 _SILENT_OPTIONS = frozenset(
-    ("view", "relation", "extensions", "row_types", "columns", "identity_sequences", "not_carried")
+    ("view", "relation", "extensions", "row_types", "columns", "identity_sequences", "not_carried", "masks")
 )
 
 

@@ -8,11 +8,14 @@ from dataclasses import fields
 from typing import Any
 
 from snapshot_assets.databases.sql import literal
+from snapshot_assets.databases.steps import StepResult
 from snapshot_assets.databases.target import LEDGER_SCHEMA, LoadedFile, RestoreRecord, Statement
 from snapshot_assets.format.relations import TableName
 
 IMPORTS = f'"{LEDGER_SCHEMA}"."imports"'
 FILES = f'"{LEDGER_SCHEMA}"."files"'
+STEPS_TABLE = TableName(LEDGER_SCHEMA, "steps")
+STEPS = f'"{LEDGER_SCHEMA}"."steps"'
 LEDGER = (
     Statement("the ledger's schema", f'CREATE SCHEMA IF NOT EXISTS "{LEDGER_SCHEMA}"'),
     Statement(
@@ -21,13 +24,16 @@ LEDGER = (
             number bigint NOT NULL, id text PRIMARY KEY, location_id text NOT NULL, location text NOT NULL,
             revision bigint NOT NULL, checksum text NOT NULL, filters text NOT NULL, tables text NOT NULL,
             made text NOT NULL, tag text NOT NULL, finished boolean NOT NULL, into_nonempty boolean NOT NULL,
-            windows text, started_at timestamp with time zone DEFAULT now())""",
+            windows text, stepwise boolean, started_at timestamp with time zone DEFAULT now())""",
     ),
-    Statement(  # for the ledger of an earlier version
-        "the ledger's windows",
-        f"ALTER TABLE {IMPORTS} ADD COLUMN windows text",
-        unless="SELECT 1 AS found FROM information_schema.columns"
-        f" WHERE table_schema = '{LEDGER_SCHEMA}' AND table_name = 'imports' AND column_name = 'windows'",
+    *(
+        Statement(  # for the ledger of an earlier version
+            f"column {column} of the ledger",
+            f"ALTER TABLE {IMPORTS} ADD COLUMN {column} {kind}",
+            unless="SELECT 1 AS found FROM information_schema.columns"
+            f" WHERE table_schema = '{LEDGER_SCHEMA}' AND table_name = 'imports' AND column_name = '{column}'",
+        )
+        for column, kind in (("windows", "text"), ("stepwise", "boolean"))
     ),
     Statement(
         "the ledger of files",
@@ -35,6 +41,12 @@ LEDGER = (
             location_id text NOT NULL, table_schema text NOT NULL, table_name text NOT NULL, path text NOT NULL,
             chunk bigint NOT NULL, sha256 text NOT NULL, import_id text NOT NULL, rows bigint NOT NULL,
             PRIMARY KEY (location_id, table_schema, table_name, path))""",
+    ),
+    Statement(
+        "the ledger of steps",
+        f"""CREATE TABLE IF NOT EXISTS {STEPS} (
+            import_id text NOT NULL, step text NOT NULL, status text NOT NULL, message text NOT NULL,
+            violated boolean NOT NULL, sql text NOT NULL, PRIMARY KEY (import_id, step))""",
     ),
 )
 """Statements that create the ledger."""
@@ -78,6 +90,38 @@ def loaded_file(row: Mapping[str, Any]) -> LoadedFile:
     """Return the file of a row."""
     names = ("location_id", "path", "chunk", "sha256", "import_id", "rows")
     return LoadedFile(table=TableName(row["table_schema"], row["table_name"]), **{name: row[name] for name in names})
+
+
+def step_results(location_id: str) -> str:
+    """Return the query of the tries of a location's steps, the newest import last."""
+    return (
+        f"SELECT s.* FROM {STEPS} s JOIN {IMPORTS} i ON i.id = s.import_id"
+        f" WHERE i.location_id = {literal(location_id)} ORDER BY i.number"
+    )
+
+
+def made_steps(import_id: str, names: Sequence[str]) -> str:
+    """Return the query of those of the named steps that an import has made."""
+    among = ", ".join(map(literal, names))
+    return f"SELECT * FROM {STEPS} WHERE import_id = {literal(import_id)} AND status = 'made' AND step IN ({among})"
+
+
+def step_result(row: Mapping[str, Any]) -> StepResult:
+    """Return the result of a step's row."""
+    names = ("import_id", "status", "message", "violated", "sql")
+    return StepResult(row["step"], **{name: row[name] for name in names})
+
+
+def record_steps(results: Sequence[StepResult]) -> str:
+    """Return the statement that records how tries of steps ended, in place of earlier tries of the same import."""
+    names = ("import_id", "step", "status", "message", "violated", "sql")
+    rows = []
+    for each in results:
+        values = (each.import_id, each.name, each.status, each.message, each.violated, each.sql)
+        rows.append(f"({', '.join(map(_constant, values))})")
+    changes = ", ".join(f"{name} = EXCLUDED.{name}" for name in names[2:])
+    conflict = f"ON CONFLICT (import_id, step) DO UPDATE SET {changes}"
+    return f"INSERT INTO {STEPS} ({', '.join(names)}) VALUES {', '.join(rows)} {conflict}"
 
 
 def not_renewable(files: Sequence[LoadedFile]) -> str:

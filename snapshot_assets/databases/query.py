@@ -41,13 +41,13 @@ class Query:
     @property
     def windowed(self) -> bool:
         """Whether it names the bounds of a window."""
-        return any(kind == "parameter" for kind, _ in _tokens(self.text))
+        return any(kind == "parameter" for kind, _ in split_tokens(self.text))
 
     def with_bounds(self, start: str, end: str) -> str:
         """Return the text with SQL expressions in place of `:start` and `:end`."""
         expressions = {":start": start, ":end": end}
         return "".join(
-            expressions.get(text, text) if kind == "parameter" else text for kind, text in _tokens(self.text)
+            expressions.get(text, text) if kind == "parameter" else text for kind, text in split_tokens(self.text)
         )
 
 
@@ -57,7 +57,7 @@ def parse_query(text: str) -> str:
     Raises:
         PlanError: It is not one statement that reads, has ORDER BY at its top, or names an unknown parameter.
     """
-    found = list(_tokens(text))
+    found = list(split_tokens(text))
     while found and (found[-1][0] == "skip" or found[-1][1] == ";"):
         found.pop()
     tokens = [(kind, token) for kind, token in found if kind != "skip"]
@@ -81,7 +81,8 @@ def parse_query(text: str) -> str:
     return "".join(token for _, token in found).strip()
 
 
-def _tokens(text: str) -> Iterator[tuple[str, str]]:
+def split_tokens(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the tokens of a query with their kinds; together they are the text."""
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup or "other"
         yield ("string" if kind == "tag" else kind), match[0]

@@ -6,8 +6,11 @@ import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping
 
+from snapshot_assets.databases.hidden import excludes
+from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.errors import PlanError, UnknownRelationError
+from snapshot_assets.format.patterns import is_wild, matches
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 
 _NEAR = 3
@@ -36,7 +39,10 @@ def suggestion(name: str, known: Collection[str]) -> str:
 
 
 def check_selection(
-    selection: Selection, schemas: Collection[str], relations: Mapping[TableName, Collection[str]]
+    selection: Selection,
+    schemas: Collection[str],
+    relations: Mapping[TableName, Collection[str]],
+    refusals: Refusals | None = None,
 ) -> None:
     """Refuse a selection that names objects that do not exist.
 
@@ -44,33 +50,66 @@ def check_selection(
         selection: The selection of the plan.
         schemas: Every schema of the database except those of the system.
         relations: Every table and view that can be exported, with its column names.
+        refusals: Collects the errors in place of raising them.
 
     Raises:
         UnknownRelationError: A schema or table does not exist.
         PlanError: A table lies outside the named schemas, or an override names a column that does not exist.
     """
+    found = refusals or Refusals()
     for schema in selection.schemas:
-        if schema not in schemas:
-            raise UnknownRelationError(
-                f"Schema {schema!r} does not exist in the database. {suggestion(schema, schemas)}",
-                schema=schema,
-                near=near_names(schema, schemas),
-            )
+        with found.noting():
+            _check_schema(schema, schemas)
     for name in selection.tables:
-        check_relation(name, schemas, relations)
-        if selection.schemas and name.schema not in selection.schemas:
-            raise PlanError(
-                f"Table {str(name)!r} is selected, but its schema is not among the schemas"
-                f" {', '.join(map(repr, selection.schemas))}. Add the schema, or leave the schemas out.",
-                table=str(name),
-            )
-    for name, column in selection.time_columns.items():
-        check_relation(name, schemas, relations)
-        if column is not None:
-            _check_column(name, column, relations[name], "time index")
-    for name, column in selection.carriers:
-        check_relation(name, schemas, relations)
-        _check_column(name, column, relations[name], "carrier")
+        with found.noting():
+            check_relation(name, schemas, relations)
+            _check_within(name, selection.schemas)
+    named = [
+        *((name, column, "time index") for name, column in selection.time_columns.items()),
+        *((name, column, "carrier") for name, column in selection.carriers),
+        *((name, column, "excluded column") for name, column in selection.exclude_columns),
+        *((name, column, "masked column") for name, column in selection.masks),
+    ]
+    for name, named_column, role in named:
+        with found.noting():
+            check_relation(name, schemas, relations)
+            if named_column is not None:
+                _check_column(name, named_column, relations[name], role)
+    for pattern in selection.exclude_tables:
+        with found.noting():
+            _check_pattern(pattern, relations)
+    if refusals is None:
+        found.raise_any()
+
+
+def _check_schema(schema: str, schemas: Collection[str]) -> None:
+    if schema not in schemas:
+        raise UnknownRelationError(
+            f"Schema {schema!r} does not exist in the database. {suggestion(schema, schemas)}",
+            schema=schema,
+            near=near_names(schema, schemas),
+        )
+
+
+def _check_within(name: TableName, schemas: Collection[str]) -> None:
+    if schemas and name.schema not in schemas:
+        raise PlanError(
+            f"Table {str(name)!r} is selected, but its schema is not among the schemas"
+            f" {', '.join(map(repr, schemas))}. Add the schema, or leave the schemas out.",
+            table=str(name),
+        )
+
+
+def _check_pattern(pattern: str, relations: Collection[TableName]) -> None:
+    """Refuse a name under `exclude_tables` that no table has: what was to stay out would be exported."""
+    if not is_wild(pattern) and not any(matches(pattern, name) for name in relations):
+        known = list(map(str, relations))
+        raise UnknownRelationError(
+            f"exclude_tables names {pattern}, which does not exist. {suggestion(pattern, known)} Only patterns with *"
+            " or ? may match nothing.",
+            table=pattern,
+            near=near_names(pattern, known),
+        )
 
 
 def check_relation(name: TableName, schemas: Collection[str], relations: Collection[TableName]) -> None:
@@ -138,6 +177,8 @@ def check_split(selection: Selection, schema: DatabaseSchema, types: Collection[
 
 def selects(selection: Selection, name: TableName) -> bool:
     """Return whether a table belongs to the selection."""
+    if excludes(selection, name):
+        return False
     if selection.tables:
         return name in selection.tables
     return not selection.schemas or name.schema in selection.schemas
@@ -147,4 +188,4 @@ def selected_schemas(selection: Selection, relations: Iterable[TableName], schem
     """Return the schemas, of all that are not the system's, that a selection with these tables exports; sorted."""
     if selection.tables:
         return sorted({name.schema for name in relations})
-    return sorted(selection.schemas or schemas)
+    return sorted(name for name in schemas if not selection.schemas or name in selection.schemas)

@@ -6,7 +6,7 @@ picklable. Its URI contains secrets and appears in no `repr`, document, tag or e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from snapshot_assets.databases.query import Query
 from snapshot_assets.databases.ranges import ColumnRange, Quantiles
+from snapshot_assets.databases.refusals import Refusals
+from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
 
 
@@ -44,6 +46,9 @@ class Selection:
         tables: Tables by name; empty for all tables of the schemas. A view named here is exported as a table.
         time_columns: Time index by table, if the plan names it; None for an untimed table.
         carriers: Carrier by table and column, if the plan overrides the default.
+        exclude_tables: Patterns of tables and views that are left out; see `format.patterns`.
+        exclude_columns: Columns that are left out, by table and column.
+        masks: By table and column, the SQL expression that is exported in place of a column's values.
         query: A query that is exported in place of tables.
         split_by: Column by whose ranges several tasks read the one table or query.
     """
@@ -52,6 +57,9 @@ class Selection:
     tables: tuple[TableName, ...] = ()
     time_columns: Mapping[TableName, str | None] = field(default_factory=dict)
     carriers: Mapping[tuple[TableName, str], Carrier] = field(default_factory=dict)
+    exclude_tables: tuple[str, ...] = ()
+    exclude_columns: tuple[tuple[TableName, str], ...] = ()
+    masks: Mapping[tuple[TableName, str], str] = field(default_factory=dict)
     query: Query | None = None
     split_by: str | None = None
 
@@ -123,11 +131,16 @@ class SchemaSource(Protocol):
 
     kind: str
 
-    def extract(self, selection: Selection) -> DatabaseSchema:
+    def extract(self, selection: Selection, refusals: Refusals | None = None) -> DatabaseSchema:
         """Describe the selected schemas, tables and views, with each table's time index (see `choose_time_index`).
 
         A query becomes a table without one, whose option `query` is its text with the database's own expressions for
         the bounds of a window; `windowed` says whether it has any.
+
+        Args:
+            selection: What to describe.
+            refusals: Collects errors about single tables and columns, which the documents then lack, in place of
+                raising them.
 
         Raises:
             UnknownRelationError: A named schema or table does not exist; the message lists similar names.
@@ -139,6 +152,16 @@ class SchemaSource(Protocol):
 
     def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
         """Count the rows with a finite time before `start` or at or after `end`."""
+
+    def unfit(self, table: Table, rows: Sequence[Rows]) -> list[SnapshotError]:
+        """Return an error for each column that has a value which its native carrier cannot hold, by one query.
+
+        A table without columns, whose rows no file can hold, is one such error.
+
+        Args:
+            table: The table's document.
+            rows: Which of its rows are read: all that belong to one of these.
+        """
 
     def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
         """Return the least and greatest finite time over the timed tables, or None if there is no row."""

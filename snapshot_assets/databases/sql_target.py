@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -14,13 +13,15 @@ from snapshot_assets.databases import ledger
 from snapshot_assets.databases.references import Reference, parents_first, refusal
 from snapshot_assets.databases.source import AllRows, Rows
 from snapshot_assets.databases.sql import literal
-from snapshot_assets.databases.target import LEDGER_SCHEMA, Load, LoadedFile, RestoreRecord, RestoreTarget, Statement
+from snapshot_assets.databases.sql_steps import SqlSteps
+from snapshot_assets.databases.steps import SchemaStep
+from snapshot_assets.databases.target import LEDGER_SCHEMA, Load, LoadedFile, RestoreRecord, RestoreTarget
 from snapshot_assets.databases.time_column import TimeColumn
-from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TransientError
+from snapshot_assets.errors import OtherImportError, RestoreError
 from snapshot_assets.format.relations import Table, TableName
 
 
-class SqlTarget(RestoreTarget, ABC):
+class SqlTarget(SqlSteps, RestoreTarget, ABC):
     """A target with transactions, which a task opens, loads files into, and closes; see `RestoreTarget`.
 
     Attributes:
@@ -32,18 +33,6 @@ class SqlTarget(RestoreTarget, ABC):
     deletes_parents = True
 
     @abstractmethod
-    def _execute(self, sql: str, doing: str) -> None:
-        """Run one statement."""
-
-    @abstractmethod
-    def _rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
-        """Return the rows of a query, or of a statement with RETURNING, by column name."""
-
-    @abstractmethod
-    def _transaction(self) -> AbstractContextManager[None]:
-        """Run the block as one transaction; an exception rolls it back."""
-
-    @abstractmethod
     def _insert(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
         """Insert batches into a table and return the number of rows."""
 
@@ -51,24 +40,8 @@ class SqlTarget(RestoreTarget, ABC):
     def _own_rows(self, name: TableName) -> str:
         """Return the FROM item of a table, without the rows of tables that inherit from it."""
 
-    def _lock(self, tables: Sequence[TableName] = ()) -> None:
-        """Until the transaction ends, lock the ledger against other imports, and tables against all changes."""
-        return  # a database with one writer needs no locks
-
     def _lock_imports(self) -> None:
         """Until the transaction ends, keep other imports from starting; concurrent loads may go on."""
-        return
-
-    def _commit_early(self) -> None:
-        """Let the commit of this transaction return before it is on disk; see `flush`."""
-        return
-
-    def _prepare_indexes(self) -> None:
-        """Set what makes indexes fast, until the transaction ends."""
-        return
-
-    def flush(self) -> None:
-        """Return once all files that were loaded so far are on disk."""
         return
 
     @abstractmethod
@@ -97,19 +70,25 @@ class SqlTarget(RestoreTarget, ABC):
         return [ledger.loaded_file(row) for row in rows]
 
     def _has_ledger(self) -> bool:
-        return TableName(LEDGER_SCHEMA, "files") in self.existing([TableName(LEDGER_SCHEMA, "files")])
+        return self._has(TableName(LEDGER_SCHEMA, "files"))
 
-    def begin(self, record: RestoreRecord, statements: Sequence[Statement], newest: str) -> RestoreRecord:
-        """Record an import and run its first statements; see `RestoreTarget`."""
+    def _has(self, table: TableName) -> bool:
+        return table in self.existing([table])
+
+    def begin(self, record: RestoreRecord, newest: str) -> RestoreRecord:
+        """Record an import; see `RestoreTarget`."""
         with self._transaction():
             self._lock()
-            self._run(ledger.LEDGER)
+            self._make_ledger()
             earlier = [each for each in self.imports() if set(each.tables) & set(record.tables)]
             if earlier and earlier[-1].id != newest:
                 return earlier[-1]
-            self._run(statements)
             self._execute(ledger.insert_record(record), "recording the import")
         return record
+
+    def by_hand(self, step: SchemaStep) -> tuple[str, ...]:
+        """Return a step's statements as a user runs them in the target's own client; see `RestoreTarget`."""
+        return step.sql
 
     def load(self, file: LoadedFile, table: Table, batches: Iterable[pa.RecordBatch]) -> int | None:
         """Insert a file's rows and its ledger row in one transaction, which is on disk after `flush`.
@@ -216,14 +195,10 @@ class SqlTarget(RestoreTarget, ABC):
             for sql in (*statements, *(ledger.insert_file(file, file.rows) for file in new)):
                 self._execute(sql, "recording compacted files in the ledger")
 
-    def finish(self, record: RestoreRecord, statements: Sequence[Statement]) -> None:
-        """Run the last statements and mark the import as finished; see `RestoreTarget`."""
+    def finish(self, record: RestoreRecord) -> None:
+        """Mark an import as finished; see `RestoreTarget`."""
         with self._transaction():
             self._lock()
-            if any(each.id == record.id and each.finished for each in self.imports()):
-                return
-            self._prepare_indexes()
-            self._run(statements)
             self._execute(
                 f"UPDATE {ledger.IMPORTS} SET finished = true WHERE id = {literal(record.id)}", "finishing the import"
             )
@@ -247,15 +222,3 @@ class SqlTarget(RestoreTarget, ABC):
     def _any(self, source: str, doing: str) -> bool:
         """Return whether a FROM item, with any WHERE clause, yields a row."""
         return bool(self._rows(f"SELECT EXISTS (SELECT 1 FROM {source}) AS any_row", doing)[0]["any_row"])
-
-    def _run(self, statements: Sequence[Statement]) -> None:
-        for statement in statements:
-            try:
-                if statement.unless and self._rows(statement.unless, f"looking for {statement.makes}"):
-                    continue
-                self._execute(statement.sql, f"making {statement.makes}")
-            except TransientError:
-                raise
-            except SnapshotError as error:
-                message = f"{statement.makes} could not be made: {error} Nothing of this step was kept."
-                raise RestoreError(message, makes=statement.makes) from error

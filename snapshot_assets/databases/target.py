@@ -2,20 +2,23 @@
 
 A restore creates tables from the schema documents, loads files, and then creates keys, indexes and views. The target
 has a ledger in a schema of its own. A transaction loads each file together with its ledger row, so a resumed restore
-neither misses nor repeats a row.
+neither misses nor repeats a row. `steps` describes how statements become steps that stand alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from snapshot_assets.databases.source import Rows
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.format.relations import Table, TableName
+
+if TYPE_CHECKING:
+    from snapshot_assets.databases.steps import SchemaStep, StepResult
 
 LEDGER_SCHEMA = "snapshot_assets_ledger"
 """Schema of the ledger; snapshots have no tables in it."""
@@ -104,6 +107,7 @@ class RestoreRecord:
         tag: Tag that pins the revision until the import has finished; "" if the location is read-only.
         into_nonempty: Whether a table held other rows when this import, or one before it, started.
         windows: Canonical JSON of its chunks' windows; "" in a record of an earlier version.
+        stepwise: Whether the ledger lists the steps that it made; not in a record of an earlier version.
     """
 
     id: str
@@ -118,6 +122,7 @@ class RestoreRecord:
     finished: bool = False
     into_nonempty: bool = False
     windows: str = ""
+    stepwise: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,20 +168,38 @@ class RestoreTarget(Protocol):
     def loaded(self, location_id: str) -> list[LoadedFile]:
         """Return the files of a location in the ledger."""
 
-    def begin(self, record: RestoreRecord, statements: Sequence[Statement], newest: str) -> RestoreRecord:
-        """Record an import and run its first statements, in one transaction; create the ledger if it does not exist.
+    def begin(self, record: RestoreRecord, newest: str) -> RestoreRecord:
+        """Record an import; create the ledger if it does not exist.
 
         Args:
             record: The import.
-            statements: Statements that create the missing tables.
             newest: Id of the newest import into any of the tables that the caller read in the ledger, "" for none.
 
         Returns:
             `record`; or the newest import, without any change, if a concurrent run recorded one meanwhile.
-
-        Raises:
-            RestoreError: A statement failed; names the object. Nothing was changed.
         """
+
+    def steps(self, location_id: str) -> dict[str, StepResult]:
+        """Return how the latest tries of steps ended, by name, in imports of a location; none without a ledger."""
+
+    def make(
+        self, record: RestoreRecord, steps: Sequence[SchemaStep], absent: Collection[TableName] = ()
+    ) -> dict[str, StepResult]:
+        """Make steps of an import that has begun, each whole or not at all, and record how each ended.
+
+        A step that fails keeps no other from being made, except those that belong to a relation that is not there.
+
+        Args:
+            record: The import. Steps that it has made already are not made again, unless they are `always`.
+            steps: The steps, in their order.
+            absent: Tables that could not be made: steps that belong to them are not tried.
+
+        Returns:
+            The result of every step, by its name.
+        """
+
+    def by_hand(self, step: SchemaStep) -> tuple[str, ...]:
+        """Return a step's statements as a user runs them in the target's own client."""
 
     def renew(self, record: RestoreRecord, old: Sequence[LoadedFile], new: Sequence[LoadedFile]) -> None:
         """Record other files for rows that the tables hold, after a compaction, in one transaction.
@@ -191,12 +214,8 @@ class RestoreTarget(Protocol):
             RestoreError: The ledger holds other files. Nothing was changed.
         """
 
-    def finish(self, record: RestoreRecord, statements: Sequence[Statement]) -> None:
-        """Run the last statements and mark the import as finished, in one transaction, unless it is finished.
-
-        Raises:
-            RestoreError: A statement failed, such as a key that the rows violate; names the object.
-        """
+    def finish(self, record: RestoreRecord) -> None:
+        """Mark an import as finished."""
 
     def count(self, table: Table, rows: Rows) -> int:
         """Count a table's rows: all, those of a window, or those without a finite time."""

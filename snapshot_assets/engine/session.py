@@ -10,10 +10,12 @@ import atexit
 import hashlib
 import io
 import os
+import re
 import shutil
 import sys
 import tempfile
 import threading
+import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,8 +33,9 @@ from pyspark.sql.types import StructType
 
 from snapshot_assets.databases.spark.failures import error_text, lacks_interpreter
 from snapshot_assets.databases.spark.session_zone import why_not_utc
-from snapshot_assets.engine.session_settings import MASTER, is_local
+from snapshot_assets.engine.session_settings import is_local
 from snapshot_assets.errors import SnapshotError, TaskFailedError, TaskLostError
+from snapshot_assets.plan.spark_settings import MASTER
 
 Session = Callable[[], SparkSession]
 """Returns the Spark session, starting it on first use."""
@@ -47,7 +50,12 @@ _UNCHOSEN = "python3"
 """PySpark's default interpreter: the first in the path of the worker's machine."""
 
 
+_IN_PROCESS = re.compile(r"local(\[|$)")
+"""Masters whose tasks run in the driver."""
+_QUIET_SECONDS, _MOST_SECONDS = 1.0, 30.0
+
 _prepared: WeakSet[SparkSession] = WeakSet()
+_counted: WeakSet[SparkSession] = WeakSet()
 _preparing = threading.Lock()
 
 
@@ -94,12 +102,30 @@ def correct_worker_python(spark: SparkSession) -> None:
 
 
 def parallel_tasks(spark: SparkSession) -> int:
-    """Return how many tasks the executors of a session run at a time, at least 2."""
+    """Return how many tasks the executors of a session run at a time, at least 2.
+
+    A cluster's executors register one after the other once a session has started. The first call waits until none came
+    for a second, so that the first chunks are not planned for the cores of the first executor.
+    """
     if is_classic(spark):
+        if spark not in _counted and not _IN_PROCESS.match(spark.conf.get(MASTER, "") or ""):
+            _wait_for_executors(spark)
+        _counted.add(spark)
         return max(2, spark.sparkContext.defaultParallelism)
     with spark_errors():  # Connect shows the number only by the partitions that Spark makes of a range
         [row] = spark.range(_MANY).select(spark_partition_id().alias("part")).agg({"part": "max"}).collect()
     return max(2, int(row[0]) + 1)
+
+
+def _wait_for_executors(spark: SparkSession) -> None:
+    """Wait until a session has executors, and none came for a second; half a minute at most, as tasks wait anyway."""
+    started = changed = time.monotonic()
+    known = 0
+    while (now := time.monotonic()) < started + _MOST_SECONDS and (not known or now < changed + _QUIET_SECONDS):
+        executors = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1  # one of them is the driver
+        if executors != known:
+            known, changed = executors, now
+        time.sleep(0.1)
 
 
 def master_of(spark: SparkSession) -> str:

@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from snapshot_assets.databases.spark.session_zone import TIME_ZONE
+from snapshot_assets.plan.spark_settings import MASTER, REMOTE
 
-MASTER, REMOTE = "spark.master", "spark.remote"
 REMOTE_VARIABLE = "SPARK_REMOTE"
 NEEDED = {TIME_ZONE: "UTC"}
 """Settings that every session needs."""

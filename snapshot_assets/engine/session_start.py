@@ -28,9 +28,7 @@ from snapshot_assets.engine.session_settings import (
     GATEWAY,
     JAVA_OPTIONS,
     LOCAL_SETTINGS,
-    MASTER,
     NEEDED,
-    REMOTE,
     REMOTE_VARIABLE,
     is_local,
     known_master,
@@ -38,6 +36,7 @@ from snapshot_assets.engine.session_settings import (
     settings_of_environment,
 )
 from snapshot_assets.errors import PlanError
+from snapshot_assets.plan.spark_settings import MASTER, REMOTE
 
 _LOG = logging.getLogger(__name__)
 _LAUNCHER_OPTIONS = "SPARK_LAUNCHER_OPTS"
@@ -117,6 +116,8 @@ def _with_settings(running: SparkSession, chosen: Mapping[str, str]) -> SparkSes
     found = running.conf.get(MASTER, "") or ""
     if place is None and is_classic(running) and (master := chosen.get(MASTER, found)) != found:
         place = None if is_local(master) and is_local(found) else master
+    if not is_classic(running):
+        place = place or _other_server(running, chosen.get(REMOTE, ""))
     if place is not None:
         raise PlanError(
             f"This process has a Spark session already, on {found or 'a Connect server'}, and the configuration names "
@@ -126,6 +127,17 @@ def _with_settings(running: SparkSession, chosen: Mapping[str, str]) -> SparkSes
         if running.conf.get(name, None) != value and running.conf.isModifiable(name):
             running.conf.set(name, value)
     return running
+
+
+def _other_server(running: SparkSession, remote: str) -> str | None:
+    """Return the address of a Connect server if a session has another server, else None."""
+    if not remote.startswith("sc://"):
+        return None
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    wanted, used = DefaultChannelBuilder(remote), running.client._builder
+    same = wanted.endpoint == used.endpoint if isinstance(used, DefaultChannelBuilder) else wanted.host == used.host
+    return None if same else remote
 
 
 def start_early(chosen: Mapping[str, str], *, no_rows: bool) -> None:

@@ -36,6 +36,9 @@ class Header:
         partition_by: Columns whose values name the folders of a copy's data files, outermost first.
         single_file: Whether the rows of a copy are one file.
         manifest: The databases whose load manifests a copy has: `redshift`, `snowflake`.
+        exclude_tables: The plan's patterns of tables that are left out.
+        exclude_columns: Columns that are left out, sorted.
+        mask: By column, the SQL that is exported in place of its values.
     """
 
     name: str
@@ -60,6 +63,9 @@ class Header:
     partition_by: tuple[str, ...] = ()
     single_file: bool = False
     manifest: tuple[str, ...] = ()
+    exclude_tables: tuple[str, ...] = ()
+    exclude_columns: tuple[str, ...] = ()
+    mask: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -177,7 +177,7 @@ def _schema(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
     def schema(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         snapshots = snapshots_of(context)
         with showing_failures():
-            export = snapshots.open_export(plan.name)
+            export = snapshots.open_export(plan.name, check_rows=True)
         if export.skipped:
             snapshots.on_skipped(export.skipped)
             context.log.info(skipped_text(export.skipped))

@@ -12,6 +12,7 @@ from typing import Any
 import dagster as dg
 
 from snapshot_assets import errors
+from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.progress import Progress
 from snapshot_assets.engine.restore.plan import RestorePlan
@@ -94,6 +95,7 @@ def run_plan(
         plan,
         written={plan.name: written},
         force=frozenset({plan.name} if force else ()),
+        checked=frozenset(() if kind_of(configuration.source(plan.source).uri) == "spark" else {plan.name}),
         progress=progress,
         on_skipped=on_skipped,
     )

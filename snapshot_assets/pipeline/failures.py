@@ -14,9 +14,11 @@ from snapshot_assets.errors import (
     ExportFailedError,
     IncompleteError,
     RestoreFailedError,
+    SchemaIncompleteError,
     SnapshotError,
     UsageError,
 )
+from snapshot_assets.pipeline.metadata import failed_steps
 
 _OF_CHUNKS = (ExportFailedError, RestoreFailedError, CompactionFailedError)
 _REMEDIES: tuple[tuple[tuple[type[SnapshotError], ...], str], ...] = (
@@ -28,6 +30,11 @@ _REMEDIES: tuple[tuple[tuple[type[SnapshotError], ...], str], ...] = (
         (DamageError,),
         "Launch the plan's job `verify` with `depth: full`: it shows every damaged partition as a failed check."
         " Materialise those partitions again, then `manifest`. `snapshots export verify` names what is damaged, too.",
+    ),
+    (
+        (SchemaIncompleteError,),
+        "All rows are loaded. Run the statements in `failed_steps` by hand once their cause is gone, or run again: only"
+        " these are tried. With `expressions: false` those that are SQL text of the snapshot are left out.",
     ),
     ((IncompleteError,), "Materialise the missing partitions, or launch the plan's job `export`, then seal again."),
     (
@@ -61,6 +68,8 @@ def as_failure(error: SnapshotError, remedy: str = "") -> dg.Failure:
     """
     remedy = remedy or next((text for kinds, text in _REMEDIES if isinstance(error, kinds)), _RUN_AGAIN)
     metadata: dict[str, Any] = {"remedy": dg.MetadataValue.md(remedy), "error": type(error).__name__}
+    if isinstance(error, SchemaIncompleteError):
+        metadata["failed_steps"] = failed_steps(error.attributes["steps"])
     if isinstance(error, _OF_CHUNKS):
         metadata["failed_chunks"] = dg.MetadataValue.json({str(k): v for k, v in error.attributes["chunks"].items()})
     return dg.Failure(description=str(error), metadata=metadata, allow_retries=False)

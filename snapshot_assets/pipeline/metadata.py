@@ -15,10 +15,14 @@ from snapshot_assets.catalog.operations.seal import Sealed
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import outside_text, rows_outside
 from snapshot_assets.catalog.verify.faults import Fault
+from snapshot_assets.databases.kinds import counts_by_kind, counts_text
 from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.run import Compacted, totals_of
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.run import OpenExport
+from snapshot_assets.engine.restore.plan import RestorePlan
+from snapshot_assets.engine.restore.steps import FailedStep
+from snapshot_assets.format.actions import Header
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Table
 from snapshot_assets.format.units import duration_text, human_bytes, time_text
@@ -109,6 +113,7 @@ def schema_metadata(export: OpenExport) -> dict[str, Any]:
     """Return the metadata of the schema's materialization."""
     state = export.catalog.state
     return {
+        **({"hidden": hidden} if (hidden := _hidden(state.header)) else {}),
         "tables_skipped": [str(name) for name in export.skipped],
         "snapshot_id": state.snapshot_id,
         "schema_id": str(state.schema_id),
@@ -117,6 +122,18 @@ def schema_metadata(export: OpenExport) -> dict[str, Any]:
         "view_count": len(export.schema.views),
         "tables": dg.MetadataValue.md(_table_of(export.schema.tables)),
     }
+
+
+def _hidden(header: Header | None) -> list[str]:
+    """Return what the plan keeps out of the snapshot."""
+    if header is None:
+        return []
+    kinds = {
+        "excluded tables": header.exclude_tables,
+        "excluded column": header.exclude_columns,
+        "masked column": sorted(header.mask),
+    }
+    return [f"{kind} {name}" for kind, names in kinds.items() for name in names]
 
 
 def _table_of(tables: Sequence[Table]) -> str:
@@ -132,6 +149,30 @@ def _table_of(tables: Sequence[Table]) -> str:
 def _code(name: str) -> str:
     """Return a name as Markdown shows it in a table."""
     return f"`{name}`".replace("|", "\\|")
+
+
+def restored_schema(plan: RestorePlan, failed: Sequence[FailedStep]) -> dict[str, Any]:
+    """Return the metadata of a restored schema: what was made, what failed, and what no restore carries over."""
+    made = counts_by_kind(plan.steps.made())
+    facts: dict[str, Any] = {"steps_made": sum(made.values()), "steps_failed": len(failed)}
+    if made:
+        facts["made"] = counts_text(made)
+    if failed:
+        facts["failed_steps"] = failed_steps([each.facts for each in failed])
+    if plan.absent:
+        facts["tables_not_made"] = sorted(map(str, plan.absent))
+    if plan.lost:
+        facts["not_carried"] = counts_text(counts_by_kind(plan.lost))
+        facts["not_carried_objects"] = first_rows({"what": what} for what in plan.lost)
+    return facts
+
+
+def failed_steps(steps: Iterable[Mapping[str, Any]]) -> dg.TableMetadataValue:
+    """Return a table of the first 50 steps of a schema that failed, given as JSON has them."""
+    return first_rows(
+        {"object": each["object"], "message": each["message"], "statements": "; ".join(each["statements"])}
+        for each in steps
+    )
 
 
 def fault_metadata(faults: Sequence[Fault]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.engine.session import Session, master_of
-from snapshot_assets.engine.session_settings import MASTER, known_master
+from snapshot_assets.engine.session_settings import known_master
 from snapshot_assets.engine.session_start import running_session
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import TableName
@@ -37,6 +37,7 @@ from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.fields import DatabaseReference
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.query_fields import resolve_location
+from snapshot_assets.plan.spark_settings import MASTER
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
@@ -73,6 +74,7 @@ class Snapshots:
         s3: Endpoint and credentials of `s3://` locations without storage options in the configuration.
         written: By plan name, the plan as the user wrote it, if its range was not resolved there.
         force: Names of plans that start a new snapshot.
+        checked: Names of plans whose rows the caller has checked; see `ExportRun.check_rows`.
         progress: Counts what the run does; None for a count of each asset's own.
         on_skipped: Called with the tables that are not exported because they have no time index, if any.
         restores: By plan name, the restore to execute; without one, the run plans it.
@@ -89,6 +91,7 @@ class Snapshots:
     s3: S3Resource | None = None
     written: dict[str, Plan] = field(default_factory=dict)
     force: frozenset[str] = frozenset()
+    checked: frozenset[str] = frozenset()
     progress: Progress | None = None
     on_skipped: Callable[[Sequence[TableName]], None] = lambda _: None
     restores: dict[str, RestorePlan] = field(default_factory=dict)
@@ -181,10 +184,11 @@ class Snapshots:
             force=name in self.force and name not in self._exports,
         )
 
-    def open_export(self, name: str, catalog: Catalog | None = None) -> OpenExport:
+    def open_export(self, name: str, catalog: Catalog | None = None, *, check_rows: bool = False) -> OpenExport:
         """Return the plan's open export, which all assets of this Dagster run share; see `ExportRun.open`."""
         if name not in self._exports:
-            self._exports[name] = self._resources.enter_context(self.export_run(name).open(catalog))
+            run = replace(self.export_run(name), check_rows=check_rows and name not in self.checked)
+            self._exports[name] = self._resources.enter_context(run.open(catalog))
         return self._exports[name]
 
     def seal(self, name: str, verify: SealDepth | None, suspects: Set[int] | None) -> Sealed:

@@ -14,7 +14,9 @@ from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.row_counts import chunk_differences, rows_after
+from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import RestoreSettings
+from snapshot_assets.errors import SchemaIncompleteError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import parse_table
 from snapshot_assets.pipeline.checks import Judge, chunk_check
@@ -22,7 +24,7 @@ from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, sto
 from snapshot_assets.pipeline.failures import showing_failures
 from snapshot_assets.pipeline.keys import asset_key, plan_asset
 from snapshot_assets.pipeline.materializations import made_from_seal, materialization
-from snapshot_assets.pipeline.metadata import first_rows, with_sizes
+from snapshot_assets.pipeline.metadata import first_rows, restored_schema, with_sizes
 from snapshot_assets.pipeline.partitions import chunks_of_run, key_of_chunk, partitions_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.pipeline.tables import target_lineage
@@ -110,6 +112,8 @@ def _restore(context: dg.AssetExecutionContext, plan: Plan, config: RestoreConfi
     restore_plan = run.begin(only, windows if windows and config.replace else ())
     if not config.replace:
         run.check_rows(restore_plan)
+    for step in restore_plan.steps.any_failed:
+        context.log.warning(f"{step.name} could not be made; its rows and steps wait for the next run.")
     made_from = made_from_seal(context.instance, asset_key(plan, "manifest"), restore_plan.source.checksum)
     counting = snapshots_of(context).counting("restoring", len(restore_plan.chunks), context.log.info)
     with counting as progress, closing(run.restore()) as outcomes:
@@ -119,15 +123,28 @@ def _restore(context: dg.AssetExecutionContext, plan: Plan, config: RestoreConfi
             if key is not None and outcome.error is None:
                 event = materialization(context.asset_key, _metadata(outcome, restore_plan), key, "", made_from)
                 store_events(context, [event])
-    finished = run.finish()
+    try:
+        finished = run.finish()
+    except SchemaIncompleteError:
+        _report_target(context, plan, run)  # all rows are loaded, and the metadata has the steps that failed
+        raise
     left = "finished" if finished else "other windows are still to be loaded"
     for warning in restore_plan.warnings:
         context.log.warning(warning)
     context.log.info(f"Revision {restore_plan.state.revision}: {left}.")
     if finished:
-        facts = {"revision": str(restore_plan.state.revision), "from": plan.to}
-        facts |= target_lineage(plan, restore_plan.definition.tables, restore_plan.source.names)
-        store_events(context, [materialization(asset_key(plan, "target"), facts)])
+        _report_target(context, plan, run)
+
+
+def _report_target(context: dg.AssetExecutionContext, plan: Plan, run: RestoreRun) -> None:
+    """Report what the target holds now, and what of the schema it lacks."""
+    restore_plan = run.plan
+    assert restore_plan is not None
+    failed = run.failed_steps()
+    facts = {"revision": str(restore_plan.state.revision), "from": plan.to} | restored_schema(restore_plan, failed)
+    store_events(context, [dg.AssetObservation(context.asset_key, metadata=facts)])
+    facts |= target_lineage(plan, restore_plan.definition.tables, restore_plan.source.names)
+    store_events(context, [materialization(asset_key(plan, "target"), facts)])
 
 
 def _metadata(outcome: ChunkOutcome, plan: RestorePlan) -> dict[str, Any]:
@@ -141,6 +158,8 @@ def _metadata(outcome: ChunkOutcome, plan: RestorePlan) -> dict[str, Any]:
         "snapshot_id": plan.state.snapshot_id,
         "import": plan.record.id,
     }
+    if failed := plan.steps.any_failed:
+        metadata |= {"steps_failed": len(failed), "failed": [step.name for step in failed]}
     return with_sizes(metadata)
 
 

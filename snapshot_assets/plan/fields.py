@@ -19,10 +19,12 @@ from pydantic import (
     WrapValidator,
 )
 
+from snapshot_assets.databases.masks import parse_mask
 from snapshot_assets.databases.open import default_alias
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.file_formats import FileFormat
 from snapshot_assets.format.names import ColumnPath, column_text, parse_column, parse_table, table_text
+from snapshot_assets.format.patterns import check_pattern
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import duration_text, parse_duration, parse_size, parse_time, size_text, time_text
 from snapshot_assets.plan.problems import raising_value_errors
@@ -102,6 +104,8 @@ Duration = Annotated[timedelta, parsed(parse_duration), PlainSerializer(duration
 PositiveDuration = Annotated[Duration, AfterValidator(_is_positive)]
 FileSize = Annotated[int, parsed(parse_size), PlainSerializer(size_text, when_used="json"), _TEXT]
 Table = Annotated[TableName, parsed(parse_table), PlainSerializer(table_text, when_used="json"), _TEXT]
+MaskSql = Annotated[str, parsed(parse_mask)]
+TablePattern = Annotated[str, parsed(check_pattern), _TEXT]
 ColumnOfTable = Annotated[ColumnPath, parsed(parse_column), PlainSerializer(column_text, when_used="json"), _TEXT]
 Reference = Annotated[DatabaseReference, parsed(DatabaseReference.parse), PlainSerializer(str, return_type=str), _TEXT]
 Storage = Annotated[StoreOptions, WrapValidator(lambda value, handler: raising_value_errors(handler)(value))]

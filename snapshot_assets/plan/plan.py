@@ -45,11 +45,13 @@ _NOT_OF_QUERIES = (
     "schema_only",
     "schemas",
     "tables",
+    "exclude_tables",
     "time_zone",
     "time_columns",
     "null_time",
     "untimed_tables",
     "retention",
+    "fail_on_rows_outside",
 )
 
 _DATA_FIELDS = (
@@ -58,6 +60,7 @@ _DATA_FIELDS = (
     "chunk_time_window",
     "lag",
     "late_windows",
+    "fail_on_rows_outside",
     "parallelism",
     "parts_per_chunk",
     "format",

@@ -27,6 +27,9 @@ class RangeFields(SelectionFields):
     late_windows: int = Field(
         0, ge=0, description="How many windows the export schedule exports again with each new one, for late rows."
     )
+    fail_on_rows_outside: bool = Field(
+        False, description="Fail, and do not seal, if the source has rows outside the range."
+    )
     chunks_per_run: int | None = Field(None, ge=1, description="Chunks of one Dagster run; null for all in one run.")
 
     @property

@@ -3,7 +3,8 @@
     retention:
       keep_last: 10
       keep_for: 30d
-      tag: {create_time: 02:00, name: "auto-{date}", num_retained_max: 7, default_time_retained: 90d}
+      keep_monthly: 12
+      tag: {create_time: 02:00, name: "auto-{date}", num_retained_max: 7, keep_weekly: 5, default_time_retained: 90d}
       savepoint: {create_interval: 7d, num_retained_max: 4}
 
 Without these fields, nothing expires and no tag is created.
@@ -17,6 +18,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, field_validator
 
+from snapshot_assets.catalog.calendar import Calendar
 from snapshot_assets.catalog.pins.automatic import SavepointRule, TagRule, Ticks, check_pattern
 from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.errors import PlanError
@@ -47,10 +49,25 @@ class _Fields(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-class _Pins(_Fields):
+_KEEP = "Number of newest {} of which the newest one stays, in UTC, as `restic forget --keep-{}` counts."
+
+
+class _Calendar(_Fields):
+    keep_daily: int | None = Field(None, ge=1, description=_KEEP.format("days", "daily"))
+    keep_weekly: int | None = Field(None, ge=1, description=_KEEP.format("ISO weeks", "weekly"))
+    keep_monthly: int | None = Field(None, ge=1, description=_KEEP.format("months", "monthly"))
+    keep_yearly: int | None = Field(None, ge=1, description=_KEEP.format("years", "yearly"))
+
+    @property
+    def calendar(self) -> Calendar:
+        """Which days, weeks, months and years keep their newest."""
+        return Calendar(self.keep_daily, self.keep_weekly, self.keep_monthly, self.keep_yearly)
+
+
+class _Pins(_Calendar):
     create_time: TimeOfDay = Field(time(0, 0), description="Time of day in UTC, `hh:mm`.")
     create_interval: Duration = Field(_LEAST, description="Interval, in whole days, counted from Thursday, 1970-01-01.")
-    num_retained_max: int | None = Field(None, ge=1, description="How many automatic ones are kept; null for all.")
+    num_retained_max: int | None = Field(None, ge=1, description="How many of the newest automatic ones stay.")
 
     @field_validator("create_interval")
     @classmethod
@@ -81,7 +98,7 @@ class TagFields(_Pins):
     @property
     def rule(self) -> TagRule:
         """The rule of these fields."""
-        return TagRule(self._ticks, self.name, self.num_retained_max, self.default_time_retained)
+        return TagRule(self._ticks, self.name, self.num_retained_max, self.default_time_retained, self.calendar)
 
 
 class SavepointFields(_Pins):
@@ -90,10 +107,10 @@ class SavepointFields(_Pins):
     @property
     def rule(self) -> SavepointRule:
         """The rule of these fields."""
-        return SavepointRule(self._ticks, self.num_retained_max)
+        return SavepointRule(self._ticks, self.num_retained_max, self.calendar)
 
 
-class RetentionFields(_Fields):
+class RetentionFields(_Calendar):
     """The retention of a plan."""
 
     keep_last: int | None = Field(None, ge=1, description="Number of newest sealed revisions that stay readable.")
@@ -104,6 +121,6 @@ class RetentionFields(_Fields):
     @property
     def rule(self) -> Retention | None:
         """Which sealed revisions stay readable without a pin; None if all do."""
-        if self.keep_last is None and self.keep_for is None:
+        if self.keep_last is None and self.keep_for is None and not self.calendar:
             return None
-        return Retention(self.keep_last, self.keep_for)
+        return Retention(self.keep_last, self.keep_for, self.calendar)

@@ -10,9 +10,10 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.databases.source import Selection
-from snapshot_assets.format.names import ColumnPath, table_text
+from snapshot_assets.format.names import ColumnPath, column_text, table_text
+from snapshot_assets.format.patterns import matches
 from snapshot_assets.format.relations import Carrier, TableName
-from snapshot_assets.plan.fields import ColumnOfTable, Table
+from snapshot_assets.plan.fields import ColumnOfTable, MaskSql, Table, TablePattern
 from snapshot_assets.plan.query_fields import query_of, table_of
 from snapshot_assets.plan.source_fields import SourceFields
 
@@ -26,6 +27,21 @@ class SelectionFields(SourceFields):
     )
     tables: tuple[Table, ...] = Field(
         (), description="Tables to export; empty for all.", examples=["[public.trips, sales.orders]"]
+    )
+    exclude_tables: tuple[TablePattern, ...] = Field(
+        (),
+        description="Tables and views to leave out: patterns in which `*` and `?` stand for any text and character.",
+        examples=["[public.audit, '*.tmp_*']"],
+    )
+    exclude_columns: tuple[ColumnOfTable, ...] = Field(
+        (),
+        description="Columns to leave out, with the keys, checks and views that need them.",
+        examples=["[public.users.password]"],
+    )
+    mask: dict[ColumnOfTable, MaskSql] = Field(
+        default_factory=dict,
+        description="SQL of the source that is exported in place of a column's values; the manifest shows it.",
+        examples=["{public.users.email: md5(email)}"],
     )
     time_zone: str = Field(
         "UTC", description="Zone in which timestamps without one are read.", examples=["Europe/Paris"]
@@ -51,10 +67,31 @@ class SelectionFields(SourceFields):
             table = table_of(self.query)
             if table is None:
                 return Selection(carriers=carriers, query=query_of(self.name, self.query), split_by=self.split_by)
-            return Selection(tables=(table,), time_columns={table: None}, carriers=carriers, split_by=self.split_by)
-        return Selection(self.schemas, self.tables, self.time_columns, carriers)
+            return Selection(
+                tables=(table,), time_columns={table: None}, carriers=carriers, split_by=self.split_by, **self._hidden
+            )
+        return Selection(
+            self.schemas,
+            self.tables,
+            self.time_columns,
+            carriers,
+            exclude_tables=self.exclude_tables,
+            **self._hidden,
+        )
 
-    @field_validator("schemas", "tables")
+    @property
+    def frame_selection(self) -> Selection:
+        """What the plan says about tables that a user's own DataFrames hold."""
+        return Selection(time_columns=self.time_columns, **self._hidden)
+
+    @property
+    def _hidden(self) -> dict[str, Any]:
+        return {
+            "exclude_columns": tuple((table, column) for table, column in self.exclude_columns),
+            "masks": {(table, column): sql for (table, column), sql in self.mask.items()},
+        }
+
+    @field_validator("schemas", "tables", "exclude_tables", "exclude_columns")
     @classmethod
     def _in_order_once(cls, names: Iterable[Any]) -> tuple[Any, ...]:
         return tuple(sorted(set(names)))  # the same selection is the same plan, however it is written
@@ -65,11 +102,49 @@ class SelectionFields(SourceFields):
         _require_selected(tables, info.data.get("schemas", ()), ())
         return tables
 
+    @field_validator("time_columns", "carriers", "exclude_columns", "mask")
+    @classmethod
+    def _of_selected_tables(cls, named: Any, info: ValidationInfo) -> Any:
+        tables = [key.table if isinstance(key, ColumnPath) else key for key in named]
+        _require_selected(tables, info.data.get("schemas", ()), info.data.get("tables", ()))
+        _require_kept(tables, info.data.get("exclude_tables", ()))
+        return named
+
+    @field_validator("exclude_tables")
+    @classmethod
+    def _keeps_named_tables(cls, patterns: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        _require_kept(info.data.get("tables", ()), patterns)
+        return patterns
+
+    @field_validator("exclude_columns", "mask")
+    @classmethod
+    def _of_tables_only(cls, named: Any, info: ValidationInfo) -> Any:
+        query = info.data.get("query")
+        if query is None or not named:
+            return named
+        copied = table_of(query)
+        if copied is None:
+            raise ValueError("has no effect on SQL: select other columns or expressions in the query; remove it")
+        if others := [path for path in named if path.table != copied]:
+            raise ValueError(f"{column_text(others[0])} is no column of {query}, which is copied; remove it")
+        return named
+
+    @field_validator("mask")
+    @classmethod
+    def _of_exported_columns(cls, mask: dict[ColumnPath, str], info: ValidationInfo) -> dict[ColumnPath, str]:
+        if both := sorted(mask.keys() & set(info.data.get("exclude_columns", ()))):
+            raise ValueError(f"{column_text(both[0])} is among exclude_columns too; remove it from one of them")
+        return dict(sorted(mask.items()))
+
     @field_validator("time_columns", "carriers")
     @classmethod
-    def _of_selected_tables(cls, by_name: dict[Any, Any], info: ValidationInfo) -> dict[Any, Any]:
-        tables = [key.table if isinstance(key, ColumnPath) else key for key in by_name]
-        _require_selected(tables, info.data.get("schemas", ()), info.data.get("tables", ()))
+    def _of_kept_columns(cls, by_name: dict[Any, Any], info: ValidationInfo) -> dict[Any, Any]:
+        named = [key if isinstance(key, ColumnPath) else ColumnPath(key, str(by_name[key])) for key in by_name]
+        hidden = set(info.data.get("exclude_columns", ()))
+        if info.field_name == "time_columns":
+            hidden |= info.data.get("mask", {}).keys()
+        if found := sorted(hidden.intersection(named)):
+            raise ValueError(f"{column_text(found[0])} is among exclude_columns or mask; remove it from one of them")
         return by_name
 
     @field_validator("time_zone")
@@ -87,3 +162,10 @@ def _require_selected(tables: Iterable[TableName], schemas: Sequence[str], selec
             raise ValueError(f"{table_text(table)} lies outside schemas [{', '.join(schemas)}]; add {table.schema!r}")
         if selected and table not in selected:
             raise ValueError(f"{table_text(table)} is not among tables; add it there, or remove it here")
+
+
+def _require_kept(tables: Iterable[TableName], patterns: Sequence[str]) -> None:
+    """Refuse tables that `exclude_tables` leaves out."""
+    for table in tables:
+        if pattern := next((each for each in patterns if matches(each, table)), None):
+            raise ValueError(f"{table_text(table)} is named, and exclude_tables leaves it out ({pattern}); remove one")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.collect_garbage import GarbagePlan, execute_collection, plan_collection
@@ -24,8 +25,8 @@ def delete_rows(catalog: Catalog, table: TableName, predicate: Predicate | str) 
     return execute_row_deletion(catalog, plan_row_deletion(catalog, table, predicate))
 
 
-def expire(catalog: Catalog, *, keep_last: int | None = None, keep_for: timedelta | None = None) -> ExpiryPlan:
-    retention = None if keep_last is None and keep_for is None else Retention(keep_last, keep_for)
+def expire(catalog: Catalog, **rules: Any) -> ExpiryPlan:
+    retention = Retention(**rules) if rules else None
     return execute_expiry(catalog, plan_expiry(catalog, retention))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 
@@ -12,7 +12,8 @@ from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.open import database_module, kind_of, open_database, open_target
 from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Scan, Selection
 from snapshot_assets.databases.sql_target import SqlTarget
-from snapshot_assets.databases.target import Definition, LoadedFile, RestoreRecord
+from snapshot_assets.databases.steps import steps_of
+from snapshot_assets.databases.target import Definition, LoadedFile, RestoreRecord, RestoreTarget, Statement
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
 
 LOCATION = "0" * 32
@@ -82,6 +83,12 @@ def entry(table: TableName, record: RestoreRecord, path: str = "") -> LoadedFile
     return LoadedFile(LOCATION, table, path or f"data/0/{table}.parquet", 0, "f" * 64, record.id)
 
 
+def make(opened: RestoreTarget, record: RestoreRecord, statements: Iterable[Statement]) -> None:
+    """Make all steps of statements; fails if one of them does."""
+    results = opened.make(record, steps_of(statements))
+    assert [each for each in results.values() if each.failed] == []
+
+
 def copy(
     schema: DatabaseSchema, origin: DatabaseAddress, into: DatabaseAddress, *, expressions: bool = True
 ) -> Definition:
@@ -91,7 +98,8 @@ def copy(
         earlier = opened.imports()
         record = earlier[-1] if earlier else record_of(definition)
         if not earlier:
-            opened.begin(record, definition.before, "")
+            opened.begin(record, "")
+            make(opened, record, definition.before)
         documents = {table.table_name: table for table in schema.tables}
         for table in definition.tables:
             name = table.table_name
@@ -99,5 +107,6 @@ def copy(
             stored = documents[name].model_copy(update={"columns": tuple(columns)})
             with database.scan(Scan(stored, AllRows())) as batches:
                 opened.load(entry(name, record), table, batches)
-        opened.finish(record, definition.after)
+        make(opened, record, definition.after)
+        opened.finish(record)
     return definition

@@ -162,7 +162,10 @@ def test_a_dry_run_reports_everything_and_touches_nothing(
     assert text.status == 0
     assert "nothing was changed" in text.out
     assert "would load 4 files, 74 rows" in text.out
-    assert all(f"would make {each}" in text.out for each in printed.json["makes"])
+    assert "would make 2 tables, 1 primary key; --verbose names them" in text.out
+    assert printed.json["makes_by_kind"] == {"table": 2, "primary key": 1}
+    verbose = snapshots(*call, "--dry-run", "--verbose")
+    assert all(f"would make {each}" in verbose.out for each in printed.json["makes"])
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
     assert not target.exists()
     assert not (tmp_path / "dagster").exists()
@@ -324,3 +327,70 @@ def test_a_killed_import_is_finished_by_the_next_command_with_no_row_missing_or_
     assert done.returncode == 0, done.stderr
     assert differing(tmp_path / "source.duckdb", target, "main.m", "main.untimed") == {}
     assert read_state(store_of(location)).tags == {}
+
+
+@pytest.fixture
+def with_views(snapshots: Snapshots, location: Path, tmp_path: Path) -> Path:
+    """A snapshot of views that use a macro, which no snapshot carries, and of things that DuckDB cannot restore."""
+    source = make_source(
+        tmp_path / "source.duckdb",
+        "CREATE MACRO twice(n) AS TABLE SELECT n * 2 AS n",
+        "CREATE SCHEMA s",
+        "CREATE TABLE s.tree (id INTEGER PRIMARY KEY, up INTEGER)",
+        *(f"CREATE VIEW v{number} AS SELECT n FROM twice({number})" for number in range(12)),
+        "CREATE VIEW good AS SELECT id FROM sensors",
+    )
+    export(make_plan(source, location.as_uri()), store_of(location))
+    return location
+
+
+@pytest.mark.usefixtures("spark")
+def test_steps_that_fail_are_listed_with_their_statements_and_end_the_command_with_status_1(
+    snapshots: Snapshots, with_views: Path, target: Path
+) -> None:
+    call = ("import", "--from", with_views.as_uri(), "--target", f"duckdb://{target}")
+    first = snapshots(*call)
+    assert first.status == 1
+    assert first.out.count("could not be made: view main.v") == 12
+    assert '  run by hand: CREATE VIEW "main"."v3" ("n") AS SELECT n FROM twice(3);\n' in first.out
+    assert "Table Function with name twice does not exist" in first.out
+    verdict = first.out[first.out.index("target: revision") :].splitlines()
+    assert len(verdict) <= 10
+    assert "  could not be made: 12 views; see above. Run again to try only what is missing" in verdict
+    assert any(line.startswith("  made: ") and "3 tables" in line for line in verdict)
+    assert "12 schema steps failed" in first.err
+    assert rows(target, "SELECT count(*) FROM good") == [(2,)]
+
+    again = snapshots(*call, "--json")
+    assert (again.status, again.json["run_id"], again.json["rows_loaded"]) == (1, None, 0)
+    assert again.json["error"]["kind"] == "SchemaIncompleteError"
+    assert [each["object"] for each in again.json["failed"]][:2] == ["view main.v0", "view main.v1"]
+    [failed] = [each for each in again.json["failed"] if each["object"] == "view main.v3"]
+    assert (failed["kind"], failed["violated"]) == ("view", False)
+    assert failed["statements"] == ['CREATE VIEW "main"."v3" ("n") AS SELECT n FROM twice(3)']
+
+    execute(target, "CREATE MACRO twice(n) AS TABLE SELECT n * 2 AS n")
+    mended = snapshots(*call)
+    assert mended.status == 0, mended.err
+    assert "was restored before; all rows are there" in mended.out
+    assert rows(target, "SELECT n FROM v3") == [(6,)]
+    last = snapshots(*call, "--json")
+    assert (last.status, last.json["failed"]) == (0, [])
+
+
+@pytest.mark.usefixtures("spark")
+def test_expressions_may_be_left_out_later_and_what_is_lost_is_counted_by_kind(
+    snapshots: Snapshots, with_views: Path, target: Path
+) -> None:
+    call = ("import", "--from", with_views.as_uri(), "--target", f"duckdb://{target}")
+    assert snapshots(*call).status == 1
+    dry = snapshots(*call, "--no-expressions", "--dry-run")
+    assert (dry.status, dry.out.count("\n")) == (0, 3), dry.err
+    assert "  not carried over: 13 views; --verbose names them\n" in dry.out
+    plain = snapshots(*call, "--no-expressions", "--json")
+    assert plain.status == 0, plain.err
+    assert plain.json["lost_by_kind"] == {"view": 13}
+    assert len(plain.json["lost"]) == 13
+    verbose = snapshots(*call, "--no-expressions", "--dry-run", "--verbose")
+    assert verbose.out.count("  not carried over: View main.") == 13
+    assert snapshots(*call).status == 1  # with expressions, the views are tried again

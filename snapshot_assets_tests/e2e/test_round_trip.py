@@ -13,18 +13,12 @@ import yaml
 from snapshot_assets_tests.cli.helpers import Snapshots, differing
 from snapshot_assets_tests.databases.duckdb.files import make_file, path_of
 from snapshot_assets_tests.databases.duckdb.shop import SHOP, fresh
-from snapshot_assets_tests.databases.postgresql.helpers import EVERYTHING, ROWS, schema_dump
+from snapshot_assets_tests.databases.postgresql.helpers import EVERYTHING, ROWS, contents, schema_dump
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark")]
 
 RANGE = {"start_time": "2024-01-01T00:00:00Z", "end_time": "2028-01-01T00:00:00Z", "chunk_time_window": "365d"}
-RELATIONS = """
-    SELECT c.oid::regclass FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('r', 'm') AND n.nspname !~ '^pg_|^information_schema$'
-    ORDER BY c.oid::regclass::text COLLATE "C"
-"""
-SEQUENCES = "SELECT format('%I.%I', schemaname, sequencename), coalesce(last_value::text, '-') FROM pg_sequences"
 EVERYWHERE = '''
 INSERT INTO sales.people VALUES ('x', '2000-01-01');
 INSERT INTO sales.others VALUES (NULL, NULL);
@@ -68,18 +62,6 @@ def trip(snapshots: Snapshots, tmp_path: Path, s3_user: Callable[[str], str], s3
         return report
 
     return run
-
-
-def contents(server: PostgresqlServer, uri: str) -> dict[str, str]:
-    """Return row count and content hash of each table, partition and materialized view.
-
-    Sequences have their last value.
-    """
-    tables = server.psql(uri, "SET search_path = ''", RELATIONS).splitlines()
-    rows = """SELECT count(*), md5(array_agg(t::text ORDER BY t::text COLLATE "C")::text) FROM ONLY"""
-    found = server.psql(uri, *(f"{rows} {table} t" for table in tables)).splitlines()
-    sequences = server.psql(uri, SEQUENCES).splitlines()
-    return dict(zip(tables, found, strict=True)) | dict(line.rsplit("|", 1) for line in sequences)
 
 
 def same(server: PostgresqlServer, source: str, target: str) -> None:

@@ -31,6 +31,12 @@ try:
     start_session({"spark.master": "yarn"})
 except PlanError as error:
     found["refused"] = str(error)
+start_session({"spark.remote": "local[3]"})
+start_session({"spark.remote": f"sc://{spark.client._builder.endpoint}"})
+try:
+    start_session({"spark.remote": "sc://localhost:1"})
+except PlanError as error:
+    found["other"] = str(error)
 print(json.dumps(found))
 """
 
@@ -46,3 +52,18 @@ def test_the_resource_makes_a_session_of_connect_that_runs_tasks(tmp_path: Path)
     assert found["settings"] == ["UTC", "3"]
     assert found["results"] == [[2, sys.executable], [3, sys.executable]]
     assert "has a Spark session already" in found["refused"]
+    assert "has a Spark session already" in found["other"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_all_executors_of_a_cluster_count_as_soon_as_it_has_started(tmp_path: Path) -> None:
+    """Those of `local-cluster` are processes of their own, which register one after the other."""
+    program = """
+from snapshot_assets.engine.session import parallel_tasks
+from snapshot_assets.engine.session_start import start_session
+print(parallel_tasks(start_session({"spark.master": "local-cluster[3,1,512]", "spark.executor.memory": "512m"})))
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines()[-1] == "3"

@@ -257,3 +257,32 @@ def test_an_automatic_savepoint_pins_the_compacted_state(
     assert not pending_tombstones(state)
     rows = [sum(known.file.rows for known in state.live_files(day) if known.file.table == "readings") for day in (1, 2)]
     assert rows == [ROWS[0] - 5, ROWS[1] - 1]
+
+
+def test_steps_that_fail_are_in_the_metadata_and_rows_are_loaded(make_project: Callable[..., Project]) -> None:
+    project = make_project(target="copy")
+    with duckdb.connect(str(project.database)) as connection:
+        connection.execute("CREATE MACRO twice(n) AS TABLE SELECT n * 2 AS n")
+        connection.execute("CREATE VIEW v AS SELECT n FROM twice(21)")
+    assert project.run("schema", "chunks", "untimed_tables", "manifest", keys=project.keys).success
+    result = project.run("restored", keys=project.keys)
+    assert not result.success
+    failure = project.failure(result)
+    assert "All rows are loaded; 1 schema step failed: view main.v could not be made: " in failure.description
+    [row] = failure.metadata["failed_steps"].records
+    assert row.data["object"] == "view main.v"
+    assert row.data["statements"] == 'CREATE VIEW "main"."v" ("n") AS SELECT n FROM twice(21)'
+    assert differing(project) == {}
+    assert sorted(project.materialized("restored")) == list(project.keys)
+    for asset, events in (("restored", "fetch_observations"), ("target", "fetch_materializations")):
+        [record] = getattr(project.instance, events)(project.key(asset), limit=10).records
+        metadata = (record.asset_observation or record.asset_materialization).metadata
+        assert (metadata["steps_failed"].value, metadata["made"].value) == (1, "2 tables, 1 primary key")
+        assert metadata["failed_steps"].records[0].data["object"] == "view main.v"
+
+    with duckdb.connect(str(project.target)) as connection:
+        connection.execute("CREATE MACRO twice(n) AS TABLE SELECT n * 2 AS n")
+    assert project.run("restored", keys=project.keys).success
+    with duckdb.connect(str(project.target)) as connection:
+        assert connection.execute("SELECT n FROM v").fetchall() == [(42,)]
+    assert differing(project) == {}

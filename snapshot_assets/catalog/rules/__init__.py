@@ -25,6 +25,7 @@ from snapshot_assets.catalog.rules.chunks import (
 from snapshot_assets.catalog.rules.preconditions import check_unchanged
 from snapshot_assets.catalog.rules.rollback import rollback
 from snapshot_assets.catalog.rules.seal import (
+    RULES,
     Retention,
     StaleVerificationError,
     delete,
@@ -36,6 +37,7 @@ from snapshot_assets.catalog.rules.seal import (
 )
 
 __all__ = [
+    "RULES",
     "CompactedMeanwhileError",
     "FinishedChunk",
     "Retention",

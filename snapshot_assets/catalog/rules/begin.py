@@ -30,6 +30,9 @@ _COMPARED = (
     "partition_by",
     "single_file",
     "manifest",
+    "exclude_tables",
+    "exclude_columns",
+    "mask",
 )
 _USER_NAMES = {
     "requested_schemas": "schemas",
@@ -98,6 +101,8 @@ def check_same_plan(existing: act.Header, wanted: act.Header) -> None:
 def _shown(name: str, value: object) -> str:
     if name == "chunk_time_window" and isinstance(value, int):
         return duration_text(timedelta(microseconds=value))
+    if name in ("exclude_tables", "exclude_columns", "mask"):
+        return (",".join(value) if isinstance(value, tuple) else str(value)) if value else "none"
     if isinstance(value, tuple):
         return ",".join(value) or "all"
     return str(value) or "open"

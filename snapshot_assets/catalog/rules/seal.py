@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+from snapshot_assets.catalog.calendar import NO_CALENDAR, Calendar
 from snapshot_assets.catalog.catalog import Actions, Token, rule
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.rules.preconditions import check_unchanged, refuse_deleted, refuse_pinned, refuse_upgraded
@@ -17,6 +18,9 @@ from snapshot_assets.errors import ConflictError, PlanError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event
 from snapshot_assets.format.relations import TableName
+
+RULES = ("keep_last", "keep_for", "keep_daily", "keep_weekly", "keep_monthly", "keep_yearly")
+"""The names of the rules of `Retention`, in plans and, with other dashes, among options."""
 
 
 @rule
@@ -111,12 +115,14 @@ def purge(state: State, paths: Sequence[str]) -> Actions:
 
 @dataclass(frozen=True)
 class Retention:
-    """Which sealed revisions stay readable without a pin: those that at least one of two rules keeps.
+    """Which sealed revisions stay readable without a pin: those that at least one rule keeps.
 
     Attributes:
         keep_last: Number of newest revisions to keep; None for no such rule. A compaction counts as one with the
             revisions that it compacted, and the last of them is kept. Otherwise compactions would push out exports.
         keep_for: Keeps revisions that were sealed no longer ago than this; None for no such rule.
+        calendar: Keeps the newest of days, weeks, months and years, by the time of the seal, counting compactions as
+            `keep_last` does.
 
     Raises:
         PlanError: There is no rule, or a rule is invalid.
@@ -124,10 +130,11 @@ class Retention:
 
     keep_last: int | None = None
     keep_for: timedelta | None = None
+    calendar: Calendar = NO_CALENDAR
 
     def __post_init__(self) -> None:
-        if self.keep_last is None and self.keep_for is None:
-            raise PlanError("No rule keeps any revision; give keep_last, keep_for, or both.")
+        if self.keep_last is None and self.keep_for is None and not self.calendar:
+            raise PlanError(f"No rule keeps any revision; give one or more of {', '.join(RULES)}.")
         if self.keep_last is not None and self.keep_last < 1:
             raise PlanError(f"keep_last is {self.keep_last}; give 1 or more: the newest seal always stays.")
         if self.keep_for is not None and self.keep_for < timedelta(0):
@@ -139,22 +146,24 @@ class Retention:
         The newest seal always stays (FORMAT.md, section 6).
         """
         seals = [seal for seal in state.seals if seal.revision not in state.expired]
-        kept = _newest_versions(seals, state.events, self.keep_last or 1)
+        versions = _versions(seals, state.events)[::-1]
+        places = self.calendar.kept([seal.committed_at for seal in versions]) | set(range(self.keep_last or 1))
+        kept = {seal.revision for place, seal in enumerate(versions) if place in places}
         since = None if self.keep_for is None else now - self.keep_for
         older = [seal for seal in seals if seal.revision not in kept]
         return [seal.revision for seal in older if since is None or seal.committed_at < since]
 
 
-def _newest_versions(seals: Sequence[SealState], events: Sequence[Event], count: int) -> set[int]:
-    """Return the newest sealed revisions, counting those that only compact the one before as one with it."""
+def _versions(seals: Sequence[SealState], events: Sequence[Event]) -> list[SealState]:
+    """Return the sealed revisions, counting those that only compact the one before as one with it: the last of them."""
     changes = [(event.revision, _exported(event)) for event in events if event.changes_data]
     revisions, exports = [revision for revision, _ in changes], [exported for _, exported in changes]
     versions = []
-    for this, after in pairwise(seal.revision for seal in seals):
-        between = exports[bisect_right(revisions, this) : bisect_right(revisions, after)]
-        if not between or max(between) > this:  # the change is unknown, or more than a compaction
+    for this, after in pairwise(seals):
+        between = exports[bisect_right(revisions, this.revision) : bisect_right(revisions, after.revision)]
+        if not between or max(between) > this.revision:  # the change is unknown, or more than a compaction
             versions.append(this)
-    return set([*versions, *(seal.revision for seal in seals[-1:])][-count:])
+    return [*versions, *seals[-1:]]
 
 
 def _exported(event: Event) -> int:

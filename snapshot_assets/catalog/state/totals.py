@@ -7,8 +7,9 @@ number of revisions times the number of files.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 
 from snapshot_assets.catalog.state.file_columns import FileColumns
 from snapshot_assets.catalog.state.fold import SealState, State
+from snapshot_assets.errors import RowsOutsideError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.units import time_text
 
@@ -48,14 +50,45 @@ def rows_outside(state: State) -> tuple[act.RowsOutside, ...]:
 
 def outside_text(state: State) -> str:
     """Return a sentence part on rows outside the range that were not exported; "" without such rows."""
-    rows, header = sum(each.rows for each in rows_outside(state)), state.header
-    if not rows or header is None or header.start is None or header.end is None:
+    header = state.header
+    if header is None or header.start is None or header.end is None:
         return ""
-    counted = f"{rows:,} rows" if rows > 1 else "1 row"
-    return (
-        f"{counted} outside {time_text(header.start)} … {time_text(header.end)} {'were' if rows > 1 else 'was'} "
-        "not exported"
-    )
+    return rows_text(rows_outside(state), header.start, outside_end(header))
+
+
+def outside_end(header: act.Header) -> datetime | None:
+    """Return the end that rows are outside of; None for a range that grows, whose later windows will hold them."""
+    return None if header.kind == "continuous" else header.end
+
+
+def rows_text(outside: Sequence[act.RowsOutside], start: datetime, end: datetime | None) -> str:
+    """Return a sentence part on rows outside a range, or before it if it has no end; "" without such rows."""
+    rows = sum(each.rows for each in outside)
+    if not rows:
+        return ""
+    where = f"outside {time_text(start)} … {time_text(end)}" if end is not None else f"before {time_text(start)}"
+    return f"{rows:,} rows {where} were not exported" if rows > 1 else f"1 row {where} was not exported"
+
+
+def refuse_outside(outside: Sequence[act.RowsOutside], start: datetime, end: datetime | None) -> None:
+    """Refuse rows outside a range, for a plan that allows none.
+
+    Raises:
+        RowsOutsideError: There are some; names the tables.
+    """
+    if text := rows_text(outside, start, end):
+        tables = ", ".join(f"{each.schema}.{each.table} {each.rows:,}" for each in outside)
+        raise RowsOutsideError(
+            f"{text} ({tables}), and the plan has fail_on_rows_outside. Change start_time or end_time so that the range"
+            " holds them, or correct their times.",
+            tables={f"{each.schema}.{each.table}": each.rows for each in outside},
+        )
+
+
+def refuse_recorded(state: State) -> None:
+    """Refuse the rows outside the range that the newest seal records; see `refuse_outside`."""
+    if state.header is not None and state.header.start is not None:
+        refuse_outside(rows_outside(state), state.header.start, outside_end(state.header))
 
 
 @dataclass(frozen=True)

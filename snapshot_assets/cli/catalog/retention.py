@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from snapshot_assets.catalog.calendar import Calendar
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.collect_garbage import GarbagePlan, execute_collection, plan_collection
 from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, plan_expiry
 from snapshot_assets.catalog.operations.garbage import Garbage
-from snapshot_assets.catalog.rules import Retention
+from snapshot_assets.catalog.rules import RULES, Retention
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import duration_of, open_catalog
 from snapshot_assets.cli.output import counted, show, show_json, show_message, show_table
@@ -31,16 +32,20 @@ def expire(options: argparse.Namespace) -> int:
 
 def _given(options: argparse.Namespace) -> tuple[Catalog, Retention | None]:
     """Return the location, and the rule of the options; None if they give none."""
+    calendar = Calendar(options.keep_daily, options.keep_weekly, options.keep_monthly, options.keep_yearly)
     keep_for = duration_of(options.keep_for)
-    given = options.keep_last is not None or keep_for is not None
-    retention = Retention(options.keep_last, keep_for) if given else None
+    retention = Retention(options.keep_last, keep_for, calendar) if _given_rules(options) else None
     return open_catalog(options, writing=not options.dry_run), retention
+
+
+def _given_rules(options: argparse.Namespace) -> list[str]:
+    """Return the options that are rules of retention, as they are spelled."""
+    return [f"--{name.replace('_', '-')}" for name in RULES if getattr(options, name) is not None]
 
 
 def _of_plan(options: argparse.Namespace) -> tuple[Catalog, Retention]:
     """Return the location and the rule of the plan of `--plan`."""
-    clashing = [f"--{name.replace('_', '-')}" for name in ("keep_last", "keep_for") if getattr(options, name)]
-    if clashing:
+    if clashing := _given_rules(options):
         raise PlanError(
             f"{' and '.join(clashing)} cannot be given beside --plan; change the plan's retention in the configuration,"
             " or name the location by --snapshot."
@@ -49,8 +54,8 @@ def _of_plan(options: argparse.Namespace) -> tuple[Catalog, Retention]:
     plan = configuration.plan(options.plan)
     if plan.retention.rule is None:
         raise PlanError(
-            f"Plan {plan.name!r} has neither keep_last nor keep_for in its retention, so its revisions do not expire. "
-            f"Write one there; or give --snapshot {plan.to}, with --keep-last or --keep-for, or without both "
+            f"Plan {plan.name!r} has none of {', '.join(RULES)} in its retention, so its revisions do not expire. "
+            f"Write one there; or give --snapshot {plan.to}, with --keep-last or another such option, or without any "
             "to delete only tags that outlived their time."
         )
     store, writing = configuration.store(plan), not options.dry_run
@@ -75,8 +80,8 @@ def _report_expiry(options: argparse.Namespace, uri: str, plan: ExpiryPlan, done
         show_json(_expiry_json(options, uri, plan))
         return
     if not plan.expired:
-        given = options.plan or options.keep_last or options.keep_for
-        rule = "" if given else "; no rule was given: --keep-last, --keep-for or --plan"
+        given = options.plan or _given_rules(options)
+        rule = "" if given else "; no rule was given: --keep-last, --keep-for, --keep-daily, … or --plan"
         show(f"nothing to expire; {counted(plan.kept, 'sealed revision')} can be read{rule}")
     if plan.expired or plan.tags:
         _show_expiry(plan, done=done)

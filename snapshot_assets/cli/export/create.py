@@ -12,7 +12,7 @@ from typing import Any
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import damage_error
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.totals import outside_text, rows_outside
+from snapshot_assets.catalog.state.totals import outside_text, refuse_recorded, rows_outside
 from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.catalog.verify.hints import damaged_documents
 from snapshot_assets.catalog.verify.objects import check_head, files_to_seal, verified_revision
@@ -41,6 +41,8 @@ def run(options: argparse.Namespace) -> int:
     if request.nothing_to_do(plan, state) and not options.force and replace is None:
         hashed, damaged = _checked(plan, store, state)
         if not damaged:
+            if plan.fail_on_rows_outside:
+                refuse_recorded(state)
             # A snapshot does not record which tables `untimed_tables: skip` left out.
             skip = state.header is not None and state.header.untimed_tables == "skip"
             return _report(options, store, state, _Work(skipped=None if skip else ()), hashed)
@@ -135,6 +137,7 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
         "bytes": sum(file.bytes for file in files),
         "files": len(files),
         "rows_outside": [vars(each) for each in rows_outside(state)],
+        "not_exported": outside_text(state),
     }
     if work.skipped is not None:
         report["tables_skipped"] = [table_text(name) for name in work.skipped]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +13,8 @@ from snapshot_assets.catalog.rules import check_same_plan
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.cli.spark import with_spark_options
 from snapshot_assets.databases.open import kind_of, open_database
-from snapshot_assets.engine.export.start_snapshot import closed_end, exported_schema, header_of, resolve_range
+from snapshot_assets.engine.export.preflight import checked_schemas
+from snapshot_assets.engine.export.start_snapshot import closed_end, header_of, resolve_range
 from snapshot_assets.errors import LocationDeletedError, PlanError
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets.format.windows import TimeRange, Window
@@ -21,7 +23,7 @@ from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.read_configuration import load_configuration
 
-_BESIDE_PLAN = ("parallelism", "max_file_size")
+_BESIDE_PLAN = ("parallelism", "max_file_size", "fail_on_rows_outside")
 
 
 def plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
@@ -144,27 +146,25 @@ def prepared(configuration: Configuration, plan: Plan, state: State, *, force: b
     Returns:
         The plan with a range.
     """
-    existing = None if force else state.header
+    existing = None if force or state.header is None else state
+    header = existing.header if existing else None
     is_open = plan.kind == "once" and not plan.schema_only and (plan.start_time is None or plan.end_time is None)
-    bounds = _checked_source(configuration, plan, with_bounds=is_open and existing is None)
-    Catalog.open_for_writing(configuration.store(plan), single_writer=plan.single_writer)
-    return resolve_range(plan, existing, bounds, datetime.now(UTC)) if is_open else plan
+    found: list[Plan] = []
 
+    def resolve(bounds: TimeRange | None) -> Plan:
+        found.append(resolve_range(plan, header, bounds, datetime.now(UTC)) if is_open else plan)
+        return found[0]
 
-def _checked_source(configuration: Configuration, plan: Plan, *, with_bounds: bool) -> TimeRange | None:
-    address = configuration.source(plan.source)
+    address, with_bounds = configuration.source(plan.source), is_open and header is None
     if kind_of(address.uri) == "spark":  # only the run's Spark session can read it
         if with_bounds:
             raise PlanError("A spark: source needs --start-time and --end-time; they are read only from databases.")
-        return None
-    database = open_database(address)
-    try:
-        schema = exported_schema(plan, database.extract(plan.selection))
-        timed = tuple(table for table in schema.tables if table.time_index)
-        bounds = database.time_bounds(timed, plan.time_zone) if with_bounds else None
-    finally:
-        database.close()
-    return TimeRange(*bounds) if bounds else None
+        resolve(None)
+    else:
+        with closing(open_database(address)) as database:
+            checked_schemas(database, plan, (resolve, existing), with_bounds=with_bounds)
+    Catalog.open_for_writing(configuration.store(plan), single_writer=plan.single_writer)
+    return found[0]
 
 
 def windows_to_export(plan: Plan, state: State, windows: Sequence[Window], *, force: bool) -> Sequence[Window]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -20,14 +20,17 @@ from snapshot_assets.databases.duckdb.query import extract_query, query_types, s
 from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.duckdb.types import RANGED, carry
+from snapshot_assets.databases.duckdb.unfit_values import unfit_conditions
+from snapshot_assets.databases.masks import check_masks
 from snapshot_assets.databases.query import is_query
 from snapshot_assets.databases.ranges import SAMPLE_ROWS, ColumnRange, Quantiles, fractions
+from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.databases.scan_order import order_clause
 from snapshot_assets.databases.selection import check_split
-from snapshot_assets.databases.source import DatabaseAddress, HeldState, Scan, Selection
+from snapshot_assets.databases.source import DatabaseAddress, HeldState, Rows, Scan, Selection
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.databases.time_column import TimedSource
-from snapshot_assets.errors import DatabaseError
+from snapshot_assets.errors import DatabaseError, SnapshotError
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table
 
 _BATCH_BYTES = 16 * 1024 * 1024
@@ -63,14 +66,34 @@ class DuckDBDatabase(TimedSource):
         self._address = address
         self._session = DuckDBSession(address)
 
-    def extract(self, selection: Selection) -> DatabaseSchema:
+    def extract(self, selection: Selection, refusals: Refusals | None = None) -> DatabaseSchema:
         """Describe the selected schemas, tables and views; see `Database.extract`."""
+        found = refusals or Refusals()
         if selection.query is not None:
             schema = extract_query(self._session, selection, selection.query)
         else:
-            schema = extract_schema(self._session, selection)
+            schema = extract_schema(self._session, selection, found)
         check_split(selection, schema, RANGED)
+        check_masks(schema, self._check_masks, found)
+        if refusals is None:
+            found.raise_any()
         return schema
+
+    def unfit(self, table: Table, rows: Sequence[Rows]) -> list[SnapshotError]:
+        """Find values that native carriers cannot hold; see `Database`."""
+        kinds = self._session.column_types(table.table_name)
+        checks = list(unfit_conditions(table, kinds))
+        if not checks:
+            return []
+        values = ", ".join(f"coalesce(bool_or({condition}), false)" for _, condition, _ in checks)
+        where = " OR ".join(DuckDBTimeColumn.predicate(table, each) for each in rows)
+        found = self._first_row(values, table, where)
+        unfit = [check for check, is_there in zip(checks, found, strict=True) if is_there]
+        return [unfit_value(table, column, what, early=True) for column, _, what in unfit]
+
+    def _check_masks(self, table: Table, conditions: str) -> None:
+        one = f"(FROM {self._session.relation(table.table_name)} LIMIT 1) AS {identifier(table.name)}"
+        self._session.rows(f"SELECT 1 FROM {one} WHERE {conditions}", doing=f"reading the masks of {table.table_name}")
 
     def interrupt(self) -> None:
         """Cancel the query that another thread runs; see `Database`."""

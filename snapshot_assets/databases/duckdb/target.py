@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -25,16 +26,22 @@ from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.databases.sql_target import SqlTarget
-from snapshot_assets.databases.target import ExistingTable, OtherType, RestoreRecord, Statement
-from snapshot_assets.errors import DatabaseDeniedError, DatabaseError
+from snapshot_assets.databases.steps import SchemaStep, StepResult
+from snapshot_assets.databases.target import ExistingTable, OtherType, RestoreRecord
+from snapshot_assets.errors import DatabaseDeniedError, DatabaseError, SnapshotError
 from snapshot_assets.format.relations import Table, TableName
 
 _LOG = logging.getLogger(__name__)
+_EXISTS = re.compile(r"already exists|already has a primary key|only one primary key", re.IGNORECASE)
 _STREAM = "snapshot_assets_stream"
 _COLUMNS = """
     SELECT c.schema_oid, c.table_name, c.column_name, v.view_oid IS NOT NULL FROM duckdb_columns() c
     LEFT JOIN duckdb_views() v ON v.database_name = c.database_name AND v.view_oid = c.table_oid
     WHERE c.database_name = ? AND NOT c.internal ORDER BY c.table_oid, c.column_index
+"""
+_GENERATED = """
+    SELECT schema_oid, table_name, column_name FROM duckdb_columns()
+    WHERE database_name = ? AND NOT internal AND is_generated
 """
 _FOREIGN_KEYS = """
     SELECT schema_oid, constraint_name, table_name, referenced_table, constraint_column_names, referenced_column_names
@@ -139,7 +146,21 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         """Return the columns whose type in the target differs from the tables' type; see `RestoreTarget`."""
         existing = self.existing([table.table_name for table in tables])
         present = [table for table in tables if table.table_name in existing]
-        return [other for table in present for other in _others(table, self.column_types(table.table_name))]
+        others = [other for table in present for other in _others(table, self.column_types(table.table_name))]
+        computed = {(name.schema.lower(), name.table.lower(), column) for name, column in self._generated()}
+        for table in present:
+            for column in table.columns:
+                there = (table.schema_name.lower(), table.name.lower(), column.name) in computed
+                if there is not (column.generated is not None):
+                    kinds = [f"{column.type}, generated" if each else column.type for each in (there, not there)]
+                    others.append(OtherType(table.table_name, column.name, *kinds))
+        return others
+
+    def _generated(self) -> Iterator[tuple[TableName, str]]:
+        """Yield the columns of the file that are generated."""
+        schemas = self.schema_names()
+        for schema, table, column in self.rows(_GENERATED, [TARGET]):
+            yield TableName(schemas[schema], table), column
 
     def close(self) -> None:
         """Close the file."""
@@ -149,15 +170,28 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
             self._opened.close()
             self._opened = None
 
-    def finish(self, record: RestoreRecord, statements: Sequence[Statement]) -> None:
-        """Run the last statements and mark the import as finished; see `RestoreTarget`.
+    def make(
+        self, record: RestoreRecord, steps: Sequence[SchemaStep], absent: Collection[TableName] = ()
+    ) -> dict[str, StepResult]:
+        """Make steps; see `RestoreTarget`.
 
         DuckDB builds indexes in memory. This does not run in a task, so DuckDB's own limit of memory applies.
         """
-        if statements:
+        if any(step.reads_rows for step in steps):
             self.close()
             self._opened = self._open(indexing=True)
-        super().finish(record, statements)
+        return super().make(record, steps, absent)
+
+    def by_hand(self, step: SchemaStep) -> tuple[str, ...]:
+        """Return a step's statements without the name that the file has here; see `RestoreTarget`."""
+        own, name = f"{identifier(TARGET)}.", literal(TARGET)
+        return tuple(sql.replace(own, "").replace(name, "current_database()") for sql in step.sql)
+
+    def _exists_already(self, error: SnapshotError, kind: str) -> bool:
+        return bool(_EXISTS.search(str(error)))
+
+    def _violated(self, error: SnapshotError) -> bool:
+        return "Constraint Error" in str(error)
 
     def cursor(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """Return the connection itself, for all statements of a transaction."""

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from snapshot_assets.databases.masks import masked
 from snapshot_assets.databases.postgresql.types import SourceType
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.format.relations import Carrier
@@ -26,13 +27,13 @@ _INTEGER_DIGITS = 18
 """Every integer of so many digits fits into 64 bits."""
 
 
-def expression(column: str, source: SourceType, carrier: Carrier) -> str:
-    """Return the SQL expression of a column's carried values, by which they are sorted; see `sent`.
+def expression(column: str, source: SourceType, carrier: Carrier, mask: str | None = None) -> str:
+    """Return the SQL expression of a column's carried values, or of its mask, by which they are sorted; see `sent`.
 
     Decimals and enums are read as text too: the driver reads numeric slowly, and knows only the enums that existed when
     it connected.
     """
-    value = identifier(column)
+    value = identifier(column) if mask is None else masked(mask, source.text)
     if source.domain:
         value = f"{value}::{identifier(source.schema)}.{identifier(source.name)}"
     if carrier is Carrier.NATIVE and source.kind != "e" and source.builtin != "numeric":

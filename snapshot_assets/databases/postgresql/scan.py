@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,12 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from snapshot_assets.databases.masks import mask_of
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
 from snapshot_assets.databases.postgresql.query import OWN_PATH, bounds_statements
 from snapshot_assets.databases.postgresql.read_forms import expression, sent
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.shape import shaped
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
+from snapshot_assets.databases.postgresql.types import SourceType
 from snapshot_assets.databases.query import is_query
 from snapshot_assets.databases.ranges import SAMPLE_ROWS, ColumnRange, Quantiles, fractions
 from snapshot_assets.databases.scan_order import order_clause
@@ -29,7 +31,7 @@ from snapshot_assets.format.relations import Table, TableName
 
 _QUOTED = re.compile(r'"([a-z_][a-z0-9_]*)"')
 _RELATION = """
-SELECT c.oid::int8 AS oid, c.relkind::text AS kind, (
+SELECT c.oid::int8 AS oid, c.relkind::text AS kind, has_table_privilege(c.oid, 'SELECT') AS lockable, (
     SELECT max(pg_relation_size(p.oid)) / current_setting('block_size')::int8 FROM pg_class p
     WHERE p.relkind IN ('r', 'm') AND (p.oid = c.oid OR c.relkind = 'p' AND p.oid IN (
         SELECT t.relid FROM pg_partition_tree(c.oid) t))) AS blocks
@@ -98,7 +100,10 @@ class Scanner:
             carried = table.options["select"]
         else:
             columns = self._relation(table).columns
-            carried = [expression(column.name, columns[column.name].type, column.carrier) for column in table.columns]
+            carried = [
+                expression(column.name, columns[column.name].type, column.carrier, mask_of(table, column.name))
+                for column in table.columns
+            ]
         order = order_clause(scan, carried, 'pg_catalog."C"')
         return f"SELECT {', '.join(map(sent, carried))} FROM {self._rows(scan)}{order}"
 
@@ -159,6 +164,14 @@ class Scanner:
         )
         return Quantiles(column, scan.table.column(column).type, row["rows"], tuple(row["values"] or ()))
 
+    def types_of(self, table: Table) -> dict[str, SourceType]:
+        """Return the types of a table's columns."""
+        return {name: column.type for name, column in self._relation(table).columns.items()}
+
+    def any_of(self, table: Table, rows: Sequence[Rows]) -> str:
+        """Return the condition of the rows that belong to one of some sets."""
+        return " OR ".join(f"({self._predicate(table, each) or 'true'})" for each in rows)
+
     def _predicate(self, table: Table, rows: Rows) -> str | None:
         if isinstance(rows, AllRows):
             return None
@@ -199,6 +212,8 @@ class Scanner:
         sql = f"LOCK TABLE {qualified(name)} IN ACCESS SHARE MODE"
         if kind not in "rp":
             sql = f"SELECT FROM {qualified(name)} WHERE false"
+        elif not rows[0]["lockable"]:  # privileges on columns do not suffice for LOCK TABLE; the planner locks as well
+            sql = f"EXPLAIN SELECT FROM {qualified(name)}"
         self._session.execute(sql, f"locking {name}")
         self._refuse_rewritten(_REWRITTEN.format(oid=oid), name)
         columns = {column.name: column for column in read_columns(self._session, [oid]).get(oid, [])}

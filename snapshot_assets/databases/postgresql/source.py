@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
 
+from snapshot_assets.databases.columns import columnless_rows, unfit_value
+from snapshot_assets.databases.masks import check_masks
 from snapshot_assets.databases.postgresql.introspect.documents import extract
 from snapshot_assets.databases.postgresql.query import extract_query
 from snapshot_assets.databases.postgresql.scan import Scanner
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.types import RANGED
+from snapshot_assets.databases.postgresql.unfit_values import unfit_checks
+from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.databases.selection import check_split
-from snapshot_assets.databases.source import DatabaseAddress, HeldState, Selection
+from snapshot_assets.databases.source import DatabaseAddress, HeldState, Rows, Selection
 from snapshot_assets.databases.time_column import time_range
-from snapshot_assets.errors import ConsistencyLostError, DatabaseError
+from snapshot_assets.errors import ConsistencyLostError, DatabaseError, SnapshotError
 from snapshot_assets.format.relations import DatabaseSchema, Table
 
 
@@ -32,14 +36,36 @@ class PostgresqlDatabase(Scanner):
         super().__init__(PostgresqlSession(address))
         self._address = address
 
-    def extract(self, selection: Selection) -> DatabaseSchema:
+    def extract(self, selection: Selection, refusals: Refusals | None = None) -> DatabaseSchema:
         """Describe the selection; see `Database`."""
+        found = refusals or Refusals()
         if selection.query is not None:
             schema = extract_query(self._address, selection, selection.query)
         else:
-            schema = extract(self._session, selection)
+            schema = extract(self._session, selection, found)
         check_split(selection, schema, RANGED)
+        check_masks(schema, self._check_masks, found)
+        if refusals is None:
+            found.raise_any()
         return schema
+
+    def _check_masks(self, table: Table, conditions: str) -> None:
+        query = f"EXPLAIN SELECT 1 AS one FROM {self.from_item(table)} WHERE {conditions}"
+        self._session.rows(query, f"reading the masks of {table.table_name}")
+
+    def unfit(self, table: Table, rows: Sequence[Rows]) -> list[SnapshotError]:
+        """Find values that native carriers cannot hold; see `Database`."""
+        checks = list(unfit_checks(table, self.types_of(table)))
+        if table.columns and not checks:
+            return []
+        found = [f"coalesce(pg_catalog.bool_or({each.condition}), false)" for each in checks] or ["count(*) > 0"]
+        values = ", ".join(f"{text} AS c{number}" for number, text in enumerate(found))
+        query = f"SELECT {values} FROM {self.from_item(table)} WHERE {self.any_of(table, rows)}"
+        [row] = self._session.rows(query, f"looking for values of {table.table_name} that do not fit")
+        if not checks:
+            return [columnless_rows(str(table.table_name))] if row["c0"] else []
+        unfit = [each for number, each in enumerate(checks) if row[f"c{number}"]]
+        return [unfit_value(table, each.column, each.found, early=True) for each in unfit]
 
     def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
         """Count the rows with a finite time outside `[start, end)`."""

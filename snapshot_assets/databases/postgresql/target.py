@@ -90,7 +90,7 @@ _TYPES = """
 WITH RECURSIVE base (of, id) AS (
     SELECT t.oid, t.oid FROM pg_catalog.pg_type t WHERE t.typtype <> 'd'
     UNION ALL SELECT d.oid, base.id FROM pg_catalog.pg_type d JOIN base ON base.of = d.typbasetype WHERE d.typtype = 'd'
-), wanted (schema, name, "column", type, made_of) AS (VALUES {rows}
+), wanted (schema, name, "column", type, made_of, computed) AS (VALUES {rows}
 ), compared AS (
     SELECT w.*, pg_catalog.format_type(a.atttypid, a.atttypmod) AS found, a.attgenerated <> '' AS generated,
         a.atttypmod >= 0 AS limited,
@@ -103,8 +103,9 @@ WITH RECURSIVE base (of, id) AS (
     LEFT JOIN base e ON e.of = coalesce(pg_catalog.to_regtype(w.type), pg_catalog.to_regtype(w.made_of))
 )
 SELECT schema, name, "column", found, type AS expected, made_of, found_id IS NOT DISTINCT FROM wanted_id AS same,
-    generated
-FROM compared WHERE found_id IS DISTINCT FROM wanted_id OR generated OR limited ORDER BY schema, name, "column"
+    generated, computed
+FROM compared WHERE NOT computed AND (found_id IS DISTINCT FROM wanted_id OR limited) OR generated <> computed
+ORDER BY schema, name, "column"
 """
 
 
@@ -141,14 +142,16 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         for table in tables:
             domains = _domains(table)
             for column in table.columns:
-                if column.generated is None:
-                    values = (table.schema_name, table.name, column.name, column.type, _base_type(column.type, domains))
-                    rows.append(f"({', '.join(map(literal, values))})")
+                values = (table.schema_name, table.name, column.name, column.type, _base_type(column.type, domains))
+                computed = "false" if column.generated is None else "true"
+                rows.append(f"({', '.join((*map(literal, values), computed))})")
         others = []
         for row in self.rows(_TYPES.format(rows=", ".join(rows)), "comparing types") if rows else ():
-            if row["generated"] or not row["same"] or _rounds(row["found"], row["made_of"]):
+            plain = not row["computed"]
+            if row["generated"] is plain or (plain and (not row["same"] or _rounds(row["found"], row["made_of"]))):
                 found = f"{row['found']}, generated" if row["generated"] else row["found"]
-                others.append(OtherType(TableName(row["schema"], row["name"]), row["column"], found, row["expected"]))
+                expected = row["expected"] if plain else f"{row['expected']}, generated"
+                others.append(OtherType(TableName(row["schema"], row["name"]), row["column"], found, expected))
         return others
 
     @contextmanager

@@ -21,13 +21,15 @@ from snapshot_assets.databases.postgresql.json_texts import json_texts
 from snapshot_assets.databases.postgresql.wire.arrays import arrays
 from snapshot_assets.databases.postgresql.wire.layout import Encoder
 from snapshot_assets.databases.postgresql.wire.numbers import decimals
-from snapshot_assets.databases.postgresql.wire.texts import ENCODERS
+from snapshot_assets.databases.postgresql.wire.texts import ENCODERS, finite_intervals
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.format.relations import Carrier, Column, TableName
 
 # Types whose cast from text differs from their input function: regclass(text) refuses `-`, which means no class, and
 # before PostgreSQL 16 "char"(text) kept only the backslash of a byte in octal form.
 _INPUTS = {"regclass": "regclassin", '"char"': "charin"}
+
+_INFINITE_INTERVALS = 170000
 
 # The receive function of an internal type is known by its name in C; that of an extension belongs to a library.
 _RECEIVERS = """
@@ -40,7 +42,8 @@ WITH RECURSIVE base (of, id) AS (
     LEFT JOIN pg_catalog.pg_proc p ON p.oid = t.typreceive LEFT JOIN pg_catalog.pg_language l ON l.oid = p.prolang
 )
 SELECT a.attname AS name, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type, r.function,
-    r.element::pg_catalog.int8 AS element, e.function AS element_function
+    r.element::pg_catalog.int8 AS element, e.function AS element_function,
+    pg_catalog.current_setting('server_version_num')::pg_catalog.int4 AS server
 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 JOIN received r ON r.of = a.atttypid LEFT JOIN received e ON e.of = r.element
@@ -57,20 +60,27 @@ class Receiver:
         function: Name in C of the internal function that reads a value's bytes; empty for others.
         element: Oid of the elements' type; 0 if the type is no array.
         element_function: `function` of the elements' type.
+        server: The server's version, as `server_version_num` gives it; 0 if unknown.
     """
 
     type: str
     function: str = ""
     element: int = 0
     element_function: str = ""
+    server: int = 0
 
     @property
     def encoder(self) -> Encoder | None:
         """Encodes values from text; None if nothing does exactly."""
         if self.function != "array_recv":
-            return ENCODERS.get(self.function)
-        encode = ENCODERS.get(self.element_function)
+            return self._encoder_of(self.function)
+        encode = self._encoder_of(self.element_function)
         return partial(arrays, element=self.element, encode=encode) if encode else None
+
+    def _encoder_of(self, function: str) -> Encoder | None:
+        if function == "interval_recv" and self.server < _INFINITE_INTERVALS:
+            return finite_intervals
+        return ENCODERS.get(function)
 
 
 @dataclass(frozen=True)
@@ -112,7 +122,9 @@ def receivers_query(table: TableName) -> str:
 def receivers(rows: list[dict[str, Any]]) -> Mapping[str, Receiver]:
     """Return the receivers by column, from the rows of `receivers_query`."""
     return {
-        row["name"]: Receiver(row["type"], row["function"] or "", row["element"], row["element_function"] or "")
+        row["name"]: Receiver(
+            row["type"], row["function"] or "", row["element"], row["element_function"] or "", row["server"]
+        )
         for row in rows
     }
 

@@ -9,6 +9,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from snapshot_assets.databases.columns import choose_time_index, scanned_column
+from snapshot_assets.databases.hidden import hidden_of
+from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.sql import qualified
@@ -111,25 +113,39 @@ def _unquoted(name: str) -> str:
     return name[1:-1].replace("``", "`") if name.startswith("`") and name.endswith("`") else name
 
 
-def schema_table(name: TableName, schema: StructType, selection: Selection) -> Table:
-    """Describe a Spark table from its schema; see `Database.extract` for the errors."""
-    kinds = {field.name: column_type_text(field) for field in schema}
-    return Table(
-        schema_name=name.schema,
-        name=name.table,
-        columns=schema_columns(name, schema, selection),
-        time_index=choose_time_index(
+def schema_table(name: TableName, schema: StructType, selection: Selection, refusals: Refusals | None = None) -> Table:
+    """Describe a Spark table from its schema; see `Database.extract` for the errors, which `refusals` may collect."""
+    found = refusals or Refusals()
+    hidden = hidden_of(selection, name)
+    kinds = {field.name: column_type_text(field) for field in schema if field.name not in hidden.excluded}
+    time_index = None
+    with found.noting():
+        time_index = choose_time_index(
             name,
             selection.time_columns,
             timestamps=[column for column, kind in kinds.items() if kind in TIMESTAMPS],
             dates=[column for column, kind in kinds.items() if kind == "date"],
-        ),
+        )
+    table = Table(
+        schema_name=name.schema,
+        name=name.table,
+        options=hidden.options(),
+        columns=schema_columns(name, schema, selection, found),
+        time_index=time_index,
     )
+    if refusals is None:
+        found.raise_any()
+    return table
 
 
-def schema_columns(name: TableName, schema: StructType, selection: Selection) -> tuple[Column, ...]:
+def schema_columns(name: TableName, schema: StructType, selection: Selection, refusals: Refusals) -> tuple[Column, ...]:
     """Describe the columns of a schema."""
-    return tuple(_column(name, field, selection.carriers.get((name, field.name))) for field in schema)
+    hidden, columns = hidden_of(selection, name), []
+    for field in schema:
+        if field.name not in hidden.excluded:
+            with refusals.noting():
+                columns.append(_column(name, field, selection.carriers.get((name, field.name))))
+    return tuple(columns)
 
 
 def exact_frame(frame: DataFrame, table: Table) -> DataFrame:

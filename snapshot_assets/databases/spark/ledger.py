@@ -11,6 +11,7 @@ import os
 import socket
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.sql import literal, qualified
+from snapshot_assets.databases.steps import StepResult
 from snapshot_assets.databases.target import LoadedFile, RestoreRecord
 from snapshot_assets.format.relations import TableName
 
@@ -74,7 +76,8 @@ class LedgerEvent:
     """One row of the ledger.
 
     Attributes:
-        event: `begun`, `withdrawn` or `finished`, of an import; `claimed`, `erased`, `loaded` or `undone`, of a claim.
+        event: `begun`, `withdrawn` or `finished`, of an import; `trying` or `tried`, of steps of an import; `claimed`,
+            `erased`, `loaded` or `undone`, of a claim.
         subject: Id of the import or claim.
     """
 
@@ -87,6 +90,11 @@ class LedgerEvent:
         """Return the event that begins an import, or that makes a claim."""
         return cls(event, subject.id, json.dumps(asdict(subject)))
 
+    @classmethod
+    def of_steps(cls, record: RestoreRecord, results: Iterable[StepResult]) -> Self:
+        """Return the event that records how tries of an import's steps ended."""
+        return cls("tried", record.id, json.dumps([asdict(each) for each in results]))
+
 
 @dataclass
 class Contents:
@@ -95,10 +103,14 @@ class Contents:
     Attributes:
         imports: Imports, oldest first.
         claims: Claims that are open or loaded, oldest first.
+        steps: How the latest try of each step ended, by import and name.
+        tries: How often each step was to be tried, by import and name.
     """
 
     imports: dict[str, RestoreRecord] = field(default_factory=dict)
     claims: dict[str, Claim] = field(default_factory=dict)
+    steps: dict[tuple[str, str], StepResult] = field(default_factory=dict)
+    tries: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def apply(self, event: LedgerEvent) -> None:
         """Apply an event."""
@@ -110,6 +122,11 @@ class Contents:
                 self.imports.pop(subject, None)
             case "finished" if subject in self.imports:
                 self.imports[subject] = replace(self.imports[subject], finished=True)
+            case "trying":
+                self.tries.update((subject, name) for name in json.loads(event.facts))
+            case "tried":
+                for facts in json.loads(event.facts):
+                    self.steps[subject, facts["name"]] = StepResult(**facts)
             case "claimed":
                 self.claims[subject] = _claim(json.loads(event.facts))
             case "undone":
@@ -128,6 +145,11 @@ class Contents:
         """Return the files of a location whose rows are in."""
         done = (claim for claim in self.claims.values() if claim.done and claim.location_id == location_id)
         return [file for claim in done for file in claim.files]
+
+    def steps_of(self, location_id: str) -> dict[str, StepResult]:
+        """Return how the latest tries of steps ended in imports of a location, by name."""
+        own = [key for key, record in self.imports.items() if record.location_id == location_id]
+        return {name: result for key in own for (of, name), result in self.steps.items() if of == key}
 
     def of_part(self, part: tuple[TableName, int]) -> list[Claim]:
         """Return the claims of the same rows."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from snapshot_assets.databases.exclusions import without_hidden
+from snapshot_assets.databases.masks import check_masks
 from snapshot_assets.databases.query import Query, is_query, query_schema
+from snapshot_assets.databases.refusals import Refusals
+from snapshot_assets.databases.revealing import revealing_views
 from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows, Scan, Selection, WindowRows
 from snapshot_assets.databases.spark import catalog_path
@@ -18,7 +23,7 @@ from snapshot_assets.databases.spark.session_zone import why_not_utc
 from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.databases.time_column import TimedSource
-from snapshot_assets.errors import DatabaseError, PlanError, UnknownRelationError, UnsupportedTypeError
+from snapshot_assets.errors import DatabaseError, PlanError, SnapshotError, UnknownRelationError, UnsupportedTypeError
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 
 _ANY_WINDOW = WindowRows(datetime(1970, 1, 1, tzinfo=UTC), datetime(1970, 1, 2, tzinfo=UTC))
@@ -45,8 +50,9 @@ class SparkCatalogDatabase(TimedSource):
         self._path, self._namespace = catalog_path(address.uri)
         self._catalog = SparkRelations(spark, address.alias, self._path, self._namespace)
 
-    def extract(self, selection: Selection) -> DatabaseSchema:
+    def extract(self, selection: Selection, refusals: Refusals | None = None) -> DatabaseSchema:
         """Describe the selected schemas, tables and views; see `SchemaSource.extract`."""
+        found = refusals or Refusals()
         if selection.split_by is not None:
             raise PlanError(
                 f"split_by names column {selection.split_by!r}, and Spark itself divides what it reads among tasks."
@@ -57,18 +63,36 @@ class SparkCatalogDatabase(TimedSource):
             return self._query_schema(selection, selection.query)
         relations = self._catalog.relations
         # Reading a table's columns costs a round trip: only the tables that the plan configures are read.
-        special = {*selection.time_columns, *(name for name, _ in selection.carriers)}
+        columned = (*selection.carriers, *selection.exclude_columns, *selection.masks)
+        special = {*selection.time_columns, *(name for name, _ in columned)}
         columns = {name: self._catalog.schema(name).names if name in special else () for name in relations}
-        check_selection(selection, self._catalog.namespaces, columns)
+        check_selection(selection, self._catalog.namespaces, columns, found)
         selected = sorted(name for name in relations if selects(selection, name))
         tables = [name for name in selected if not relations[name] or name in selection.tables]
         names = selected_schemas(selection, selected, self._catalog.namespaces)
-        return DatabaseSchema(
+        schema = DatabaseSchema(
             database=self.kind,
             schemas=tuple(Schema(name=name) for name in names),
-            tables=tuple(self._table(name, selection) for name in tables),
+            tables=tuple(self._table(name, selection, found) for name in tables),
             views=tuple(self._view(name, selection) for name in selected if name not in tables),
         )
+        if selection.exclude_columns or selection.masks:
+            views = [self._view(name, Selection()) for name, is_view in relations.items() if is_view]
+            revealing_views(views, tables, selection, found)
+        schema = without_hidden(schema, selection, found)
+        check_masks(schema, self._check_masks, found)
+        if refusals is None:
+            found.raise_any()
+        return schema
+
+    def unfit(self, table: Table, rows: Sequence[Rows]) -> list[SnapshotError]:
+        """Return nothing: native carriers hold all values of their types of Spark."""
+        return []
+
+    def _check_masks(self, table: Table, conditions: str) -> None:
+        name = table.table_name
+        with translated(f"Spark catalog {self._alias!r}: reading the masks of {name}"):
+            self._spark.table(self._catalog.sql_name(name)).where(conditions).schema.names  # noqa: B018  # analyses it
 
     def dataframe(self, scan: Scan) -> DataFrame:
         """Return a scan's rows; see `exact_frame` for their form.
@@ -109,18 +133,20 @@ class SparkCatalogDatabase(TimedSource):
         query = f"SELECT {values} FROM {self._catalog.sql_name(table.table_name)} WHERE {where}"
         return self._catalog.rows(query, f"reading {table.table_name}")[0]
 
-    def _table(self, name: TableName, selection: Selection) -> Table:
-        table = schema_table(name, self._catalog.schema(name), selection)
+    def _table(self, name: TableName, selection: Selection, refusals: Refusals) -> Table:
+        table = schema_table(name, self._catalog.schema(name), selection, refusals)
         details = self._catalog.details(name)
         options: dict[str, object] = {"provider": details["Provider"]} if "Provider" in details else {}
         if self._catalog.relations[name]:
             options = {"view": True}
-        return table.model_copy(update={"options": options, "comment": details.get("Comment")})
+        return table.model_copy(update={"options": table.options | options, "comment": details.get("Comment")})
 
     def _view(self, name: TableName, selection: Selection) -> View:
         details = self._catalog.details(name)
         try:
-            columns = schema_columns(name, self._catalog.schema(name), selection)
+            refusals = Refusals()
+            columns = schema_columns(name, self._catalog.schema(name), selection, refusals)
+            refusals.raise_any()
         except (DatabaseError, UnknownRelationError, UnsupportedTypeError):
             columns = ()  # it no longer works or has a type without a carrier
         return View(

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
 from snapshot_assets.databases.ledger import not_renewable, superseded
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows
+from snapshot_assets.databases.spark.ddl import TABLE
 from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.ledger import Claim, Contents, Ledger, LedgerEvent
 from snapshot_assets.databases.spark.target_tables import TargetTables
-from snapshot_assets.databases.target import LEDGER_SCHEMA, LoadedFile, RestoreRecord, Statement
+from snapshot_assets.databases.steps import SchemaStep, StepResult
+from snapshot_assets.databases.target import LEDGER_SCHEMA, LoadedFile, RestoreRecord
 from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TransientError
-from snapshot_assets.format.relations import Table
+from snapshot_assets.format.relations import Table, TableName
 
 _AGAIN = "Drop the import's tables, give --forget-ledger, and import again."
 _running: set[str] = set()
@@ -42,12 +45,11 @@ class SparkTarget(TargetTables):
         """Return the files of a location in the ledger; see `RestoreTarget`."""
         return self._ledger.read().loaded(location_id)
 
-    def begin(self, record: RestoreRecord, statements: Sequence[Statement], newest: str) -> RestoreRecord:
-        """Create the tables and record an import; see `RestoreTarget`. A call that fails drops its tables."""
+    def begin(self, record: RestoreRecord, newest: str) -> RestoreRecord:
+        """Record an import; see `RestoreTarget`."""
         before = self._overlapping(record)
         if before and before[-1].id != newest:
             return before[-1]
-        self._create(statements)
         self._ledger.create()
         self._ledger.append([LedgerEvent.of("begun", record)])
         # Of runs that start at once, each finds all others here, or only the last does: at most one goes on.
@@ -56,11 +58,47 @@ class SparkTarget(TargetTables):
             return others[-1]
         return record
 
+    def steps(self, location_id: str) -> dict[str, StepResult]:
+        """Return how the latest tries of steps ended; see `RestoreTarget`."""
+        return self._ledger.read().steps_of(location_id)
+
+    def make(
+        self, record: RestoreRecord, steps: Sequence[SchemaStep], absent: Collection[TableName] = ()
+    ) -> dict[str, StepResult]:
+        """Create tables, each by itself; see `RestoreTarget`. A Spark definition has no other steps."""
+        if not steps:
+            return {}
+        before = self.steps(record.location_id)
+        self._ledger.append([LedgerEvent("trying", record.id, json.dumps([step.name for step in steps]))])
+        results = {}
+        for step in steps:
+            prior, error = before.get(step.name), self._create(step)
+            if error is None:
+                results[step.name] = StepResult(step.name, record.id, "made", sql="; ".join(step.sql))
+                continue
+            status = "failed"
+            if "ALREADY_EXISTS" in str(error.attributes.get("condition", "")):
+                # Another run of this import created it, or the user whom an earlier one told how to.
+                ours = (
+                    self._ledger.read().tries[record.id, step.name] > 1 if prior is None else prior.status == "failed"
+                )
+                status = "made" if ours else "taken"
+            message = str(error).partition(f"making {step.name} failed: ")[2]
+            sql = "; ".join(step.sql) if status == "made" else ""
+            results[step.name] = StepResult(step.name, record.id, status, message, sql=sql)
+        self._ledger.append([LedgerEvent.of_steps(record, results.values())])
+        return results
+
+    def by_hand(self, step: SchemaStep) -> tuple[str, ...]:
+        """Return a step's statements with the table's name in this catalog; see `RestoreTarget`."""
+        assert step.table is not None
+        return tuple(sql.replace(f"IDENTIFIER({TABLE})", self._sql_name(step.table), 1) for sql in step.sql)
+
     def _overlapping(self, record: RestoreRecord) -> list[RestoreRecord]:
         return [each for each in self.imports() if set(each.tables) & set(record.tables)]
 
-    def finish(self, record: RestoreRecord, statements: Sequence[Statement]) -> None:
-        """Mark the import as finished, if it is not; see `RestoreTarget`. A Spark definition has no last statements."""
+    def finish(self, record: RestoreRecord) -> None:
+        """Mark an import as finished, if it is not; see `RestoreTarget`."""
         if not any(each.id == record.id and each.finished for each in self.imports()):
             self._ledger.append([LedgerEvent("finished", record.id)])
 

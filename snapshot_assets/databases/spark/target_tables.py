@@ -12,8 +12,9 @@ from snapshot_assets.databases.spark import catalog_path
 from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.sql import qualified
 from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
-from snapshot_assets.databases.target import ExistingTable, OtherType, Statement
-from snapshot_assets.errors import DatabaseError, RestoreError, SnapshotError
+from snapshot_assets.databases.steps import SchemaStep
+from snapshot_assets.databases.target import ExistingTable, OtherType
+from snapshot_assets.errors import DatabaseError, RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.relations import Table, TableName
 
 
@@ -74,23 +75,19 @@ class TargetTables:
         self._spark.sql(f"REFRESH TABLE {self._sql_name(name)}")
         return self._spark.table(self._sql_name(name))
 
-    def _create(self, statements: Sequence[Statement]) -> None:
-        """Run the statements that create tables; if one fails, drop the tables of those before it."""
-        created: list[TableName] = []
-        for statement in statements:
-            assert statement.table is not None
-            try:
-                with translated(self._doing(f"creating {statement.makes}")):
-                    self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {qualified(self._path(statement.table)[:-1])}")
-                    self._spark.sql(statement.sql, args={"relation": self._sql_name(statement.table)})
-            except SnapshotError as error:
-                for name in created:
-                    self._spark.sql(f"DROP TABLE {self._sql_name(name)}")
-                raise RestoreError(
-                    f"{statement.makes} could not be made: {error} The tables of this step were dropped again.",
-                    makes=statement.makes,
-                ) from error
-            created.append(statement.table)
+    def _create(self, step: SchemaStep) -> SnapshotError | None:
+        """Create a table, and the namespace that it needs; return the error of one that cannot be created."""
+        assert step.table is not None
+        try:
+            with translated(self._doing(f"making {step.name}")):
+                self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {qualified(self._path(step.table)[:-1])}")
+                for sql in step.sql:
+                    self._spark.sql(sql, args={"relation": self._sql_name(step.table)})
+        except TransientError:
+            raise
+        except SnapshotError as error:
+            return error
+        return None
 
     def _delete(self, table: Table, rows: Rows, doing: str) -> None:
         name = self._sql_name(table.table_name)

@@ -19,17 +19,19 @@ from snapshot_assets.catalog.operations.seal import SealDepth, Sealed, seal
 from snapshot_assets.catalog.rules import SchemaContent, schema_id_of
 from snapshot_assets.catalog.schemas import describe_schema, read_schema
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.databases.source import DatabaseAddress, Selection
+from snapshot_assets.catalog.state.totals import refuse_recorded
+from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.spark.introspect import exact_frame, schema_table
 from snapshot_assets.engine.export.chunks import Outcome, export_chunks
 from snapshot_assets.engine.export.planning import GivenFrames, Planner, Source, open_source
+from snapshot_assets.engine.export.preflight import checked_schemas, outside_of
 from snapshot_assets.engine.export.run_tasks import Export, Runner
-from snapshot_assets.engine.export.start_snapshot import exported_schema, header_of, skipped_tables, start_snapshot
+from snapshot_assets.engine.export.start_snapshot import header_of, skipped_tables, start_snapshot
 from snapshot_assets.engine.export.tasks import Provenance, Task
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.session import Session, parallel_tasks
 from snapshot_assets.errors import ConflictError
-from snapshot_assets.format.actions import Header, RowsOutside
+from snapshot_assets.format.actions import Header
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 from snapshot_assets.plan.plan import Plan
@@ -49,6 +51,7 @@ class ExportRun:
         force: Whether `open` starts a new snapshot in place of the existing one.
         session: Returns the Spark session, for a source that is a Spark catalog.
         most_parts: Most slices of one table's scan; None for as many as the session runs tasks at a time.
+        check_rows: Whether `open` reads the rows once, to refuse what cannot be exported before anything is written.
     """
 
     plan: Plan
@@ -61,6 +64,7 @@ class ExportRun:
     session: Session = SparkSession.active
     most_parts: int | None = 2
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    check_rows: bool = False
 
     def read_catalog(self) -> Catalog:
         """Open the location for reading, and check that this plan may be exported to it.
@@ -86,7 +90,7 @@ class ExportRun:
             DatabaseError: It cannot be opened, or refuses the plan's tables or query.
         """
         with self._open_source() as source:
-            exported_schema(self.plan, source.database.extract(self.plan.selection))
+            checked_schemas(source.database, self.plan)
 
     def _open_source(self) -> AbstractContextManager[Source]:
         return open_source(self.address, self.session, self._most_parts, self.plan.split_by)
@@ -109,10 +113,11 @@ class ExportRun:
             DatabaseError: The source cannot be opened.
             SnapshotExistsError: The existing snapshot does not fit the plan or the source; nothing was written.
         """
-        base_revision = (catalog or self.read_catalog()).refresh().revision
+        before = (catalog or self.read_catalog()).refresh()
         with self._open_source() as source:
-            extracted = source.database.extract(self.plan.selection)
-            schema = exported_schema(self.plan, extracted)
+            existing = None if self.force or not before.has_snapshot else before
+            checked = (lambda _: self.plan, existing) if self.check_rows and extend else None
+            extracted, schema = checked_schemas(source.database, self.plan, checked)
             # Read once: PostgreSQL's LSN moves on, while the database snapshot that tasks read stays.
             fence = {"run": self.run_id, **source.database.fence()} if source.held else {}
             catalog = self._writable_catalog()
@@ -121,7 +126,7 @@ class ExportRun:
             else:
                 content, _ = describe_schema(schema)
             source.check()
-            started = (self, catalog, schema, content, catalog.token(), base_revision)
+            started = (self, catalog, schema, content, catalog.token(), before.revision)
             yield OpenExport(*started, source.make_planner, fence, source, skipped_tables(self.plan, extracted))
 
     def open_frames(self, chunks: Mapping[int, Mapping[TableName, DataFrame]]) -> OpenExport:
@@ -132,7 +137,7 @@ class ExportRun:
         base_revision = self.read_catalog().state.revision
         catalog = self._writable_catalog()
         tables = {
-            name: schema_table(name, frame.schema, Selection(time_columns=self.plan.time_columns))
+            name: schema_table(name, frame.schema, self.plan.frame_selection)
             for frames in chunks.values()
             for name, frame in frames.items()
         }
@@ -163,6 +168,8 @@ class ExportRun:
         state = self.read_catalog().state
         if state.newest_seal and state.sealed and not self.force:
             outside = state.newest_seal.seal.rows_outside
+            if self.plan.fail_on_rows_outside:
+                refuse_recorded(state)
             depth = verify or self.plan.seal_verify
             return seal(self._writable_catalog(), rows_outside=outside, seal_verify=depth, suspects=suspects)
         with self.open(extend=False) as export:
@@ -269,28 +276,20 @@ class OpenExport:
         Raises:
             IncompleteError: Chunks are missing or damaged.
             SupersededError: Another snapshot was started since this run did.
+            RowsOutsideError: There are rows outside the range, and the plan allows none.
             ConflictError: Another run completed the last chunk, and the source's tables changed; run again.
         """
         if _may_hide_timeless_rows(self.catalog.refresh()):
             list(self.export([UNTIMED_CHUNK]))
-        rows_outside = self._rows_outside()
-        rules.check_unchanged(self.catalog.refresh(), self.token)
-        depth = verify or self.run.plan.seal_verify
-        return seal(self.catalog, token=self.token, rows_outside=rows_outside, seal_verify=depth, suspects=suspects)
-
-    def _rows_outside(self) -> list[RowsOutside]:
         source, header = self.source, self.catalog.state.header
         assert source is not None
         assert header is not None
         source.check()
-        if header.start is None or header.end is None or header.schema_only:
-            return []
-        counts = (
-            (table.table_name, source.database.count_outside(table, header.start, header.end, header.time_zone))
-            for table in self.schema.tables
-            if table.time_index
-        )
-        return [RowsOutside(name.schema, name.table, rows) for name, rows in counts if rows]
+        refused = self.run.plan.fail_on_rows_outside
+        rows_outside = outside_of(source.database, header, self.schema, refused=refused)
+        rules.check_unchanged(self.catalog.refresh(), self.token)
+        depth = verify or self.run.plan.seal_verify
+        return seal(self.catalog, token=self.token, rows_outside=rows_outside, seal_verify=depth, suspects=suspects)
 
 
 def _may_hide_timeless_rows(state: State) -> bool:

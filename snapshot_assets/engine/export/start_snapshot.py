@@ -12,7 +12,7 @@ from snapshot_assets.catalog.schemas import describe_schema, read_schema, write_
 from snapshot_assets.engine.files.partitions import check_partition_columns
 from snapshot_assets.errors import PlanError, SnapshotExistsError, UnknownRelationError
 from snapshot_assets.format.actions import Header
-from snapshot_assets.format.names import table_text
+from snapshot_assets.format.names import column_text, table_text
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 from snapshot_assets.format.units import time_text
 from snapshot_assets.format.windows import TimeRange, closed_count, window_at
@@ -95,6 +95,9 @@ def header_of(plan: Plan, schemas: Sequence[str], source: str, written: Plan, no
         manifest=plan.manifest,
         requested_start=time_text(written.start_time) if written.start_time else "",
         requested_end=time_text(written.end_time) if written.end_time else "",
+        exclude_tables=plan.exclude_tables,
+        exclude_columns=tuple(sorted(map(column_text, plan.exclude_columns))),
+        mask={column_text(column): sql for column, sql in plan.mask.items()},
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from snapshot_assets.databases.columns import columnless_rows
 from snapshot_assets.engine.time_range import in_zone
 from snapshot_assets.errors import DatabaseError, DocumentError, LimitExceededError
 from snapshot_assets.format.evaluation import true_rows
@@ -36,11 +37,7 @@ def checked(batches: Iterable[pa.RecordBatch], name: str, schema: pa.Schema) -> 
                 table=name,
             )
         if batch.num_rows and not schema.names:
-            raise DatabaseError(
-                f"{name} has rows and no columns, and a data file cannot store such rows. Omit"
-                " the table from the plan: name the others under `tables`.",
-                table=name,
-            )
+            raise columnless_rows(name)
         if batch.num_rows:
             yield batch.replace_schema_metadata(schema.metadata)
 

@@ -75,12 +75,6 @@ class TableRead:
         return self.state.header.time_zone
 
 
-def plan_read(store: ObjectStore, options: ReadOptions) -> PlannedRead:
-    """Plan to read a table, or a metadata table; see `choose_read` for the arguments and errors."""
-    chosen = choose_read(store, options)
-    return chosen.planned() if isinstance(chosen, TableRead) else chosen
-
-
 def choose_read(store: ObjectStore, options: ReadOptions) -> TableRead | PlannedRead:
     """Choose the revision and the files to read. Opens the log and schema documents, no data.
 

@@ -6,8 +6,8 @@ equal what it treats as equal: 0.0 and -0.0, and intervals of one length.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,8 +15,12 @@ import pyarrow as pa
 
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.source import Database, DatabaseAddress, Scan
+from snapshot_assets.databases.target import RestoreTarget
+from snapshot_assets.engine.jobs import MapRunner, shared_jobs
 from snapshot_assets.engine.reports import reporter
-from snapshot_assets.engine.restore.row_counts import TableRows
+from snapshot_assets.engine.restore.decide import as_carried, changed_carriers
+from snapshot_assets.engine.restore.plan import RestorePlan
+from snapshot_assets.engine.restore.row_counts import TableRows, expected_rows, rows_of_chunk
 from snapshot_assets.engine.restore.tasks import batches_of, described, stored_schema
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import TableName
@@ -62,6 +66,48 @@ class ComparedRows:
     found: int = 0
     equal: bool = False
     error: SnapshotError | None = None
+
+
+def compare_plan(
+    plan: RestorePlan,
+    store: ObjectStore,
+    address: DatabaseAddress,
+    runner: MapRunner,
+    open_target: Callable[[], AbstractContextManager[RestoreTarget]],
+    *,
+    by_value: bool,
+) -> Iterator[ComparedRows]:
+    """Compare the rows of a target with those of the snapshot; yields each table of each chunk.
+
+    A target of the snapshot's own kind is compared by value. Another kind holds values in other types, so only its rows
+    are counted; so are those of a chunk whose files carry a column in several ways. Rows that other programs wrote to
+    the target count as different. Tables that could not be made are left out.
+    """
+    valued: list[ChunkRows] = []
+    counted: list[ChunkRows] = []
+    for chunk in plan.chunks:
+        for rows in rows_of_chunk(plan, chunk.chunk):
+            if rows.table.table_name not in plan.absent:
+                carried = _as_carried(plan, rows) if by_value else None
+                (counted if carried is None else valued).append(ChunkRows(chunk.chunk, carried or rows))
+    jobs = shared_jobs(valued, lambda each: sum(file.file.bytes for file in each.rows.files))
+    try:
+        yield from runner.map(compare_rows, [CompareTask(address, store, tuple(job)) for job in jobs])
+    except BaseException:
+        runner.interrupt()
+        raise
+    with open_target() as target:
+        for chunk_id, (table, which, files) in counted:
+            expected, found = sum(expected_rows(plan, each) for each in files), target.count(table, which)
+            yield ComparedRows(chunk_id, table.table_name, expected, found, expected == found)
+
+
+def _as_carried(plan: RestorePlan, rows: TableRows) -> TableRows | None:
+    """Return rows with the table's columns carried as in their files; None if the files differ in that."""
+    documents = plan.source.documents
+    changes = [changed_carriers(documents[each.file.schema_id], each.source, each.table) for each in rows.files] or [{}]
+    same = all(change == changes[0] for change in changes)
+    return rows._replace(table=as_carried(rows.table, changes[0])) if same else None
 
 
 def compare_rows(task: CompareTask) -> Iterator[ComparedRows]:

@@ -13,7 +13,7 @@ from snapshot_assets.engine.restore.compare import ComparedRows
 from snapshot_assets.engine.restore.pin import IMPORT
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.run import RestoreRun
-from snapshot_assets.errors import RestoreError, SnapshotError
+from snapshot_assets.errors import RestoreError, SchemaIncompleteError, SnapshotError
 
 PIN_FOR = timedelta(days=7)
 """How long the revision of a drill stays pinned if the drill is killed."""
@@ -51,6 +51,7 @@ def drill(run: RestoreRun, counting: Counting) -> Drilled:
         counting: Counts and reports what is done.
 
     Raises:
+        SchemaIncompleteError: Steps of the schema failed; the rows are the same.
         RestoreError: Rows differ; names the tables.
         SnapshotError: The restore failed.
     """
@@ -60,10 +61,12 @@ def drill(run: RestoreRun, counting: Counting) -> Drilled:
         with counting("restoring", len(plan.chunks)) as progress, closing(run.restore()) as outcomes:
             for outcome in outcomes:
                 progress.outcome(outcome)
-        run.finish(unpin=False)
+        incomplete = _finish(run)
         with counting("comparing", len(plan.chunks)):
             compared = tuple(run.compare())
         _check(compared)
+        if incomplete is not None:
+            raise incomplete
         drilled = Drilled(plan, compared, run.compares_values(plan))
     except BaseException:
         with suppress(SnapshotError):  # the first error counts, and the tag has a time to live
@@ -71,6 +74,15 @@ def drill(run: RestoreRun, counting: Counting) -> Drilled:
         raise
     run.unpin()
     return drilled
+
+
+def _finish(run: RestoreRun) -> SchemaIncompleteError | None:
+    """Finish the restore; returns the error of steps that failed, because the rows are compared first."""
+    try:
+        run.finish(unpin=False)
+    except SchemaIncompleteError as error:
+        return error
+    return None
 
 
 def _check(compared: Sequence[ComparedRows]) -> None:

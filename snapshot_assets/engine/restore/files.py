@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from snapshot_assets.catalog.state.file_pruning import deletions, written_schemas
@@ -117,6 +117,14 @@ class ChunkFiles:
     chunk: int
     files: tuple[FilePlan, ...] = ()
     tables: tuple[tuple[Table, Rows], ...] = ()
+
+    def without(self, absent: Collection[TableName]) -> ChunkFiles:
+        """Return the chunk without the files and rows of some tables."""
+        return replace(
+            self,
+            files=tuple(each for each in self.files if each.table.table_name not in absent),
+            tables=tuple(each for each in self.tables if each[0].table_name not in absent),
+        )
 
     @property
     def unbounded(self) -> set[TableName]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from snapshot_assets.databases.steps import StepResult
 from snapshot_assets.databases.target import LoadedFile, RestoreRecord, RestoreTarget
 from snapshot_assets.format.relations import TableName
 
@@ -28,17 +29,19 @@ class TargetLedger:
     Attributes:
         records: Every restore into the target, oldest first.
         loaded: Files of one location that were loaded into the tables.
+        steps: How the latest tries of schema steps ended in imports of that location, by name.
     """
 
     tables: tuple[TableName, ...]
     records: tuple[RestoreRecord, ...] = ()
     loaded: tuple[LoadedFile, ...] = ()
+    steps: Mapping[str, StepResult] = field(default_factory=dict)
 
     @classmethod
     def read(cls, target: RestoreTarget, location_id: str, tables: Sequence[TableName]) -> TargetLedger:
         """Read it from a target."""
         loaded = [each for each in target.loaded(location_id) if each.table in set(tables)]
-        return cls(tuple(tables), tuple(target.imports()), tuple(loaded))
+        return cls(tuple(tables), tuple(target.imports()), tuple(loaded), target.steps(location_id))
 
     @property
     def earlier(self) -> tuple[RestoreRecord, ...]:

@@ -6,7 +6,7 @@ Only the ledger's part changes while a run loads files; `RestorePlan.with_ledger
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,7 +14,8 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.target import Definition, RestoreRecord, Statement
+from snapshot_assets.databases.steps import SchemaStep
+from snapshot_assets.databases.target import Definition, RestoreRecord
 from snapshot_assets.engine.files.read import text_schemas
 from snapshot_assets.engine.restore.changes import ChunkChanges
 from snapshot_assets.engine.restore.coverage import outside
@@ -32,6 +33,7 @@ from snapshot_assets.engine.restore.record import new_record, resumed_record
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.source import RestoreSource, open_source
 from snapshot_assets.engine.restore.spark_loader import open_restore_target
+from snapshot_assets.engine.restore.steps import RestoreSteps
 from snapshot_assets.engine.restore.target import (
     TargetContents,
     check_ledger,
@@ -43,6 +45,7 @@ from snapshot_assets.engine.restore.windows import PinnedWindows, check_windows,
 from snapshot_assets.engine.session import Session
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 
 
@@ -60,6 +63,7 @@ class RestorePlan:
         any_carrier: Whether the target can read columns whose carrier differs from that of the newest schema.
         only: Ids of the chunks to restore; empty for all.
         again: Ids of chunks to replace, whatever the ledger lists.
+        tried: Whether the steps before the rows were tried: rows of tables that are not there are then left out.
     """
 
     settings: RestoreSettings
@@ -73,6 +77,7 @@ class RestorePlan:
     any_carrier: bool = True
     only: frozenset[int] = frozenset()
     again: frozenset[int] = frozenset()
+    tried: bool = False
 
     @property
     def state(self) -> State:
@@ -85,10 +90,15 @@ class RestorePlan:
         return self.record.finished and not any(self.missing(chunk) for chunk in self.chunks)
 
     @property
+    def ended(self) -> bool:
+        """Whether the restore is finished, and the ledger has every file of the tables that could be made."""
+        return self.record.finished and not any(self._loadable(chunk) for chunk in self.chunks)
+
+    @property
     def complete(self) -> bool:
-        """Whether the target has exactly the chunks' rows, by what its ledger has of them."""
+        """Whether the tables that could be made have exactly the chunks' rows, by what the target's ledger lists."""
         same = (not change.reason and not change.renewal for change in map(self._changes.of, self.chunks))
-        return all(same) and not any(self.missing(chunk) for chunk in self.chunks)
+        return all(same) and not any(self._loadable(chunk) for chunk in self.chunks)
 
     @property
     def lost(self) -> tuple[str, ...]:
@@ -106,18 +116,19 @@ class RestorePlan:
         """What the user may not have meant, a sentence each."""
         return outside(self.state, self.settings.filters)
 
-    def statements(self, statements: Sequence[Statement]) -> list[Statement]:
-        """Return those of a definition's statements that this restore runs; existing tables are left as they are."""
-        own = set(self.record.made)
-        every = own.union(*(record.made for record in self.ledger.records))
-        return [each for each in statements if each.table is None or each.table in (every if each.always else own)]
+    @cached_property
+    def steps(self) -> RestoreSteps:
+        """The steps that make the schema, and what the ledger records of them."""
+        return RestoreSteps(self.definition, self.ledger, self.record, self.resumed)
 
-    def to_create(self) -> list[Statement]:
-        """Return the statements that are still to be run."""
-        if self.record.finished:
-            return []
-        before = [] if self.resumed else self.statements(self.definition.before)
-        return [*before, *self.statements(self.definition.after)]
+    @property
+    def absent(self) -> frozenset[TableName]:
+        """Tables that could not be made, and so hold no rows."""
+        return self.steps.absent
+
+    def to_create(self) -> list[SchemaStep]:
+        """Return the steps that are still to be made."""
+        return [*self.steps.pending_before(), *self.steps.pending_after()]
 
     @cached_property
     def by_id(self) -> Mapping[int, ChunkFiles]:
@@ -127,6 +138,10 @@ class RestorePlan:
     def missing(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
         """Return the files of a chunk that the ledger lacks."""
         return tuple(plan for plan in chunk.files if plan.key not in self.ledger.files)
+
+    def _loadable(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
+        """Return the files of a chunk that the ledger lacks, of tables that could be made."""
+        return tuple(plan for plan in self.missing(chunk) if plan.table.table_name not in self.absent)
 
     @cached_property
     def _changes(self) -> ChunkChanges:
@@ -153,7 +168,8 @@ class RestorePlan:
     @cached_property
     def loads(self) -> tuple[ChunkLoad, ...]:
         """What is done with each chosen chunk; `choose` has checked it."""
-        return tuple(self._load(chunk) for chunk in self.chunks if not self.only or chunk.chunk in self.only)
+        chosen = (chunk for chunk in self.chunks if not self.only or chunk.chunk in self.only)
+        return tuple(self._load(chunk.without(self.absent) if self.tried else chunk) for chunk in chosen)
 
     def _load(self, chunk: ChunkFiles) -> ChunkLoad:
         again = chunk.chunk in self.again
@@ -240,8 +256,9 @@ def plan_restore(
     with open_restore_target(address, session) as target:
         records = target.imports()
     source = open_source(store, settings, records, depth=depth, recorded=recorded)
-    definition = definition_for(source.schema, address.uri, settings.filters)
     with open_restore_target(address, session) as target:
+        recorded_steps = target.steps(source.state.location_id)
+        definition = definition_for(source.schema, address.uri, settings.filters, recorded_steps)
         contents = read_target(target, source, definition)
     any_carrier = kind_of(address.uri) in ("spark", source.schema.database)
     return _checked_plan(source, definition, contents, settings, any_carrier)
@@ -257,8 +274,9 @@ def _checked_plan(
     ledger = contents.ledger
     check_ledger(ledger, source, settings.filters)
     resumed = resumed_record(ledger, source, settings.filters)
-    check_tables(contents, definition, resumed=resumed is not None, into_nonempty=settings.into_nonempty)
     record = resumed or new_record(source, definition, contents, settings)
+    steps = RestoreSteps(definition, ledger, record, resumed is not None)
+    check_tables(contents, definition, steps, into_nonempty=settings.into_nonempty)
     deleted = _deleted(source, ledger)
     tables = dict(zip((table.table_name for table in source.schema.tables), source.tables, strict=True))
     text_of = text_schemas(source.state.header, source.documents)

@@ -16,8 +16,9 @@ from snapshot_assets.engine.restore.windows import PinnedWindows
 def resumed_record(ledger: TargetLedger, source: RestoreSource, filters: Filters) -> RestoreRecord | None:
     """Return the newest restore into the tables if it is the same one; `check_ledger` compared the location."""
     newest = ledger.newest
-    same = newest is not None and (newest.revision, newest.filters) == (source.state.revision, filters.text())
-    return newest if same else None
+    if newest is None or newest.revision != source.state.revision:
+        return None
+    return newest if filters.continues(newest.filters) else None
 
 
 def new_record(
@@ -41,4 +42,5 @@ def new_record(
         made=tuple(sorted(created - set(existing))),
         into_nonempty=bool(of_others) or any(record.into_nonempty for record in earlier),
         windows=PinnedWindows.of(source.state, source.tables).text(),
+        stepwise=True,
     )

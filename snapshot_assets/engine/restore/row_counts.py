@@ -103,7 +103,8 @@ def _windows(target: RestoreTarget, plan: RestorePlan, table: Table) -> Iterator
 def _of_chunks(target: RestoreTarget, plan: RestorePlan) -> Iterator[_Difference]:
     for chunk in sorted(plan.only):
         for name, (loaded, found) in chunk_differences(target, plan, chunk).items():
-            yield _Difference(name, loaded, found, (chunk,))
+            if name not in plan.absent:
+                yield _Difference(name, loaded, found, (chunk,))
 
 
 def chunk_differences(target: RestoreTarget, plan: RestorePlan, chunk: int) -> dict[TableName, tuple[int, int]]:
@@ -115,7 +116,7 @@ def chunk_differences(target: RestoreTarget, plan: RestorePlan, chunk: int) -> d
     different = {}
     for table, rows, files in rows_of_chunk(plan, chunk):
         expected = sum(expected_rows(plan, each) for each in files)
-        found = target.count(table, rows)
+        found = 0 if table.table_name in plan.absent else target.count(table, rows)
         if found != expected:
             different[table.table_name] = (expected, found)
     return different
@@ -177,6 +178,6 @@ def table_counts(target: RestoreTarget, plan: RestorePlan) -> dict[TableName, tu
         for file in chunk.files:
             expected[file.table.table_name] += expected_rows(plan, file)
     return {
-        table.table_name: (expected[table.table_name], target.count(table, AllRows()))
-        for table in plan.definition.tables
+        name: (expected[name], 0 if name in plan.absent else target.count(table, AllRows()))
+        for name, table in ((table.table_name, table) for table in plan.definition.tables)
     }

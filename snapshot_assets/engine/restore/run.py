@@ -6,7 +6,7 @@ ledger in the target decides what is loaded already, so every step can be repeat
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -15,29 +15,24 @@ from functools import partial
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import database_module, kind_of
 from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.steps import SchemaStep
 from snapshot_assets.databases.target import RestoreTarget
-from snapshot_assets.engine.jobs import MapRunner, shared_jobs
+from snapshot_assets.engine.jobs import MapRunner
 from snapshot_assets.engine.restore import pin as restore_pins
-from snapshot_assets.engine.restore.compare import ChunkRows, ComparedRows, CompareTask, compare_rows
-from snapshot_assets.engine.restore.decide import as_carried, changed_carriers
+from snapshot_assets.engine.restore.compare import ComparedRows, compare_plan
 from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.engine.restore.loader import ChunkOutcome, Loader
 from snapshot_assets.engine.restore.plan import RestorePlan, plan_restore
-from snapshot_assets.engine.restore.row_counts import TableRows, check_rows, expected_rows, rows_of_chunk, table_counts
+from snapshot_assets.engine.restore.row_counts import check_rows, table_counts
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.spark_loader import SparkLoader, is_spark, open_restore_target
+from snapshot_assets.engine.restore.steps import FailedStep, incomplete
 from snapshot_assets.engine.restore.target import read_target
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.session import Session, parallel_tasks
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
-
-_ALL_LOADED = (
-    "All rows are loaded, and stay. If they contradict it, as duplicates of a primary key do: mend them in the source "
-    "and export their windows with --replace, or compact the snapshot with --dedupe primary_key; then drop the "
-    "import's tables, and import with --forget-ledger."
-)
 
 
 @dataclass
@@ -52,6 +47,7 @@ class RestoreRun:
         session: Returns the Spark session; called only for a target that is a Spark catalog.
         plan: The plan, if there is one already; it is made on first use.
         pin_for: How long the revision stays pinned if the restore is killed; None until it is finished.
+        changed: Whether it has made a step of the schema, or loaded rows.
     """
 
     store: ObjectStore
@@ -64,6 +60,7 @@ class RestoreRun:
     session: Session | None = None
     plan: RestorePlan | None = None
     pin_for: timedelta | None = None
+    changed: bool = False
     _started: bool = False
     _pinned: bool = False
 
@@ -134,15 +131,24 @@ class RestoreRun:
             if not plan.finished or again:
                 restore_pins.pin(self.store, plan.record, plan.source.head, self.pin_for)
                 self._pinned = True
+            plan = self._make(plan, plan.steps.pending_before())
             self._started = True
         self.plan = plan
         return plan
 
+    def _make(self, plan: RestorePlan, steps: Sequence[SchemaStep], absent: Collection[TableName] = ()) -> RestorePlan:
+        """Make steps of the schema; returns the plan for the ledger that lists how each ended."""
+        if not steps:
+            return replace(plan, tried=True)
+        with self.target() as target:
+            results = target.make(plan.record, steps, absent)
+        self.changed = self.changed or any(each.made for each in results.values())
+        return replace(plan, ledger=replace(plan.ledger, steps={**plan.ledger.steps, **results}), tried=True)
+
     def _record(self, plan: RestorePlan) -> RestorePlan:
         newest = plan.ledger.newest
         with self.target() as target:
-            statements = plan.statements(plan.definition.before)
-            recorded = target.begin(plan.record, statements, newest.id if newest else "")
+            recorded = target.begin(plan.record, newest.id if newest else "")
             if recorded.id == plan.record.id:
                 ledger = replace(plan.ledger, records=(*plan.ledger.records, recorded))
                 return replace(plan, ledger=ledger, resumed=True)
@@ -164,7 +170,9 @@ class RestoreRun:
             SnapshotError: Nothing was loaded; see `begin`.
         """
         plan = self.plan if self.plan is not None and self._started else self.begin()
-        yield from self._loader(plan).run(self._renew(plan).loads)
+        for outcome in self._loader(plan).run(self._renew(plan).loads):
+            self.changed = self.changed or outcome.status != "skipped"
+            yield outcome
 
     def _renew(self, plan: RestorePlan) -> RestorePlan:
         """Record the current files of chunks whose files were only compacted."""
@@ -225,20 +233,30 @@ class RestoreRun:
             Whether the restore is finished now.
 
         Raises:
-            RestoreError: The rows contradict a key or an index; they stay.
+            SchemaIncompleteError: It is finished, except for steps of the schema that failed, now or before.
         """
         plan = self.plan if self.plan is not None and self._started else self.begin()
         with self.target() as target:
             plan = self._refresh(plan, target)
-            if not plan.complete:
-                return False
-            try:
-                target.finish(plan.record, plan.statements(plan.definition.after))
-            except RestoreError as error:
-                raise RestoreError(f"{error} {_ALL_LOADED}", **error.attributes) from error
+        if not plan.complete:
+            return False
+        self.plan = plan = self._make(plan, plan.steps.pending_after(changed=self.changed), plan.absent)
+        if not plan.record.finished:
+            with self.target() as target:
+                target.finish(plan.record)
         if unpin and (self._pinned or plan.record.tag in plan.source.head.tags):
             self.unpin()
+        if failed := self.failed_steps():
+            raise incomplete(failed, plan.absent)
         return True
+
+    def failed_steps(self) -> list[FailedStep]:
+        """Return the steps of the schema that could not be made, by the newest plan."""
+        plan = self.plan
+        if plan is None or not plan.steps.any_failed:
+            return []
+        with self.target() as target:
+            return plan.steps.failed(target)
 
     def unpin(self) -> None:
         """Delete the tag of this restore, if it is there."""
@@ -257,41 +275,11 @@ class RestoreRun:
             return table_counts(target, plan)
 
     def compare(self) -> Iterator[ComparedRows]:
-        """Compare the rows of the target with those of the snapshot; yields each table of each chunk.
-
-        A target of the snapshot's own kind is compared by value. Another kind holds values in other types, so only
-        its rows are counted; so are those of a chunk whose files carry a column in several ways. Rows that other
-        programs wrote to the target count as different.
-        """
+        """Compare the rows of the target with those of the snapshot; see `compare_plan`."""
         plan = self.current()
-        same_kind = self.compares_values(plan)
-        valued: list[ChunkRows] = []
-        counted: list[ChunkRows] = []
-        for chunk in plan.chunks:
-            for rows in rows_of_chunk(plan, chunk.chunk):
-                carried = self._as_carried(plan, rows) if same_kind else None
-                (counted if carried is None else valued).append(ChunkRows(chunk.chunk, carried or rows))
-        jobs = shared_jobs(valued, lambda each: sum(file.file.bytes for file in each.rows.files))
-        try:
-            yield from self.runner.map(
-                compare_rows, [CompareTask(self.address, self.store, tuple(job)) for job in jobs]
-            )
-        except BaseException:
-            self.runner.interrupt()
-            raise
-        with self.target() as target:
-            for chunk_id, (table, which, files) in counted:
-                expected, found = sum(expected_rows(plan, each) for each in files), target.count(table, which)
-                yield ComparedRows(chunk_id, table.table_name, expected, found, expected == found)
-
-    def _as_carried(self, plan: RestorePlan, rows: TableRows) -> TableRows | None:
-        """Return rows with the table's columns carried as in their files; None if the files differ in that."""
-        documents = plan.source.documents
-        changes = [
-            changed_carriers(documents[each.file.schema_id], each.source, each.table) for each in rows.files
-        ] or [{}]
-        same = all(change == changes[0] for change in changes)
-        return rows._replace(table=as_carried(rows.table, changes[0])) if same else None
+        yield from compare_plan(
+            plan, self.store, self.address, self.runner, self.target, by_value=self.compares_values(plan)
+        )
 
     def compares_values(self, plan: RestorePlan) -> bool:
         """Return whether `compare` compares values, rather than numbers of rows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -44,6 +44,13 @@ class Filters:
         if self.renaming:
             values["renaming"] = self.renaming.values()
         return canonical_json(values).decode()
+
+    def continues(self, recorded: str) -> bool:
+        """Return whether a restore with other filters, given as canonical JSON, may be continued with these.
+
+        They must choose the same rows. SQL text may be left out later, but not added: tables exist without it.
+        """
+        return recorded == self.text() or (not self.expressions and recorded == replace(self, expressions=True).text())
 
 
 def renaming_of(filters: str) -> Renaming:

@@ -19,7 +19,7 @@ from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.errors import DamageError, NoSnapshotError, OtherImportError, RestoreError
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, View
+from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 from snapshot_assets.storage.base import ObjectStore
 
 _SHOWN = 10
@@ -115,8 +115,8 @@ def _chosen_revision(
         copied = head.header is not None and bool(head.header.query)
         remedy = "Run the copy again, which finishes it." if copied else "Materialise the manifest, which seals it."
         raise NoSnapshotError(f"There is no sealed snapshot at {uri}: nothing can be restored. {remedy}", location=uri)
-    filters = settings.filters.text()
-    own = [record for record in records if record.location_id == head.location_id and record.filters == filters]
+    filters = settings.filters
+    own = [each for each in records if each.location_id == head.location_id and filters.continues(each.filters)]
     newest = own[-1] if own else None
     version = None if settings.version is None else resolve_version(settings.version, head)
     if newest is not None and not newest.finished:
@@ -166,11 +166,21 @@ def _select(schema: DatabaseSchema, filters: Filters) -> tuple[DatabaseSchema, l
     used = {name.schema for name in restored}
     narrowed = bool(filters.schemas or filters.tables)
     selected = {
-        "schemas": tuple(item for item in schema.schemas if not narrowed or item.name in used),
+        "schemas": tuple(
+            _without_sequences(item) if filters.tables else item
+            for item in schema.schemas
+            if not narrowed or item.name in used
+        ),
         "tables": tables,
         "views": tuple(complete),
     }
     return schema.model_copy(update=selected), lost
+
+
+def _without_sequences(schema: Schema) -> Schema:
+    """Return a schema without the sequences that no column uses: a restore of some tables does not change them."""
+    options = {name: value for name, value in schema.options.items() if name != "sequences"}
+    return schema.model_copy(update={"options": options})
 
 
 def _without_broken(

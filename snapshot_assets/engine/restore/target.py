@@ -7,11 +7,14 @@ from dataclasses import dataclass, replace
 
 from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.open import database_module, kind_of
+from snapshot_assets.databases.renaming import Renaming
+from snapshot_assets.databases.steps import StepResult, steps_of
 from snapshot_assets.databases.target import Definition, ExistingTable, OtherType, RestoreRecord, RestoreTarget
 from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.engine.restore.settings import Filters, described, renaming_of, without_renaming
 from snapshot_assets.engine.restore.source import RestoreSource, check_unfinished
-from snapshot_assets.errors import OtherImportError, RestoreError, TargetNotEmptyError
+from snapshot_assets.engine.restore.steps import RestoreSteps
+from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TargetNotEmptyError
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 
 
@@ -41,14 +44,37 @@ def read_target(target: RestoreTarget, source: RestoreSource, definition: Defini
             return TargetContents(existing, other_types, ledger)
 
 
-def definition_for(schema: DatabaseSchema, uri: str, filters: Filters) -> Definition:
+def definition_for(
+    schema: DatabaseSchema, uri: str, filters: Filters, steps: Mapping[str, StepResult] | None = None
+) -> Definition:
     """Return how a target creates a schema, converted through Arrow types if the target is of another kind.
 
     Args:
         schema: What is restored.
         uri: The target's URI.
         filters: Whether SQL text of the snapshot is restored, and the new names of tables.
+        steps: Steps that were made before, by name: tables that were made with the other choice stay as they are.
     """
+    definition = _definition(schema, uri, filters)
+    created = {step.name: step for step in steps_of(definition.before) if step.kind == "table"}
+    made = {name: each.sql for name, each in (steps or {}).items() if each.made and each.sql and name in created}
+    differing = {name for name, sql in made.items() if sql != "; ".join(created[name].sql)}
+    if not differing:
+        return definition
+    try:
+        other = _definition(schema, uri, replace(filters, expressions=not filters.expressions))
+    except SnapshotError:  # the other choice is refused, so no table was made with it: the schema has changed since
+        return definition
+    as_made = {
+        step.table
+        for step in steps_of(other.before)
+        if step.name in differing and "; ".join(step.sql) == made[step.name]
+    }
+    others = {table.table_name: table for table in other.tables if table.table_name in as_made}
+    return replace(definition, tables=tuple(others.get(each.table_name, each) for each in definition.tables))
+
+
+def _definition(schema: DatabaseSchema, uri: str, filters: Filters) -> Definition:
     module, kind, lost = database_module(uri), kind_of(uri), tuple[str, ...]()
     if schema.database != kind:
         schema, lost = converted(schema, kind, module.type_for)
@@ -78,7 +104,7 @@ def _check_record(newest: RestoreRecord, ledger: TargetLedger, source: RestoreSo
             " --forget-ledger.",
             location=newest.location,
         )
-    if without_renaming(newest.filters) != without_renaming(filters.text()):
+    if not replace(filters, renaming=Renaming()).continues(without_renaming(newest.filters)):
         raise OtherImportError(
             f"The target's tables were restored with {described(newest.filters)}; asked for is"
             f" {described(filters.text())}. Ask for the same, choose tables that were not restored, or drop the tables"
@@ -86,7 +112,7 @@ def _check_record(newest: RestoreRecord, ledger: TargetLedger, source: RestoreSo
             filters=newest.filters,
         )
     check_unfinished(newest, source.state.revision)
-    if newest.filters != filters.text():
+    if not filters.continues(newest.filters):
         _check_other_names(newest, ledger, source)
 
 
@@ -109,20 +135,20 @@ def _check_other_names(newest: RestoreRecord, ledger: TargetLedger, source: Rest
         )
 
 
-def check_tables(contents: TargetContents, definition: Definition, *, resumed: bool, into_nonempty: bool) -> None:
+def check_tables(contents: TargetContents, definition: Definition, steps: RestoreSteps, *, into_nonempty: bool) -> None:
     """Refuse tables that are missing, differ from those of the snapshot, or have rows that the ledger does not list.
 
     Args:
         contents: The tables in the target, and its ledger.
         definition: How the tables are created.
-        resumed: Whether the restore has created its tables already.
+        steps: What the restore has created already.
         into_nonempty: Whether tables may have rows of others.
 
     Raises:
         RestoreError: A table is missing, is not a table, or has other columns or types; names what differs.
         TargetNotEmptyError: A table has rows of others.
     """
-    _check_not_dropped(contents, resumed=resumed)
+    _check_not_dropped(contents, steps)
     restored = contents.ledger.newest_of
     filled: list[str] = []
     for table in definition.tables:
@@ -141,11 +167,12 @@ def check_tables(contents: TargetContents, definition: Definition, *, resumed: b
         )
 
 
-def _check_not_dropped(contents: TargetContents, *, resumed: bool) -> None:
+def _check_not_dropped(contents: TargetContents, steps: RestoreSteps) -> None:
     """Refuse to continue where a table is missing that a restore created or filled."""
     filled = {entry.table for entry in contents.ledger.loaded}
     tables = contents.ledger.tables
-    gone = sorted(name for name in tables if name not in contents.existing and (resumed or name in filled))
+    lacking = [name for name in tables if name not in contents.existing]
+    gone = sorted(name for name in lacking if name in filled or (steps.resumed and not steps.untried(name)))
     if gone:
         names = _names(map(str, gone))
         raise RestoreError(

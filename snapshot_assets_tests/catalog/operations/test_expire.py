@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from snapshot_assets.catalog.calendar import Calendar
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
@@ -48,6 +49,9 @@ def sealed(writer: Writer) -> Writer:
         ({"keep_for": DAY}, ()),
         ({"keep_last": 2, "keep_for": NOW}, (5, 7)),
         ({"keep_last": 1, "keep_for": DAY}, ()),
+        ({"calendar": Calendar(yearly=1)}, (5, 7, 9)),
+        ({"calendar": Calendar(monthly=2)}, (7, 9)),  # one month so far: its newest, and the oldest of all
+        ({"calendar": Calendar(daily=1), "keep_last": 3}, (5,)),
     ],
 )
 def test_a_revision_that_either_rule_keeps_is_kept(sealed: Writer, rules: dict, expired: tuple[int, ...]) -> None:
@@ -72,6 +76,12 @@ def test_what_was_only_compacted_counts_as_one_with_what_it_was_made_of(sealed: 
     assert reseal(sealed) == 16
     assert expire(sealed.catalog, keep_last=2).expired == (9,)
     assert expire(sealed.catalog, keep_last=1).expired == (13,)
+
+
+def test_the_calendar_counts_a_compaction_as_keep_last_does(sealed: Writer) -> None:
+    merge(sealed, 1)
+    assert readable(sealed.store) == [5, 7, 9, 11, 12]
+    assert plan_expiry(sealed.catalog, Retention(calendar=Calendar(yearly=1))).expired == (5, 7, 9, 11)
 
 
 def merge(writer: Writer, chunk: int) -> int | None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from snapshot_assets.catalog.calendar import Calendar
 from snapshot_assets.catalog.pins.automatic import (
     Due,
     NewTag,
@@ -154,6 +155,15 @@ def test_the_oldest_automatic_tags_go_beyond_the_most_that_there_may_be() -> Non
     assert names(found) == ("a4", "a3")  # three with the new one
     assert due(known, NOON - HOUR, tag=rule) == Due(tags_gone=(tags[1],))
     assert due(known, NOON, tag=TagRule(Ticks(DAY, time(12)))).tags_gone == ()
+
+
+def test_the_calendar_keeps_automatic_tags_beside_the_newest_ones() -> None:
+    months = [datetime(2024, month, day, 12, tzinfo=UTC) for month in (9, 10, 11, 12) for day in (3, 20)]
+    known = state(*(tag(f"{at:%m-%d}", at) for at in months), tag("mine", months[0], automatic=False), seals=SEALS)
+    rule = TagRule(Ticks(DAY, time(12)), num_retained_max=2, calendar=Calendar(monthly=3))
+    assert names(due(known, NOON, tag=rule)) == ("09-03", "09-20", "10-03", "10-20", "11-03", "12-03")
+    alone = TagRule(Ticks(DAY, time(12)), calendar=Calendar(monthly=9))
+    assert names(due(known, NOON, tag=alone)) == ("10-03", "11-03", "12-03")  # the oldest stays: fewer than nine
 
 
 def test_tags_that_outlived_their_time_go_whoever_made_them_and_count_no_more() -> None:

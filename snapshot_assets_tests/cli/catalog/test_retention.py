@@ -95,7 +95,8 @@ def test_an_invalid_rule_is_refused(
 def test_without_a_rule_no_revision_expires(snapshots: Snapshots, location: Path, sealed: Writer) -> None:
     before = contents(location)
     done = catalog(snapshots, "expire", location, "--dry-run")
-    text = "nothing to expire; 3 sealed revisions can be read; no rule was given: --keep-last, --keep-for or --plan\n"
+    rules = "--keep-last, --keep-for, --keep-daily, … or --plan"
+    text = f"nothing to expire; 3 sealed revisions can be read; no rule was given: {rules}\n"
     assert (done.status, done.out, contents(location)) == (0, text, before)
 
 
@@ -127,8 +128,16 @@ def test_a_plan_gives_location_and_retention(
 @pytest.mark.parametrize(
     ("retention", "arguments", "message"),
     [
-        ("{}", (), "Plan 'nightly' has neither keep_last nor keep_for in its retention"),
-        ("{tag: {}}", (), "Plan 'nightly' has neither keep_last nor keep_for in its retention"),
+        (
+            "{}",
+            (),
+            "Plan 'nightly' has none of keep_last, keep_for, keep_daily, ",
+        ),
+        (
+            "{tag: {}}",
+            (),
+            "Plan 'nightly' has none of keep_last, keep_for, keep_daily, ",
+        ),
         ("{keep_last: 1}", ("--keep-last", "2"), "--keep-last cannot be given beside --plan"),
         ("{keep_last: 1}", ("--keep-for", "2d"), "--keep-for cannot be given beside --plan"),
         ("{keep_last: 1}", ("--snapshot", "file:///x/y"), "not allowed with argument"),

@@ -11,13 +11,15 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from snapshot_assets.databases.duckdb.ddl.tables import TARGET
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, TimelessRows, WindowRows
+from snapshot_assets.databases.steps import steps_of
 from snapshot_assets.databases.target import Load, Statement
-from snapshot_assets.errors import DatabaseError, DatabaseLockedError, RestoreError
+from snapshot_assets.errors import DatabaseError, DatabaseLockedError
 from snapshot_assets.format.relations import DatabaseSchema, Table
 from snapshot_assets_tests.databases.duckdb.files import MAIN_T, make_file, path_of
 from snapshot_assets_tests.databases.duckdb.shop import SHOP, differences, fresh
-from snapshot_assets_tests.databases.restores import copy, definition_of, entry, extracted, record_of, target
+from snapshot_assets_tests.databases.restores import copy, definition_of, entry, extracted, make, record_of, target
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +68,8 @@ def started(tmp_path: Path) -> tuple[DatabaseAddress, Table]:
     into = fresh(tmp_path)
     definition = definition_of(schema, into)
     with target(into) as opened:
-        opened.begin(record_of(definition), definition.before, "")
+        record = opened.begin(record_of(definition), "")
+        make(opened, record, definition.before)
     return into, definition.tables[0]
 
 
@@ -132,7 +135,7 @@ def test_a_chunk_of_a_table_with_keys_and_indexes_is_replaced_by_rows_with_the_s
         record = opened.imports()[0]
         opened.load(entry(MAIN_T, record), table, ROWS.to_batches())
         keys = ["ALTER TABLE t ADD PRIMARY KEY (x)", "CREATE INDEX i ON t (ts)"]
-        opened.finish(record, [Statement(sql, sql) for sql in keys])
+        make(opened, record, [Statement(sql, sql) for sql in keys])
         files = [(entry(MAIN_T, record, "data/0/new.parquet"), table, ROWS.to_batches())]
         assert opened.replace(0, [Load(record.location_id, record.id, table, AllRows(), files)]) == 4
         assert opened.load(entry(MAIN_T, record, "data/0/more.parquet"), table, ROWS.slice(0, 0).to_batches()) == 0
@@ -147,12 +150,13 @@ def test_a_finished_import_is_not_finished_again_and_another_one_cannot_begin_un
     into, table = started
     with target(into) as opened:
         record = opened.imports()[0]
-        opened.finish(record, [Statement("a view", "CREATE VIEW v AS SELECT 1 AS one")])
-        opened.finish(record, [Statement("never run", "CREATE VIEW v AS SELECT 1 AS one")])
+        make(opened, record, [Statement("a view", "CREATE VIEW v AS SELECT 1 AS one")])
+        opened.finish(record)
+        opened.finish(record)
         assert opened.imports()[0].finished
         other = record_of(definition_of(DatabaseSchema(database="duckdb", tables=(table,)), into), "b" * 32)
-        assert opened.begin(other, [], "").id == record.id
-        assert opened.begin(other, [], record.id).id == other.id
+        assert opened.begin(other, "").id == record.id
+        assert opened.begin(other, record.id).id == other.id
         opened.forget()
         assert opened.imports() == []
 
@@ -208,7 +212,7 @@ def test_a_column_of_another_type_in_the_target_is_refused(started: tuple[Databa
     assert rows_in(into) == []
 
 
-def test_a_row_without_its_parent_fails_the_end_of_the_import_and_changes_nothing(tmp_path: Path) -> None:
+def test_a_row_without_its_parent_fails_the_foreign_key_alone(tmp_path: Path) -> None:
     origin = make_file(
         tmp_path / "origin.duckdb",
         "CREATE TABLE p (id INTEGER PRIMARY KEY)",
@@ -218,12 +222,18 @@ def test_a_row_without_its_parent_fails_the_end_of_the_import_and_changes_nothin
     definition = definition_of(schema, into)
     orphans = pa.table({"id": [1, 2], "up": [None, 4]}).cast(pa.schema([("id", pa.int32()), ("up", pa.int32())]))
     with target(into) as opened:
-        record = opened.begin(record_of(definition), definition.before, "")
+        record = opened.begin(record_of(definition), "")
+        make(opened, record, definition.before)
         opened.load(entry(MAIN_T, record), schema.table(MAIN_T), orphans.to_batches())
-        with pytest.raises(RestoreError, match=r"foreign keys of main\.t.*id: 4"):
-            opened.finish(record, definition.after)
-        assert not opened.imports()[0].finished
+        results = opened.make(record, steps_of(definition.after))
+        [failed] = [each for each in results.values() if each.failed]
+        assert (failed.name, failed.violated) == ("foreign keys of main.t", True)
+        assert "id: 4" in failed.message
+        [step] = [each for each in steps_of(definition.after) if each.name == failed.name]
+        assert TARGET not in "".join(opened.by_hand(step))
     assert rows_in(into, "SELECT id FROM t ORDER BY id") == [1, 2]
+    kinds = "SELECT constraint_type FROM duckdb_constraints() WHERE table_name = 't' AND constraint_type LIKE '% KEY'"
+    assert rows_in(into, kinds) == ["PRIMARY KEY"]  # only the foreign key is missing
 
 
 def test_statements_that_are_several_or_reach_outside_run_nothing(
@@ -240,8 +250,7 @@ def test_statements_that_are_several_or_reach_outside_run_nothing(
             f"CREATE VIEW a AS FROM glob('{outside}/*')",
             "SELECT x FROM (SELECT 1 AS x); ATTACH ':memory:' AS m",
         ):
-            with pytest.raises(RestoreError):
-                opened.finish(record, [Statement("it", sql)])
+            assert opened.make(record, steps_of([Statement("it", sql)]))["it"].failed
     assert rows_in(into, "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'") == ["t"]
     assert sorted(os.listdir(outside)) == ["copy.duckdb", "origin.duckdb"]
 

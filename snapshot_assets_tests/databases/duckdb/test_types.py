@@ -19,7 +19,7 @@ from snapshot_assets.format.arrow_types import parse_arrow_type
 from snapshot_assets.format.relations import Carrier, Column, DatabaseSchema, Table, TableName
 from snapshot_assets_tests.databases.duckdb.files import MAIN_T, documented, make_file, opened, path_of, rows_of
 from snapshot_assets_tests.databases.duckdb.shop import fresh
-from snapshot_assets_tests.databases.restores import entry, record_of, target
+from snapshot_assets_tests.databases.restores import entry, make, record_of, target
 
 NATIVE, TEXT = Carrier.NATIVE, Carrier.TEXT
 
@@ -175,7 +175,8 @@ def round_trip(origin: DatabaseAddress, folder: Path, override: Carrier | None =
         pq.write_table(rows_of(database, table), path)
     definition = define(DatabaseSchema(database="duckdb", tables=(table,)))
     with target(again) as into:
-        record = into.begin(record_of(definition), definition.before, "")
+        record = into.begin(record_of(definition), "")
+        make(into, record, definition.before)
         into.load(entry(MAIN_T, record), definition.tables[0], pq.read_table(path).to_batches())
     with opened(again) as database:
         assert documented(database, time_columns=UNTIMED, carriers=carriers) == table

@@ -15,7 +15,8 @@ from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.session import SETTINGS
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Rows, Scan, Selection
-from snapshot_assets.databases.target import Definition, Statement
+from snapshot_assets.databases.steps import steps_of
+from snapshot_assets.databases.target import Definition, RestoreRecord, Statement
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
 from snapshot_assets_tests.databases.postgresql.values import TYPES
 from snapshot_assets_tests.databases.restores import read_scan, source
@@ -29,6 +30,13 @@ EVERYTHING = Path(__file__).with_name("everything.sql").read_text()
 
 ROWS = Path(__file__).with_name("everything_rows.sql").read_text()
 """Rows for it."""
+
+_RELATIONS = """
+    SELECT c.oid::regclass FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'm') AND n.nspname !~ '^pg_|^information_schema$'
+    ORDER BY c.oid::regclass::text COLLATE "C"
+"""
+_SEQUENCES = "SELECT format('%I.%I', schemaname, sequencename), coalesce(last_value::text, '-') FROM pg_sequences"
 
 
 def opened(uri: str, token: str | None = None) -> AbstractContextManager[Database]:
@@ -106,7 +114,9 @@ def in_schemas(*scripts: str) -> str:
 def run(uri: str, statements: tuple[Statement, ...]) -> None:
     """Run statements one by one in one transaction, as a restore does."""
     with closing(PostgresqlTarget(DatabaseAddress("target", uri))) as target, target._transaction():
-        target._run(statements)
+        record = RestoreRecord("a" * 32, "loc", "s3://b/p", 1, "c" * 64, "{}", ())
+        for step in steps_of(statements):
+            target._made(record, step)
 
 
 def restore(schema: DatabaseSchema, uri: str, *, expressions: bool = True) -> Definition:
@@ -121,6 +131,18 @@ def schema_dump(server: PostgresqlServer, uri: str) -> str:
     """Return what pg_dump prints of a schema, without the random key of its `\\restrict` line."""
     text = server.pg_dump(uri, "--schema-only", "--no-owner", "--no-privileges")
     return re.sub(r"(?m)^(\\(?:un)?restrict) .*$", r"\1", text)
+
+
+def contents(server: PostgresqlServer, uri: str) -> dict[str, str]:
+    """Return row count and content hash of each table, partition and materialized view.
+
+    Sequences have their last value.
+    """
+    tables = server.psql(uri, "SET search_path = ''", _RELATIONS).splitlines()
+    rows = """SELECT count(*), md5(array_agg(t::text ORDER BY t::text COLLATE "C")::text) FROM ONLY"""
+    found = server.psql(uri, *(f"{rows} {table} t" for table in tables)).splitlines()
+    sequences = server.psql(uri, _SEQUENCES).splitlines()
+    return dict(zip(tables, found, strict=True)) | dict(line.rsplit("|", 1) for line in sequences)
 
 
 def restored_alike(

@@ -188,12 +188,15 @@ def test_objects_that_a_snapshot_does_not_carry_are_reported(
     postgresql_server: PostgresqlServer, postgresql_database: str
 ) -> None:
     postgresql_server.psql(
-        postgresql_database, "CREATE TABLE t (a int)", 'CREATE POLICY "Pol" ON t', "CREATE SEQUENCE lonely"
+        postgresql_database,
+        "CREATE TABLE t (a int)",
+        'CREATE POLICY "Pol" ON t',
+        "CREATE FUNCTION f(int) RETURNS int LANGUAGE sql AS 'SELECT $1'",
     )
     schema = extracted(postgresql_database)
     hypertable = schema.tables[0].model_copy(update={"options": {**schema.tables[0].options, "hypertable": True}})
     assert define(schema.model_copy(update={"tables": (hypertable,)})).lost == (
-        "Sequence public.lonely is not in a snapshot.",
+        "Function public.f(integer) is not in a snapshot.",
         "Table public.t is a TimescaleDB hypertable and is restored as a plain table. Create the hypertable again.",
         'Policy "Pol" of public.t is not in a snapshot.',
     )

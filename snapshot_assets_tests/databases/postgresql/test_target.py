@@ -12,10 +12,12 @@ import pytest
 
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows, TimelessRows, WindowRows
+from snapshot_assets.databases.steps import steps_of
 from snapshot_assets.databases.target import Load, LoadedFile, RestoreRecord, Statement
 from snapshot_assets.errors import DatabaseError, OtherImportError, RestoreError
 from snapshot_assets.format.relations import Column, Table, TableName
 from snapshot_assets_tests.databases.postgresql.helpers import client, execute
+from snapshot_assets_tests.databases.restores import make
 
 T = TableName("public", "t")
 TABLE = Table(
@@ -41,8 +43,14 @@ def target(postgresql_database: str) -> Iterator[PostgresqlTarget]:
 @pytest.fixture
 def started(target: PostgresqlTarget) -> PostgresqlTarget:
     """A target with table `t` and a started import into it."""
-    target.begin(record(), [CREATE], "")
+    begin(target, record(), CREATE)
     return target
+
+
+def begin(target: PostgresqlTarget, record: RestoreRecord, *statements: Statement, newest: str = "") -> None:
+    """Begin an import, and make steps before its rows."""
+    target.begin(record, newest)
+    make(target, record, statements)
 
 
 def open_at(uri: str) -> PostgresqlTarget:
@@ -80,16 +88,85 @@ def replaced(
     return target.replace(1, [Load("loc", record().id, TABLE, rows, [(entry(path), TABLE, batches)])])
 
 
-def test_an_import_is_recorded_with_its_tables_in_one_transaction(target, postgresql_database):
+def test_a_step_that_fails_keeps_no_other_from_being_made_and_is_recorded(target, postgresql_database):
     broken = Statement("index public.x", "CREATE INDEX x ON public.nowhere (n)")
-    with pytest.raises(RestoreError, match=r"index public\.x could not be made: .*nowhere"):
-        target.begin(record(), [CREATE, broken], "")
-    assert target.existing([T]) == {}
-    assert target.imports() == []
-    assert target.begin(record(), [CREATE], "") == record()
+    index = Statement("index public.i", "CREATE INDEX i ON public.t (n)", table=T)
+    assert target.begin(record(), "") == record()
+    results = target.make(record(), steps_of([broken, CREATE, index]))
+    assert [(each.name, each.status) for each in results.values()] == [
+        ("index public.x", "failed"),
+        ("table public.t", "made"),
+        ("index public.i", "made"),
+    ]
+    assert results["index public.x"].message == 'ERROR: relation "public.nowhere" does not exist (SQLSTATE 42P01)'
+    assert target.steps("loc") == results
     assert target.imports() == [record()]
     assert target.existing([T])[T].columns == ("ts", 'näme "x"', "n")
     assert not target.existing([T])[T].has_rows
+    with client(postgresql_database) as run:
+        assert run("SELECT indexname FROM pg_indexes WHERE schemaname = 'public'") == [("i",)]
+
+
+def test_steps_of_a_relation_that_is_not_there_are_not_tried_and_light_steps_are_tried_again(target):
+    view = TableName("public", "v")
+    steps = [
+        Statement("view public.w", "CREATE VIEW public.w AS SELECT * FROM public.v", table=TableName("public", "w")),
+        Statement("view public.v", "CREATE VIEW public.v AS SELECT 1 AS n", table=view),
+        Statement("table public.t", "CREATE TABLE public.t (n nowhere)", table=T),
+        Statement("comment on table public.t", "COMMENT ON TABLE public.t IS 'x'", table=T),
+    ]
+    target.begin(record(), "")
+    results = target.make(record(), steps_of(steps))
+    assert {name: each.status for name, each in results.items()} == {
+        "view public.w": "made",
+        "view public.v": "made",
+        "table public.t": "failed",
+        "comment on table public.t": "failed",
+    }
+    assert results["comment on table public.t"].message == "Not tried: public.t is not there."
+    again = [steps[2], Statement("index public.i", "CREATE INDEX i ON public.t (n)", table=T)]
+    assert target.make(record(), steps_of(again[1:]), absent=[T])["index public.i"].message.startswith("Not tried")
+
+
+def test_what_a_user_made_by_hand_after_it_failed_counts_as_made_and_a_taken_name_does_not(target, postgresql_database):
+    other = Statement("index public.i", "CREATE INDEX i ON public.t (n)", table=T)
+    view = TableName("public", "v")
+    broken = Statement("view public.v", "CREATE VIEW public.v AS SELECT missing() AS n", table=view)
+    target.begin(record(), "")
+    execute(postgresql_database, "CREATE TABLE public.u (n integer)", "CREATE INDEX i ON public.u (n)")
+    first = target.make(record(), steps_of([CREATE, other, broken]))
+    assert [each.status for each in first.values()] == ["made", "taken", "failed"]
+    execute(postgresql_database, "CREATE VIEW public.v AS SELECT 1 AS n")
+    second = target.make(record(), steps_of([CREATE, other, broken]))
+    assert [each.status for each in second.values()] == ["made", "taken", "made"]
+
+
+def test_consecutive_statements_of_one_name_are_made_together_or_not_at_all(target, postgresql_database):
+    first = Statement("partition public.p", "CREATE TABLE public.p (n integer)")
+    second = Statement("partition public.p", "ALTER TABLE public.nowhere ATTACH PARTITION public.p DEFAULT")
+    target.begin(record(), "")
+    results = target.make(record(), steps_of([CREATE, first, second]))
+    assert [each.status for each in results.values()] == ["made", "failed"]
+    assert target.existing([TableName("public", "p")]) == {}
+    assert target.existing([T])
+
+
+def test_steps_that_another_run_of_the_import_made_meanwhile_are_not_made_twice(target, postgresql_database):
+    target.begin(record(), "")
+    with closing(open_at(postgresql_database)) as other:
+        make(other, record(), [CREATE])
+    results = target.make(record(), steps_of([CREATE]))
+    assert [each.status for each in results.values()] == ["made"]
+
+
+def test_many_steps_of_which_some_fail_are_each_made_once(target, postgresql_database):
+    insert = [Statement(f"row {number}", f"INSERT INTO public.t (n) VALUES ({number})") for number in range(230)]
+    for number in (0, 57, 58, 99, 100, 229):
+        insert[number] = Statement(f"row {number}", "INSERT INTO public.t (n) VALUES (1 / (1 - 1))")
+    begin(target, record(), CREATE)
+    results = target.make(record(), steps_of(insert))
+    assert [name for name, each in results.items() if each.failed] == [f"row {n}" for n in (0, 57, 58, 99, 100, 229)]
+    assert stored(postgresql_database) == [n for n in range(230) if n not in (0, 57, 58, 99, 100, 229)]
 
 
 def test_two_connections_that_load_one_file_at_once_insert_it_once(started, postgresql_database):
@@ -167,8 +244,8 @@ def test_a_row_of_another_chunk_that_refers_to_its_own_table_keeps_its_parent(st
 
 
 def test_rows_of_an_import_that_is_not_the_newest_one_are_refused(started, postgresql_database):
-    started.begin(record(2, tables=(T, TableName("public", "new"))), [], record().id)
-    started.begin(record(3, tables=(TableName("public", "other"),)), [], "")
+    started.begin(record(2, tables=(T, TableName("public", "new"))), record().id)
+    started.begin(record(3, tables=(TableName("public", "other"),)), "")
     with pytest.raises(OtherImportError, match=f"loads nothing more into public.t: import {record(2).id} was started"):
         started.load(entry("data/1/a.parquet"), TABLE, [rows(1)])
     with pytest.raises(OtherImportError, match="loads nothing more"):
@@ -182,7 +259,7 @@ def test_an_import_waits_for_a_running_load(started, postgresql_database):
 
     def begin() -> None:
         with closing(open_at(postgresql_database)) as own:
-            recorded.append(own.begin(record(2), [], record().id))
+            recorded.append(own.begin(record(2), record().id))
 
     thread = threading.Thread(target=begin)
 
@@ -206,7 +283,7 @@ def test_rows_are_counted_by_window_and_without_a_time(started):
 def test_rows_of_a_table_that_inherits_do_not_belong_to_its_parent(target, postgresql_database):
     child = TableName("public", "child")
     create_child = Statement("table public.child", "CREATE TABLE public.child () INHERITS (public.t)", table=child)
-    target.begin(record(tables=(T, child)), [CREATE, create_child], "")
+    begin(target, record(tables=(T, child)), CREATE, create_child)
     child_table = TABLE.model_copy(update={"name": "child"})
     target.load(LoadedFile("loc", child, "data/1/h.parquet", 1, "a" * 64, record().id), child_table, [rows(8, 9)])
     assert [each.has_rows for each in target.existing([T, child]).values()] == [True, False]  # sorted by name
@@ -219,7 +296,7 @@ def test_rows_of_a_table_that_inherits_do_not_belong_to_its_parent(target, postg
 def test_rows_of_partitions_belong_to_their_table(target, postgresql_database):
     parted = Statement("table public.t", CREATE.sql + " PARTITION BY RANGE (ts)", table=T)
     part = Statement("table public.p", "CREATE TABLE public.p PARTITION OF public.t DEFAULT")
-    target.begin(record(), [parted, part], "")
+    begin(target, record(), parted, part)
     target.load(entry("data/1/a.parquet"), TABLE, [rows(1, 2)])
     assert target.count(TABLE, AllRows()) == 2
     assert target.existing([T])[T].has_rows
@@ -227,21 +304,23 @@ def test_rows_of_partitions_belong_to_their_table(target, postgresql_database):
     assert stored(postgresql_database) == []
 
 
-def test_the_last_statements_and_the_end_of_the_import_are_one_transaction(started):
+def test_a_key_that_rows_violate_fails_alone_and_is_tried_again(started, postgresql_database):
     started.load(entry("data/1/a.parquet"), TABLE, [rows(1, 1)])
     index = Statement("index public.i", "CREATE INDEX i ON public.t (n)", table=T)
     key = Statement("primary key of public.t", "ALTER TABLE public.t ADD PRIMARY KEY (n)", table=T)
-    with pytest.raises(RestoreError, match=r"primary key of public\.t could not be made: .*duplicated"):
-        started.finish(record(), [index, key])
-    assert not started.imports()[0].finished
-    started.finish(record(), [index])
+    results = started.make(record(), steps_of([key, index]))
+    assert [(each.status, each.violated) for each in results.values()] == [("failed", True), ("made", False)]
+    assert "duplicated" in results[key.makes].message
+    started.finish(record())
     assert started.imports()[0].finished
-    started.finish(record(), [index])  # nothing is made twice
+    execute(postgresql_database, "DELETE FROM public.t WHERE ctid = (SELECT min(ctid) FROM public.t)")
+    make(started, record(), [key, index])  # nothing is made twice
+    assert stored(postgresql_database) == [1]
 
 
 def test_rows_without_columns_are_loaded(target):
     nothing = Table(schema="public", name="t", columns=())
-    target.begin(record(), [Statement("table public.t", "CREATE TABLE public.t ()", table=T)], "")
+    begin(target, record(), Statement("table public.t", "CREATE TABLE public.t ()", table=T))
     batch = pa.RecordBatch.from_pydict({"x": [1, 2, 3]}).select([])
     assert target.load(entry("data/0/a.parquet", chunk=0), nothing, [batch]) == 3
     assert target.count(nothing, AllRows()) == 3
@@ -260,9 +339,12 @@ def test_loads_do_not_wait_for_the_disk_but_a_flush_and_the_end_do(started, post
     [after] = started.rows(flushed, "")
     assert int(after["n"]) >= int(before["n"])
     insert = "INSERT INTO public.t (n, waits) SELECT 4, current_setting('synchronous_commit')"
-    started.finish(record(), [Statement("row", insert)])
+    [before] = started.rows(written, "")
+    make(started, record(), [Statement("row", insert)])
+    [after] = started.rows(flushed, "")
+    assert int(after["n"]) >= int(before["n"])  # `make` flushes what its steps committed early
     with client(postgresql_database) as run:
-        assert run("SELECT n, waits FROM t ORDER BY n") == [(2, "on"), (3, "off"), (4, "on")]
+        assert run("SELECT n, waits FROM t ORDER BY n") == [(2, "on"), (3, "off"), (4, "off")]
 
 
 def test_indexes_get_memory_unless_the_server_has_more(started, postgresql_database):
@@ -272,8 +354,22 @@ def test_indexes_get_memory_unless_the_server_has_more(started, postgresql_datab
         create = "CREATE TABLE public.seen AS SELECT current_setting('maintenance_work_mem') AS memory"
         with started._transaction():
             started._prepare_indexes()
-            started._run([Statement("seen", create)])
+            started._execute(create, "looking")
         with client(postgresql_database) as run:
             return str(run("SELECT memory FROM seen")[0][0])
 
     assert [memory("64MB"), memory("1GB")] == ["256MB", "1GB"]
+
+
+def test_a_step_that_takes_long_is_committed_before_the_next_one_is_tried(started, postgresql_database):
+    slow = "INSERT INTO public.t (n) SELECT {} FROM pg_catalog.pg_sleep({})"
+    steps = [
+        Statement("row 1", slow.format(1, 0)),
+        Statement("row 2", slow.format(2, 1.1)),
+        Statement("row 3", slow.format("count(*)", 0) + ", public.nowhere"),
+        Statement("row 4", slow.format(4, 0)),
+    ]
+    results = started.make(record(), steps_of(steps))
+    assert [each.status for each in results.values()] == ["made", "made", "failed", "made"]
+    with client(postgresql_database) as run:
+        assert run("SELECT count(DISTINCT xmin::text), count(*) FROM public.t") == [(2, 3)]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.postgresql.wire.arrays import arrays
 from snapshot_assets.databases.postgresql.wire.texts import ENCODERS
+from snapshot_assets.databases.postgresql.write_forms import Receiver
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.format.relations import Carrier, Table
@@ -286,6 +287,13 @@ def test_a_column_that_the_target_lacks_is_named_by_the_server(postgresql_databa
         ("macaddr_recv", "08:00:2b:01:02"),
         ("timetz_recv", "noon"),
         ("int4recv", "1.5"),
+        *(("numeric_recv", text) for text in ("", "-", ".", "1.", ".5", "-.5", "1-")),
+        ("inet_recv", "10.0.0/24"),
+        ("inet_recv", "10.0.0.0.1"),
+        ("uuid_recv", ""),
+        ("interval_recv", "day"),
+        ("varbit_recv", "10x1"),
+        ("cash_recv", "$1"),
     ],
 )
 def test_a_text_that_no_output_function_prints_is_refused(function: str, text: str) -> None:
@@ -293,7 +301,40 @@ def test_a_text_that_no_output_function_prints_is_refused(function: str, text: s
         ENCODERS[function](pa.array([text]))
 
 
-@pytest.mark.parametrize("text", ["", "1,2", "1,", "x{1}", "{1}x", "{1,2", "{1}}", "{1},{2}", "{1}{2}"])
+def test_a_number_and_its_unit_stand_in_one_text() -> None:
+    with pytest.raises(ValueError, match="not an interval"):
+        ENCODERS["interval_recv"](pa.array(["5", "day"]))
+
+
+@pytest.mark.parametrize("function", ["interval_recv", "array_recv"])
+def test_infinite_intervals_are_refused_for_a_server_that_would_take_them_for_finite_ones(function: str) -> None:
+    texts = pa.array(["1 day", "infinity"] if function == "interval_recv" else ["{1 day}", "{-infinity}"])
+    encode = Receiver("interval", function, 1186, "interval_recv", server=160011).encoder
+    assert encode is not None
+    with pytest.raises(ValueError, match="from version 17 on"):
+        encode(texts)
+    assert len(encode(texts[:1])) == 1
+    newer = Receiver("interval", function, 1186, "interval_recv", server=170000).encoder
+    assert newer is not None
+    assert len(newer(texts)) == 2
+
+
+def test_arrays_are_encoded_in_slices() -> None:
+    encode: Callable[[pa.Array], pa.Array] = ENCODERS["int4recv"]
+    rows = ["{" + ",".join(map(str, range(row, row + 1000))) + "}" for row in range(1200)]
+    texts = pa.array([*rows, None, "{}"])
+    whole = arrays(texts, 23, encode)
+    assert sum(map(len, rows)) > 2 << 20
+    assert whole.to_pylist() == [
+        value for row in range(len(texts)) for value in arrays(texts[row : row + 1], 23, encode).to_pylist()
+    ]
+    assert arrays(texts[:0], 23, encode).to_pylist() == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "1,2", "1,", "x{1}", "{1}x", "{1,2", "{1}}", "{1},{2}", "{1}{2}", "{1,,2}", "{,1}", "{{1}x,{2}}", "{x{1}}"],
+)
 def test_a_text_that_is_no_array_is_refused(text: str) -> None:
     encode: Callable[[pa.Array], pa.Array] = ENCODERS["int4recv"]
     with pytest.raises(ValueError, match="not an array"):

@@ -18,7 +18,14 @@ from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.databases.spark.target import SparkTarget
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.engine.runner import SparkRunner
-from snapshot_assets.errors import OtherImportError, PlanError, RestoreError, RestoreFailedError, TargetNotEmptyError
+from snapshot_assets.errors import (
+    OtherImportError,
+    PlanError,
+    RestoreError,
+    RestoreFailedError,
+    SchemaIncompleteError,
+    TargetNotEmptyError,
+)
 from snapshot_assets.format.names import parse_table
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.databases.restores import utc
@@ -205,10 +212,10 @@ def test_of_two_imports_that_begin_at_once_one_goes_on(
     first, second = lake.run(exported), lake.run(exported)
     late = second.prepare()
     winner = first.begin().record
-    assert lake.target.begin(late.record, [], "") == winner
+    assert lake.target.begin(late.record, "") == winner
     seen = iter([[]])
     monkeypatch.setattr(lake.target.__class__, "_overlapping", lambda self, record: next(seen, self.imports()))
-    assert lake.target.begin(late.record, [], "") == winner
+    assert lake.target.begin(late.record, "") == winner
     monkeypatch.undo()
     assert lake.target.imports() == [winner]
 
@@ -294,7 +301,7 @@ def test_compacted_chunks_are_not_loaded_again_and_the_ledger_knows_their_new_fi
 
 def test_checking_makes_nothing_and_the_ledger_is_no_table_of_the_catalog_s_users(exported: Place, lake: Lake) -> None:
     prepared = lake.run(exported).prepare(depth="full")
-    assert [each.makes for each in prepared.to_create()] == [f"table main.{name}" for name in sorted(TIMES)]
+    assert [each.name for each in prepared.to_create()] == [f"table main.{name}" for name in sorted(TIMES)]
     assert [row[0] for row in lake.spark.sql("SHOW DATABASES").collect()].count("restored") == 0
     lake.run(exported).begin()
     database = SparkCatalogDatabase(DatabaseAddress("lake", lake.uri), lake.spark)
@@ -340,3 +347,31 @@ def test_the_command_restores_into_a_spark_catalog_through_dagster_and_says_when
     assert lake.target.imports()[0].finished
     assert main([*call, "--forget-ledger"]) == 0
     assert lake.target.imports() == []
+
+
+def test_a_table_that_cannot_be_created_keeps_no_other_from_being_restored(
+    exported: Place, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.spark.sql("CREATE DATABASE restored")
+    lake.spark.sql("CREATE TABLE restored.events (of_another_user INT)")
+    monkeypatch.setattr(SparkTarget, "existing", lambda self, tables: {})  # the user creates it after the plan
+    run = lake.run(exported)
+    run.begin()
+    monkeypatch.undo()
+    assert {outcome.status for outcome in run.restore()} == {"loaded", "skipped"}
+    with pytest.raises(SchemaIncompleteError, match=r"All rows are loaded but those of main\.events") as error:
+        run.finish()
+    [failed] = error.value.attributes["steps"]
+    assert failed["object"] == "table main.events"
+    assert "already exists" in failed["message"]
+    assert failed["statements"][0].startswith("CREATE TABLE `spark_catalog`.`restored`.`events` (")
+    assert lake.table("events").column_names == ["of_another_user"]
+    there = [name for name in TIMES if name != "events"]
+    assert lake.differences(exported.source, tables=there) == {}
+
+    lake.spark.sql("DROP TABLE restored.events")
+    again = lake.run(exported)
+    again.begin()
+    assert sum(outcome.rows for outcome in again.restore()) == lake.table("events").num_rows > 0
+    assert again.finish()
+    assert lake.differences(exported.source) == {}

@@ -24,7 +24,7 @@ from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.engine.files.parquet import writer
 from snapshot_assets.engine.reading.options import parse_options
 from snapshot_assets.engine.reading.parts import FilePart, file_parts, grouped
-from snapshot_assets.engine.reading.planning import PlannedRead, plan_read
+from snapshot_assets.engine.reading.planning import PlannedRead, TableRead, choose_read
 from snapshot_assets.engine.reading.source import SnapshotSource
 from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.errors import DocumentError, PlanError, StoreDeniedError
@@ -89,7 +89,8 @@ def hourly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str
 
 
 def planned(store: Any, uri: str, **options: str) -> PlannedRead:
-    return plan_read(store, parse_options({"path": uri, "table": "main.hourly"} | options, {}))
+    chosen = choose_read(store, parse_options({"path": uri, "table": "main.hourly"} | options, {}))
+    return chosen.planned() if isinstance(chosen, TableRead) else chosen
 
 
 def parts_of(read: PlannedRead) -> list[FilePart]:

@@ -194,3 +194,19 @@ def test_tables_that_an_import_made_have_the_types_that_it_would_make(
         every = [column.model_copy(update={"type": "public.nowhere"}) for column in table.columns]
         others = opened.other_types([table.model_copy(update={"columns": tuple(every)})])
         assert len(others) == len(TYPES)
+
+
+def test_a_column_that_only_one_side_computes_is_refused(pair: tuple[Place, Into]) -> None:
+    """Otherwise its values would be missing, or could not be written."""
+    place, into = pair
+    kind = "VIRTUAL" if place.source.startswith("duckdb") else "STORED"
+    computed = f"b integer GENERATED ALWAYS AS (a * 2) {kind}"
+    execute(place.source, f"CREATE TABLE s.orders (t TIMESTAMPTZ, a integer, {computed}, c integer)")
+    place.export()
+    there = computed.replace("b integer", "c integer")
+    execute(into.uri, "CREATE SCHEMA s", f"CREATE TABLE s.orders (t TIMESTAMPTZ, a integer, b integer, {there})")
+    with pytest.raises(RestoreError) as error:
+        into.run(place.store, filters=ORDERS).prepare()
+    message = str(error.value).lower()
+    assert "s.orders.b is integer, not integer, generated" in message
+    assert "s.orders.c is integer, generated, not integer" in message

@@ -8,15 +8,17 @@ columns, and foreign keys: tables with these are created a second time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from graphlib import TopologicalSorter
+from typing import Any
 
 from snapshot_assets.databases.convert import is_plain
 from snapshot_assets.databases.duckdb.ddl.checked_sql import Texts, check_statement
 from snapshot_assets.databases.duckdb.ddl.tables import (
     TARGET,
     create_table,
+    has_key,
     possible_keys,
     rebuild,
     sequence_place,
@@ -41,6 +43,10 @@ class _Defining:
         self._lost: list[str] = []
 
     def definition(self) -> Definition:
+        for schema in self._schema.schemas:
+            self._lose_uncarried(schema.options)
+        for table in self._schema.tables:
+            self._lose_uncarried(table.options, f" of {table.table_name}")
         tables = tuple(self._table(table) for table in self._schema.tables)
         keyed = possible_keys(tables, self._lost)  # in an order that has parents before their children
         sequences = self._sequences()
@@ -52,6 +58,7 @@ class _Defining:
         for table in keyed:
             if table.foreign_keys:
                 after += rebuild(table, self._texts)
+                after += self._keys(table, alone=True)
         after += [statement for table in tables for statement in self._indexes(table)]
         for sequence, columns in sequences:
             what = f"value of sequence {sequence.table_name}"
@@ -61,6 +68,10 @@ class _Defining:
         for statement in (*before, *after):
             check_statement(self._texts.connection, statement.sql, statement.makes)
         return Definition(tables, tuple(before), tuple(after), tuple(self._lost))
+
+    def _lose_uncarried(self, options: Mapping[str, Any], of: str = "") -> None:
+        for what in map(str, options.get("not_carried", ())):
+            self._lost.append(f"{what[:1].upper()}{what[1:]}{of} is not in a snapshot.")
 
     def _table(self, table: Table) -> Table:
         """Return a table as the target will have it: types as DuckDB writes them, expressions only if wanted."""
@@ -118,14 +129,14 @@ class _Defining:
                     columns.append((table, sequence.column))
         return sequences.values()
 
-    def _keys(self, table: Table) -> Iterator[Statement]:
-        alter = f"ALTER TABLE {target_name(table.table_name)} ADD"
-        if table.primary_key is not None:
-            keys = identifiers(table.primary_key.columns)
-            yield Statement(f"primary key of {table.table_name}", f"{alter} PRIMARY KEY {keys}", table.table_name)
-        for unique in table.unique:
-            what = f"unique constraint {unique.name} of {table.table_name}"
-            yield Statement(what, f"{alter} UNIQUE {identifiers(unique.columns)}", table.table_name)
+    def _keys(self, table: Table, *, alone: bool = False) -> Iterator[Statement]:
+        """Yield the keys of a table; `alone` only those that it lacks, because its foreign keys could not be made."""
+        name = table.table_name
+        keys = [("PRIMARY KEY", f"primary key of {name}", table.primary_key.columns)] if table.primary_key else []
+        keys += [("UNIQUE", f"unique constraint {unique.name} of {name}", unique.columns) for unique in table.unique]
+        for kind, what, columns in keys:
+            sql = f"ALTER TABLE {target_name(name)} ADD {kind} {identifiers(columns)}"
+            yield Statement(what, sql, name, unless=has_key(name, kind, columns) if alone else "")
 
     def _indexes(self, table: Table) -> Iterator[Statement]:
         for index in table.indexes:

@@ -130,10 +130,32 @@ def rebuild(table: Table, texts: Texts) -> Iterator[Statement]:
     loaded = TableName(name.schema, f"{name.table} without keys")
     new, old = target_name(name), target_name(loaded)
     stored = ", ".join(identifier(column.name) for column in table.columns if column.generated is None)
+    for index in table.indexes:  # when it is tried again, these are there, and would keep the table from being renamed
+        indexed = qualified((TARGET, name.schema, index.name))
+        there = has_index(name, index.name)
+        yield Statement(what, f"DROP INDEX {indexed}", name, unless=f"SELECT 1 AS one WHERE NOT EXISTS ({there})")
     yield Statement(what, f"ALTER TABLE {new} RENAME TO {identifier(loaded.table)}", name)
     yield Statement(what, create_table(table, texts, keys=True), name)
     yield Statement(what, f"INSERT INTO {new} ({stored}) SELECT {stored} FROM {old}", name)
     yield Statement(what, f"DROP TABLE {old}", name)
+
+
+def has_key(name: TableName, kind: str, columns: Iterable[str]) -> str:
+    """Return the query that yields a row if a table has a key of a kind, `PRIMARY KEY` or `UNIQUE`."""
+    return (
+        f"SELECT 1 AS found FROM duckdb_constraints() WHERE database_name = {literal(TARGET)}"
+        f" AND schema_name = {literal(name.schema)} AND table_name = {literal(name.table)}"
+        f" AND constraint_type = {literal(kind)} AND constraint_column_names = [{', '.join(map(literal, columns))}]"
+    )
+
+
+def has_index(name: TableName, index: str) -> str:
+    """Return the query that yields a row if a table has an index of a name."""
+    return (
+        f"SELECT 1 AS found FROM duckdb_indexes() WHERE database_name = {literal(TARGET)}"
+        f" AND schema_name = {literal(name.schema)} AND table_name = {literal(name.table)}"
+        f" AND index_name = {literal(index)}"
+    )
 
 
 def sequence_place(sequence: Sequence, columns: Iterable[tuple[Table, str]]) -> str:

@@ -16,6 +16,9 @@ from typing import Any
 from snapshot_assets.databases.duckdb.introspect.tables import TableReader
 from snapshot_assets.databases.duckdb.relations import base_tables, by_folded_name, resolved
 from snapshot_assets.databases.duckdb.session import DuckDBSession
+from snapshot_assets.databases.exclusions import without_hidden
+from snapshot_assets.databases.refusals import Refusals
+from snapshot_assets.databases.revealing import revealing_views
 from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.errors import DatabaseError, UnsupportedTypeError
@@ -36,23 +39,27 @@ _HEAD = re.compile(
 )
 
 
-def extract_schema(session: DuckDBSession, selection: Selection) -> DatabaseSchema:
+def extract_schema(session: DuckDBSession, selection: Selection, refusals: Refusals) -> DatabaseSchema:
     """Describe the selected schemas, tables and views; see `Database.extract`."""
     schemas = session.schema_names()
     tables = TableReader(session, schemas)
     comments = {schemas[oid]: comment for oid, comment in session.rows(_SCHEMAS, [session.database])}
-    check_selection(selection, comments, {name: tables.column_names(name) for name in tables.relations})
+    check_selection(selection, comments, {name: tables.column_names(name) for name in tables.relations}, refusals)
     selected = sorted(name for name in tables.relations if selects(selection, name))
     documented = [name for name in selected if not tables.relations[name].view or name in selection.tables]
-    return DatabaseSchema(
+    schema = DatabaseSchema(
         database="duckdb",
         schemas=tuple(
             Schema(name=name, comment=comments[name], options=_options(session, schemas, tables, name))
             for name in selected_schemas(selection, selected, comments)
         ),
-        tables=tuple(tables.table(name, selection) for name in documented),
+        tables=tuple(tables.table(name, selection, refusals) for name in documented),
         views=tuple(_view(session, tables, name, selection) for name in selected if name not in set(documented)),
     )
+    if selection.exclude_columns or selection.masks:
+        views = [_view(session, tables, name, Selection()) for name, each in tables.relations.items() if each.view]
+        revealing_views(views, documented, selection, refusals)
+    return without_hidden(schema, selection, refusals)
 
 
 def _options(session: DuckDBSession, schemas: dict[int, str], tables: TableReader, name: str) -> dict[str, Any]:
@@ -103,7 +110,9 @@ def _view(session: DuckDBSession, tables: TableReader, name: TableName, selectio
         )
     definition = statement[head.end() :].rstrip().removesuffix(";")
     try:
-        columns = tables.columns(name, selection)
+        refusals = Refusals()
+        columns = tables.columns(name, selection, refusals)
+        refusals.raise_any()
     except (DatabaseError, UnsupportedTypeError):
         columns = ()  # it no longer works, reads files, or has a type without a carrier
     return View(

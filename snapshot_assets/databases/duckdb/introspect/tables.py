@@ -9,10 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from snapshot_assets.databases.columns import choose_time_index
+from duckdb.sqltypes import DuckDBPyType
+
+from snapshot_assets.databases.columns import Carried, choose_time_index
 from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.duckdb.time_predicates import TIMESTAMPS
 from snapshot_assets.databases.duckdb.types import carry
+from snapshot_assets.databases.hidden import hidden_of
+from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.format.arrow_types import arrow_type_text
@@ -109,31 +113,18 @@ class TableReader:
         """Return the names of a relation's columns; none if it is a view that no longer works."""
         return [record["name"] for record in self._columns[self.relations[name].oid]]
 
-    def columns(self, name: TableName, selection: Selection) -> tuple[Column, ...]:
+    def columns(self, name: TableName, selection: Selection, refusals: Refusals) -> tuple[Column, ...]:
         """Describe the columns of a table or view; see `DuckDBConnection.column_types` for errors."""
         types = self._session.column_types(name)
         records = {record["name"]: record for record in self._columns[self.relations[name].oid]}
         collations = {} if self.relations[name].view else self._collations(name)
-        columns = []
+        columns, hidden = [], hidden_of(selection, name)
         for column, kind in types.items():
-            wanted = selection.carriers.get((name, column))
-            carried = carry(kind, wanted, column_text(ColumnPath(name, column)))
-            record = records[column]
-            generated = record["IS_GENERATED"]
-            columns.append(
-                Column(
-                    name=column,
-                    type=str(kind),
-                    arrow_type=arrow_type_text(carried.arrow),
-                    carrier=carried.carrier,
-                    nullable=record["nullable"],
-                    default=None if generated else record["EXPRESSION"],
-                    generated=record["EXPRESSION"] if generated else None,
-                    generated_kind="virtual" if generated else None,
-                    collation=collations.get(column),
-                    comment=record["comment"],
-                )
-            )
+            if column in hidden.excluded:
+                continue
+            with refusals.noting():
+                carried = carry(kind, selection.carriers.get((name, column)), column_text(ColumnPath(name, column)))
+                columns.append(_column(records[column], kind, carried, collations.get(column)))
         return tuple(columns)
 
     def _collations(self, name: TableName) -> dict[str, str]:
@@ -144,16 +135,17 @@ class TableReader:
         kinds = {each["alias"]: each["return_type"]["type_info"] or {} for each in projection.get("expressions", ())}
         return {column: info["collation"] for column, info in kinds.items() if info.get("collation")}
 
-    def table(self, name: TableName, selection: Selection) -> Table:
+    def table(self, name: TableName, selection: Selection, refusals: Refusals) -> Table:
         """Describe a table, or a view that is exported as one."""
         relation = self.relations[name]
-        columns = self.columns(name, selection)
-        time_index = choose_time_index(
-            name,
-            selection.time_columns,
-            timestamps=[column.name for column in columns if column.type in TIMESTAMPS],
-            dates=[column.name for column in columns if column.type == "DATE"],
-        )
+        columns, time_index = self.columns(name, selection, refusals), None
+        with refusals.noting():
+            time_index = choose_time_index(
+                name,
+                selection.time_columns,
+                timestamps=[column.name for column in columns if column.type in TIMESTAMPS],
+                dates=[column.name for column in columns if column.type == "DATE"],
+            )
         return Table(
             schema_name=name.schema,
             name=name.table,
@@ -199,6 +191,22 @@ class TableReader:
 
 def _parts(model: type[_Part], records: _Records) -> tuple[_Part, ...]:
     return tuple(model(**{field: record[field] for field in model.model_fields}) for record in records)
+
+
+def _column(record: dict[str, Any], kind: DuckDBPyType, carried: Carried, collation: str | None) -> Column:
+    generated = record["IS_GENERATED"]
+    return Column(
+        name=record["name"],
+        type=str(kind),
+        arrow_type=arrow_type_text(carried.arrow),
+        carrier=carried.carrier,
+        nullable=record["nullable"],
+        default=None if generated else record["EXPRESSION"],
+        generated=record["EXPRESSION"] if generated else None,
+        generated_kind="virtual" if generated else None,
+        collation=collation,
+        comment=record["comment"],
+    )
 
 
 def _drawing_column(sequence: Sequence, columns: tuple[Column, ...]) -> str | None:

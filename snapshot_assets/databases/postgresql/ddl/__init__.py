@@ -7,6 +7,7 @@ from graphlib import TopologicalSorter
 
 from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.postgresql.ddl import columns, keys, tables, types, views
+from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext
 from snapshot_assets.databases.target import LEDGER_SCHEMA, Definition, Statement
 from snapshot_assets.errors import RestoreError
@@ -37,29 +38,41 @@ def _define(context: RestoreContext) -> Definition:
             )
     for each in schema.schemas:
         context.lose_uncarried(each.options)
-    restored = {table.table_name: tables.as_restored(context, table) for table in schema.tables}
+    order = list(_creation_order(context))
+    restored = {each.table_name: tables.as_restored(context, each) for each in order if isinstance(each, Table)}
     used = columns.sequence_uses(context)
     before = [*types.schemas(context), *types.extensions(context)]
     for use in used:
         before += columns.create_sequence(use)
     unvalidated: list[Statement] = []
-    for item in _creation_order(context):
+    for item in order:
         if isinstance(item, UserType):
             before += types.create(context, item)
             unvalidated += types.unvalidated_checks(context, item)
         else:
             before += tables.create(context, restored[item.table_name])
+    for table in restored.values():
+        before += tables.settings(context, table)
     for use in used:
         before += columns.own_sequence(use)
+    before += types.loose(context)
     after = [*unvalidated, *_after(context, list(restored.values()), used)]
-    return Definition(tuple(restored.values()), tuple(before), tuple(after), tuple(context.lost))
+    documented = tuple(restored[name] for name in context.tables)
+    return Definition(documented, tuple(before), tuple(after), tuple(context.lost))
 
 
 def _after(
     context: RestoreContext, restored: list[Table], used: Collection[columns.SequenceUse]
 ) -> Iterator[Statement]:
-    for part in (keys.keys, keys.checks, tables.inherit, keys.indexes):
-        for table in restored:
+    # A table's own check comes before that of its parent: one that is not validated would be passed on to it first.
+    children_first = list(reversed(restored))
+    for part, ordered in (
+        (keys.keys, restored),
+        (keys.checks, children_first),
+        (tables.inherit, restored),
+        (keys.indexes, restored),
+    ):
+        for table in ordered:
             yield from part(context, table)
     for use in used:
         yield from columns.advance_sequence(use)
@@ -85,7 +98,7 @@ def _needed_tables(context: RestoreContext, table: Table, owners: Mapping[TableN
                 f" table. Select {needed} too, or leave {name} out.",
                 table=str(name),
             )
-    return [*row_types, *tables.parents_of(context, table), *drawn_from]
+    return [*row_types, *parents_of(context, table), *drawn_from]
 
 
 def _creation_order(context: RestoreContext) -> Iterator[UserType | Table]:

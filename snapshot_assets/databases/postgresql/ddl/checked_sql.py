@@ -60,7 +60,7 @@ STATISTICS = re.compile(
     re.DOTALL,
 )
 _PARTITION_KEY = re.compile(r"(?P<how>RANGE|LIST|HASH) \((?P<what>.*)\)", re.DOTALL)
-_CONSTANT = r"(?:[BE]?'(?:[^'\\]|''|\\\\)*'|-?[0-9][0-9.e+-]*|true|false|NULL|MINVALUE|MAXVALUE)"
+_CONSTANT = r"(?:B?'(?:[^'\0]|'')*'|E'(?:[^'\\\0]|''|\\\\)*'|-?[0-9][0-9.e+-]*|true|false|NULL|MINVALUE|MAXVALUE)"
 _CONSTANTS = rf"\({_CONSTANT}(?:, {_CONSTANT})*\)"
 _BOUNDS = re.compile(
     rf"DEFAULT|FOR VALUES (?:FROM {_CONSTANTS} TO {_CONSTANTS}|IN {_CONSTANTS}|WITH \(modulus \d+, remainder \d+\))"
@@ -120,6 +120,11 @@ def name_text(text: str, what: str) -> str:
 def word(text: str, what: str) -> str:
     """Return a keyword in capitals."""
     return _matched(r"[a-z0-9]+", text, what, "one word").group().upper()
+
+
+def identity_kind(text: str, what: str) -> str:
+    """Return the kind of an identity column."""
+    return _matched("always|by default", text, what, "a kind of identity").group()
 
 
 def bounds(text: str, what: str) -> str:

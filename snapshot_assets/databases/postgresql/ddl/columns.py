@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext
+from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, before_version
 from snapshot_assets.databases.postgresql.ddl.types import collate
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement, comment
@@ -33,11 +33,14 @@ def value(column: Column, sequence: Sequence | None, place: str) -> str:
         kind = "VIRTUAL" if column.generated_kind == "virtual" else "STORED"
         return f" GENERATED ALWAYS AS {text.expression(column.generated, f'expression of {place}')} {kind}"
     if column.identity is not None:
-        named = ""
-        if sequence is not None:
-            named = f" (SEQUENCE NAME {qualified(sequence.table_name)} {_settings(sequence)})"
-        return f" GENERATED {column.identity.upper()} AS IDENTITY{named}"
+        return f" {identity(column.identity, sequence)}"
     return f" DEFAULT {default(column.default, place)}" if column.default is not None else ""
+
+
+def identity(kind: str, sequence: Sequence | None = None) -> str:
+    """Return the clause of an identity column that draws from a sequence."""
+    named = f" (SEQUENCE NAME {qualified(sequence.table_name)} {_settings(sequence)})" if sequence is not None else ""
+    return f"GENERATED {kind.upper()} AS IDENTITY{named}"
 
 
 def default(expression: str, place: str) -> str:
@@ -93,6 +96,7 @@ class SequenceUse:
         columns: Columns that hold only its numbers.
         owner: Table or partition that owns it.
         identity: Whether an identity column creates it.
+        persistence: `logged` or `unlogged`, where that is not what its owner's is.
     """
 
     sequence: Sequence
@@ -101,11 +105,17 @@ class SequenceUse:
     owner: Relation | None = None
     identity: bool = False
     comment: str | None = None
+    persistence: str | None = None
 
     @property
     def name(self) -> TableName:
         """The sequence's schema and name."""
         return self.sequence.table_name
+
+    def describe(self, options: Mapping[str, Any]) -> None:
+        """Take over the comment and the persistence that options of a relation or schema have."""
+        self.comment = options.get("comments", {}).get("sequences", {}).get(str(self.name), self.comment)
+        self.persistence = options.get("sequence_persistence", {}).get(str(self.name), self.persistence)
 
     @property
     def of(self) -> TableName | None:
@@ -120,14 +130,20 @@ def sequence_uses(context: RestoreContext) -> Collection[SequenceUse]:
     def add(sequence: Sequence, table: Table, relation: Relation, defaults: Mapping[str, str | None]) -> None:
         use = by_name.setdefault(sequence.table_name, SequenceUse(sequence))
         use.tables.add(table.table_name)
-        use.identity = use.identity or sequence in identity_sequences(table).values()
-        use.comment = table.options.get("comments", {}).get("sequences", {}).get(str(use.name), use.comment)
+        of_identity = sequence in identity_sequences(table).values() or _is_identity(relation, sequence)
+        use.identity = use.identity or of_identity
+        use.describe(relation.options)
         column = next((column for column in table.columns if column.name == sequence.column), None)
         if column is not None and _holds_numbers(column, use, defaults.get(column.name)):
             use.columns.append((relation.name, column.name))
         if sequence.owned and use.owner is None:
             use.sequence, use.owner = sequence, relation
 
+    for schema in context.schema.schemas:
+        for document in schema.options.get("sequences", ()):
+            loose = SequenceUse(Sequence.model_validate(document))
+            loose.describe(schema.options)
+            by_name[loose.name] = loose
     for table in context.tables.values():
         for sequence in table.sequences:
             add(sequence, table, Relation.from_document(table), {each.name: each.default for each in table.columns})
@@ -135,6 +151,13 @@ def sequence_uses(context: RestoreContext) -> Collection[SequenceUse]:
             for document in part.options.get("sequences", ()):
                 add(Sequence.model_validate(document), table, part, part.options.get("defaults", {}))
     return by_name.values()
+
+
+def _is_identity(relation: Relation, sequence: Sequence) -> bool:
+    """Return whether a sequence is that of a partition's own identity column."""
+    recorded = relation.options.get("identity_sequences", {}).get(sequence.column)
+    named = recorded in (None, [sequence.schema_name, sequence.name])
+    return sequence.owned and named and sequence.column in relation.options.get("identities", {})
 
 
 def _holds_numbers(column: Column, use: SequenceUse, default: str | None) -> bool:
@@ -158,14 +181,24 @@ def create_sequence(use: SequenceUse) -> Iterator[Statement]:
 def own_sequence(use: SequenceUse) -> Iterator[Statement]:
     """Yield the statements that attach a sequence to the column that owns it, after its table."""
     if use.identity:
-        yield from comment(f"SEQUENCE {qualified(use.name)}", use.comment, f"sequence {use.name}", use.of)
+        # A server whose partitions cannot have an identity has not made theirs.
+        gone = f"SELECT 1 AS one WHERE pg_catalog.to_regclass({literal(qualified(use.name))}) IS NULL"
+        yield from comment(f"SEQUENCE {qualified(use.name)}", use.comment, f"sequence {use.name}", use.of, gone)
     elif use.owner is not None and use.sequence.column is not None:
         column = f"{qualified(use.owner.name)}.{identifier(use.sequence.column)}"
         what = f"owner of sequence {use.name}"
         yield Statement(what, f"ALTER SEQUENCE {qualified(use.name)} OWNED BY {column}", use.of)
-        if use.owner.unlogged:
-            old = "SELECT 1 AS one WHERE pg_catalog.current_setting('server_version_num')::int4 < 150000"
-            yield Statement(what, f"ALTER SEQUENCE {qualified(use.name)} SET UNLOGGED", use.of, unless=old)
+    yield from _persistence(use)
+
+
+def _persistence(use: SequenceUse) -> Iterator[Statement]:
+    """Yield the statement that makes a sequence logged or unlogged; PostgreSQL 14 and earlier have only logged ones."""
+    usual = "unlogged" if use.owner is not None and use.owner.unlogged else "logged"
+    made = usual if use.identity else "logged"
+    wanted = use.persistence or usual
+    if wanted != made:
+        sql = f"ALTER SEQUENCE {qualified(use.name)} SET {text.word(wanted, f'persistence of sequence {use.name}')}"
+        yield Statement(f"persistence of sequence {use.name}", sql, use.of, unless=before_version(15))
 
 
 def advance_sequence(use: SequenceUse) -> Iterator[Statement]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
+from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
 from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, capital
 from snapshot_assets.databases.sql import identifier, identifiers, qualified
 from snapshot_assets.databases.target import Statement
@@ -26,19 +27,30 @@ def keys(context: RestoreContext, table: Table) -> Iterator[Statement]:
 def checks(context: RestoreContext, table: Table) -> Iterator[Statement]:
     """Yield check and exclusion constraints, and each NOT NULL that the source has not validated."""
     relation, name = Relation.from_document(table), table.table_name
+    for part in context.partitions(table):
+        for row in part.options.get("inherited_checks", ()):
+            what = f"constraint {row['name']} of {part.name}"
+            yield from _constraint(context, part, row["name"], row["definition"], what, key=False)
     for check in table.checks:
         what = f"constraint {check.name} of {name}"
         yield from _constraint(context, relation, check.name, check.definition, what, key=False)
+    inherits = bool(parents_of(context, table))
     for column, options in table.options.get("columns", {}).items():
-        if constraint := options.get("not_null_not_valid"):
+        constraint = options.get("not_null_not_valid")
+        if constraint and not (inherits and options.get("not_null_inherited")):
             no_inherit = " NO INHERIT" if options.get("not_null_no_inherit") else ""
             action = f"ADD CONSTRAINT {identifier(str(constraint))} NOT NULL {identifier(column)}{no_inherit} NOT VALID"
             yield relation.alter(action, f"not null of column {name}.{column}", only=False)
     documented = {check.name for check in table.checks} | {unique.name for unique in table.unique}
     documented |= {key.name for key in table.foreign_keys} | {(table.primary_key and table.primary_key.name) or ""}
-    for constraint in table.options.get("comments", {}).get("constraints", {}):
-        if constraint not in documented:  # a NOT NULL
-            yield from _constraint_comment(relation, constraint, f"constraint {constraint} of {name}")
+    yield from _not_null_comments(relation, documented)
+
+
+def _not_null_comments(relation: Relation, documented: Collection[str]) -> Iterator[Statement]:
+    """Yield the comments on constraints other than the documented ones."""
+    for constraint in relation.options.get("comments", {}).get("constraints", {}):
+        if constraint not in documented:
+            yield from _constraint_comment(relation, constraint, f"constraint {constraint} of {relation.name}")
 
 
 def _constraint(
@@ -63,6 +75,17 @@ def _constraint(
         index = qualified(TableName(relation.name.schema, str(name)))
         yield Statement(f"storage of {what}", f"ALTER INDEX {index} SET ({storage})", relation.of)
     yield from _constraint_comment(relation, name, what)
+    if name is not None and (key or excludes):
+        yield from _index_comment(context, relation, name)
+
+
+def _index_comment(context: RestoreContext, relation: Relation, name: str) -> Iterator[Statement]:
+    """Yield the comment on an index, which may belong to a constraint; record the tablespace that it loses."""
+    if tablespace := relation.options.get("index_tablespaces", {}).get(name):
+        of = f"Index {name} of {relation.name}"
+        context.lose(f"{of} was in tablespace {tablespace} and is created in the default one.")
+    full_name = TableName(relation.name.schema, name)
+    yield from relation.comment("indexes", name, f"INDEX {qualified(full_name)}", f"index {name} of {relation.name}")
 
 
 def _constraint_comment(relation: Relation, name: str | None, what: str) -> Iterator[Statement]:
@@ -83,7 +106,10 @@ def index(context: RestoreContext, relation: Relation, name: str, definition: st
         return
     yield Statement(what, sql, relation.of)
     full_name = qualified(TableName(relation.name.schema, name))
-    yield from relation.comment("indexes", name, f"INDEX {full_name}", what)
+    for number, target in relation.options.get("index_statistics_targets", {}).get(name, {}).items():
+        action = f"ALTER INDEX {full_name} ALTER COLUMN {int(number)} SET STATISTICS {int(target)}"
+        yield Statement(f"statistics target of {what}", action, relation.of)
+    yield from _index_comment(context, relation, name)
 
 
 def indexes(context: RestoreContext, table: Table) -> Iterator[Statement]:
@@ -98,6 +124,7 @@ def indexes(context: RestoreContext, table: Table) -> Iterator[Statement]:
                 key = not definition.startswith(("CHECK", "EXCLUDE"))
                 yield from _constraint(context, part, name, definition, f"constraint {name} of {part.name}", key=key)
                 yield from _attached(context, part, row)
+        yield from _not_null_comments(part, [row["name"] for row in part.options.get("constraints", ())])
         for row in part.options.get("indexes", ()):
             yield from index(context, part, row["name"], row["definition"])
             yield from _attached(context, part, row)
@@ -130,9 +157,15 @@ def properties(context: RestoreContext, relation: Relation) -> Iterator[Statemen
         if context.allows(f"Statistics {full_name} of {name}", plain):
             what = f"statistics {full_name}"
             yield Statement(what, sql, relation.of)
-            yield from relation.comment("statistics", full_name.table, f"STATISTICS {qualified(full_name)}", what)
+            short = full_name.table if full_name.schema == name.schema else str(full_name)
+            targets = options.get("statistics_targets", {})
+            if short in targets:
+                action = f"ALTER STATISTICS {qualified(full_name)} SET STATISTICS {int(targets[short])}"
+                yield Statement(f"target of {what}", action, relation.of)
+            yield from relation.comment("statistics", short, f"STATISTICS {qualified(full_name)}", what)
     if security := options.get("row_security"):
-        for word in ("ENABLE", "FORCE") if security == "forced" else ("ENABLE",):
+        words = {"forced": ("ENABLE", "FORCE"), "forced, disabled": ("FORCE",)}
+        for word in words.get(security, ("ENABLE",)):
             yield relation.alter(f"{word} ROW LEVEL SECURITY", f"row security of {name}", only=False)
 
 

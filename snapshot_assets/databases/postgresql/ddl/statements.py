@@ -11,6 +11,18 @@ from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, View
 
+_VERSION = "pg_catalog.current_setting('server_version_num')::pg_catalog.int4"
+
+
+def from_version(version: int) -> str:
+    """Return the query that yields a row if the server has a version or a later one."""
+    return f"SELECT 1 AS one WHERE {_VERSION} >= {version}0000"
+
+
+def before_version(version: int) -> str:
+    """Return the query that yields a row if the server is older than a version."""
+    return f"SELECT 1 AS one WHERE {_VERSION} < {version}0000"
+
 
 @dataclass(frozen=True)
 class Relation:

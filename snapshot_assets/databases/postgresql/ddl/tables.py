@@ -3,68 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
+from typing import Any
 
 from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.columns import column_settings, default, not_null, typed, value
-from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, capital
+from snapshot_assets.databases.postgresql.ddl.columns import column_settings, identity, not_null, typed, value
+from snapshot_assets.databases.postgresql.ddl.inheritance import (
+    Inheritance,
+    Way,
+    create_through_helper,
+    forbids_itself,
+    has_identity_inline,
+    inheritance,
+    inherits_not_null,
+    own_expressions,
+    own_not_nulls,
+    own_properties,
+)
+from snapshot_assets.databases.postgresql.ddl.inheritance import inherit as inherit_from
+from snapshot_assets.databases.postgresql.ddl.statements import (
+    Relation,
+    RestoreContext,
+    before_version,
+    capital,
+    from_version,
+)
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.errors import RestoreError
-from snapshot_assets.format.relations import CheckConstraint, Column, Table, TableName
-
-
-@dataclass(frozen=True)
-class _Inheritance:
-    """What a table inherits."""
-
-    not_null: set[str]  # columns in which the table itself forbids NULL
-    parents: tuple[TableName, ...] = ()  # tables for its INHERITS clause
-    at_once: tuple[TableName, ...] = ()  # for an ALTER TABLE … INHERIT: the order of its columns differs from theirs
-    later: tuple[TableName, ...] = ()  # for the same after its checks
-    inherited: Mapping[str, Column] = field(default_factory=dict)  # columns that it does not declare itself
-
-
-def parents_of(context: RestoreContext, table: Table) -> tuple[TableName, ...]:
-    """Return the tables that a table inherits from; none if any of them is not restored."""
-    named = tuple(TableName(schema, name) for schema, name in table.options.get("inherits", ()))
-    missing = [str(parent) for parent in named if parent not in context.tables]
-    if not missing:
-        return named
-    context.lose(
-        f"Table {table.table_name} is restored as a table of its own, with all its columns: it inherits from"
-        f" {', '.join(missing)}, which is not restored."
-    )
-    return ()
-
-
-def _inheritance(context: RestoreContext, table: Table) -> _Inheritance:
-    """Return what a table inherits from tables that are restored too."""
-    parents = parents_of(context, table)
-    not_null = {column.name for column in table.columns if not column.nullable}
-    from_parents: dict[str, Column] = {}
-    forbidding = set()
-    for parent in parents:
-        theirs = context.tables[parent].options.get("columns", {})
-        for column in context.tables[parent].columns:
-            from_parents.setdefault(column.name, column)
-            if not column.nullable and not theirs.get(column.name, {}).get("not_null_no_inherit"):
-                forbidding.add(column.name)
-    own = [column.name for column in table.columns if column.name not in from_parents]
-    if not parents or [*from_parents, *own] != [column.name for column in table.columns]:
-        if _inherited_checks(context, parents) - {check.name for check in table.checks}:  # it gets these with theirs
-            return _Inheritance(not_null, at_once=parents)
-        return _Inheritance(not_null, later=parents)
-    settings = table.options.get("columns", {})
-    flagged = {name for name, options in settings.items() if options.get("not_null_inherited")}
-    named = {name for name, options in settings.items() if "not_null_name" in options}
-    inherited = {name for name, options in settings.items() if options.get("inherited")}
-    return _Inheritance(
-        not_null - (forbidding | flagged) | not_null & (named - flagged),
-        parents,
-        inherited={name: column for name, column in from_parents.items() if name in inherited},
-    )
+from snapshot_assets.format.relations import Column, Sequence, Table, TableName
 
 
 def as_restored(context: RestoreContext, table: Table) -> Table:
@@ -88,61 +56,78 @@ def as_restored(context: RestoreContext, table: Table) -> Table:
     return table.model_copy(update={"columns": tuple(columns)})
 
 
-def _inherited_checks(context: RestoreContext, parents: Iterable[TableName]) -> set[str]:
-    """Return the names of the checks that tables pass on, with those of their own parents."""
-    names: set[str] = set()
-    for table in (context.tables[parent] for parent in parents):
-        names |= {check.name for check in table.checks if _inheritable(check)}
-        names |= _inherited_checks(context, parents_of(context, table))
-    return names
-
-
-def _inheritable(check: CheckConstraint) -> bool:
-    if not check.definition.startswith("CHECK"):
-        return False  # an exclusion constraint
-    _, tail = text.check_parts(check.definition, f"constraint {check.name}")
-    return "NO INHERIT" not in tail
-
-
 def create(context: RestoreContext, table: Table) -> Iterator[Statement]:
     """Yield the statements that create a table, from `as_restored`, its partitions, and their comments."""
-    relation, name, options = Relation.from_document(table), table.table_name, table.options
+    relation, name = Relation.from_document(table), table.table_name
     what = f"table {name}"
     _record_lost(context, table)
-    kin = _inheritance(context, table)
-    elements = ", ".join(_elements(table, kin))
-    of_type = options.get("of_type")
-    body = f" ({elements})" if elements or not of_type else ""
-    if of_type:
-        body = f" OF {text.type_text(of_type, what)}{body}"
-    if kin.parents:
-        body += f" INHERITS ({', '.join(map(qualified, kin.parents))})"
-    if name in context.partition_keys:
-        body += f" PARTITION BY {context.partition_keys[name]}"
-    sql = f"CREATE {relation.unlogged}TABLE {qualified(name)}{body}{relation.storage(what)}"
-    yield Statement(what, sql, name)
-    yield from _inherit(relation, kin.at_once)
+    kin, identities = inheritance(context, table), identity_sequences(table)
+    elements = dict(_elements(table, kin, identities))
+    not_nulls = dict(own_not_nulls(relation, table, kin))
+    if kin.way is Way.HELPER:
+        storage, shared = relation.storage(what), dict(_shared_elements(table, kin))
+        yield from create_through_helper(
+            relation, elements, kin, storage=storage, shared=shared, not_nulls=not_nulls.values()
+        )
+    elif not not_nulls:
+        yield from _create(context, relation, elements.values(), kin)
+    else:
+        # CREATE TABLE names them as they are named in the source, where the server knows their names.
+        for statement in _create(context, relation, [*elements.values(), *not_nulls], kin):
+            yield replace(statement, unless=before_version(18))
+        for statement in (*_create(context, relation, elements.values(), kin), *not_nulls.values()):
+            yield replace(statement, unless=from_version(18))
+    if kin.way is Way.AT_ONCE:
+        yield from inherit_from(relation, kin.parents)
     yield from comment(f"TABLE {qualified(name)}", table.comment, what, name)
     yield from relation.column_comments({column.name: column.comment for column in table.columns})
-    yield from _inherited_columns(relation, table, kin)
-    yield from column_settings(relation)
+    yield from own_properties(relation, table, kin, identities)
     for part in context.partitions(table):
         yield from _create_partition(context, table, part)
 
 
+def _create(
+    context: RestoreContext, relation: Relation, elements: Iterable[str], kin: Inheritance
+) -> Iterator[Statement]:
+    name, of_type, what = relation.name, relation.options.get("of_type"), f"table {relation.name}"
+    listed = ", ".join(elements)
+    body = f" ({listed})" if listed or not of_type else ""
+    if of_type:
+        body = f" OF {text.type_text(of_type, what)}{body}"
+    if kin.way is Way.CLAUSE:
+        body += f" INHERITS ({', '.join(map(qualified, kin.parents))})"
+    partitioned = name in context.partition_keys
+    if partitioned:
+        body += f" PARTITION BY {context.partition_keys[name]}"
+    yield from _create_table(relation, f"{body}{relation.storage(what)}", what, partitioned=partitioned)
+
+
+def _create_table(relation: Relation, body: str, what: str, *, partitioned: bool) -> Iterator[Statement]:
+    """Yield CREATE TABLE; since PostgreSQL 18, a partitioned table cannot be unlogged."""
+    logged = Statement(what, f"CREATE TABLE {qualified(relation.name)}{body}", relation.of)
+    unlogged = replace(logged, sql=f"CREATE UNLOGGED TABLE {qualified(relation.name)}{body}")
+    if not relation.unlogged:
+        yield logged
+    elif not partitioned:
+        yield unlogged
+    else:
+        yield replace(unlogged, unless=from_version(18))
+        yield replace(logged, unless=before_version(18))
+
+
+def settings(context: RestoreContext, table: Table) -> Iterator[Statement]:
+    """Yield the settings of columns, after all tables: a new one would take over those of its parents."""
+    yield from column_settings(Relation.from_document(table))
+    yield from own_expressions(context, table)
+    for part in context.partitions(table):
+        yield from column_settings(part)
+
+
 def inherit(context: RestoreContext, table: Table) -> Iterator[Statement]:
-    """Yield the INHERIT clauses of a table whose columns have another order than those of its parents.
-
-    PostgreSQL demands that the table has its parents' checks by then.
-    """
-    yield from _inherit(Relation.from_document(table), _inheritance(context, table).later)
-
-
-def _inherit(relation: Relation, parents: tuple[TableName, ...]) -> Iterator[Statement]:
-    for parent in parents:
-        yield relation.alter(
-            f"INHERIT {qualified(parent)}", f"inheritance of {relation.name} from {parent}", only=False
-        )
+    """Yield the INHERIT clauses of a table that has the checks of its parents by now; see `inheritance`."""
+    kin = inheritance(context, table)
+    if kin.way is Way.LATER:
+        yield from inherit_from(Relation.from_document(table), kin.parents)
 
 
 def _record_lost(context: RestoreContext, table: Table) -> None:
@@ -159,35 +144,60 @@ def _record_lost(context: RestoreContext, table: Table) -> None:
         context.lose_uncarried(each.options, each.name)
 
 
-def _elements(table: Table, kin: _Inheritance) -> Iterator[str]:
-    """Yield the elements in the parentheses of CREATE TABLE."""
+def _elements(table: Table, kin: Inheritance, identities: Mapping[str, Sequence]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the definition of each column that CREATE TABLE names."""
     settings_of = table.options.get("columns", {})
-    identities = identity_sequences(table)
     for column in table.columns:
-        if column.name in kin.inherited:
+        name, options = column.name, settings_of.get(column.name, {})
+        if kin.way is Way.CLAUSE and name in kin.inherited:
             continue
-        place = f"column {table.table_name}.{column.name}"
-        constraint = not_null(settings_of.get(column.name, {})) if column.name in kin.not_null else ""
-        rest = f"{value(column, identities.get(column.name), place)}{constraint}"
+        place = f"column {table.table_name}.{name}"
+        valued = column
+        if name in kin.columns:  # its identity follows
+            generated, theirs = column.generated, kin.columns[name].generated
+            if kin.way is Way.CLAUSE and generated == theirs:
+                generated = None  # it is inherited
+            elif name in kin.inherited and generated is not None:
+                generated = theirs  # its own expression follows
+            inline = column.identity if has_identity_inline(column, kin) else None
+            valued = column.model_copy(update={"identity": inline, "generated": generated})
+        by_helper = kin.way is Way.HELPER and name in kin.inherited
+        constraint = _passed_on(table, column, kin) if by_helper else _not_null(column, options, kin)
+        rest = f"{value(valued, identities.get(name), place)}{constraint}"
         if not table.options.get("of_type"):
-            yield f"{typed(column, place)}{rest}"
+            yield name, f"{typed(column, place)}{rest}"
         elif rest:
-            yield f"{identifier(column.name)} WITH OPTIONS{rest}"
+            yield name, f"{identifier(name)} WITH OPTIONS{rest}"
 
 
-def _inherited_columns(relation: Relation, table: Table, kin: _Inheritance) -> Iterator[Statement]:
-    """Yield the changes of a table to columns that it only inherits."""
-    for name, inherited in kin.inherited.items():
-        column, place, quoted = table.column(name), f"column {relation.name}.{name}", identifier(name)
-        options = table.options.get("columns", {}).get(name, {})
-        if column.generated is None and column.default != inherited.default:
-            action = "DROP DEFAULT" if column.default is None else f"SET DEFAULT {default(column.default, place)}"
-            yield relation.alter(f"ALTER COLUMN {quoted} {action}", f"default of {place}")
-        if name in kin.not_null and (clause := not_null(options)):
-            action = f"ALTER COLUMN {quoted} SET NOT NULL"
-            if clause != " NOT NULL":
-                action = f"ADD{clause.replace(' NOT NULL', f' NOT NULL {quoted}')}"
-            yield relation.alter(action, f"not null of {place}")
+def _shared_elements(table: Table, kin: Inheritance) -> Iterator[tuple[str, str]]:
+    """Yield the table's own columns that the helper needs too: those read by expressions, or with its NOT NULL."""
+    generated = any(column.generated is not None for column in table.columns if column.name in kin.inherited)
+    for column in table.columns:
+        name = column.name
+        if name in kin.columns and name not in kin.inherited:
+            constraint = _passed_on(table, column, kin)
+            if constraint or (generated and column.generated is None):
+                yield name, f"{typed(column, f'column {table.table_name}.{name}')}{constraint}"
+
+
+def _passed_on(table: Table, column: Column, kin: Inheritance) -> str:
+    """Return the clause by which the helper forbids NULL in a column, under the name that the table has for it."""
+    options = table.options.get("columns", {}).get(column.name, {})
+    passed_on = inherits_not_null(column.name, options, kin)
+    if column.name in kin.inherited:
+        passed_on = column.name in kin.forbidden and not forbids_itself(column, options, kin)
+    return not_null({"not_null_name": f"{table.name}_{column.name}_not_null"} | options) if passed_on else ""
+
+
+def _not_null(column: Column, options: Mapping[str, Any], kin: Inheritance) -> str:
+    """Return the clause of CREATE TABLE that forbids NULL in a column."""
+    own = forbids_itself(column, options, kin)
+    if kin.way is Way.CLAUSE:
+        return not_null(options) if own else ""
+    if kin.way is Way.HELPER and inherits_not_null(column.name, options, kin):
+        return ""  # the helper forbids it
+    return not_null(options) if not column.nullable or column.name in kin.forbidden else ""
 
 
 def _create_partition(context: RestoreContext, table: Table, part: Relation) -> Iterator[Statement]:
@@ -203,14 +213,25 @@ def _create_partition(context: RestoreContext, table: Table, part: Relation) -> 
     elements = ", ".join(_partition_column(context, columns[each], part) for each in order)
     key = options.get("partition_by")
     by = f" PARTITION BY {text.partition_key(key, f'partition key of {name}')[0]}" if key else ""
-    sql = f"CREATE {part.unlogged}TABLE {qualified(name)} ({elements}){by}{part.storage(what)}"
-    yield Statement(what, sql, of)
+    yield from _create_table(part, f" ({elements}){by}{part.storage(what)}", what, partitioned=key is not None)
     bounds = text.bounds(options["bounds"], f"bounds of {what}")
     parent = Relation(TableName(*options["of"]), {}, of)
     yield parent.alter(f"ATTACH PARTITION {qualified(name)} {bounds}", what)
     yield from comment(f"TABLE {qualified(name)}", options.get("comment"), what, of)
     yield from part.column_comments(options.get("comments", {}).get("columns", {}))
-    yield from column_settings(part)
+    yield from _identities(part)
+
+
+def _identities(part: Relation) -> Iterator[Statement]:
+    """Yield the identity columns that a partition has for itself; since PostgreSQL 17 it has those of its table."""
+    sequences = [Sequence.model_validate(each) for each in part.options.get("sequences", ())]
+    recorded = part.options.get("identity_sequences", {})
+    for column, kind in part.options.get("identities", {}).items():
+        owned = [each for each in sequences if each.owned and each.column == column]
+        named = [each for each in owned if recorded.get(column) == [each.schema_name, each.name]]
+        clause = identity(text.identity_kind(kind, f"identity of column {part.name}.{column}"), *(named or owned)[:1])
+        made = part.alter(f"ALTER COLUMN {identifier(column)} ADD {clause}", f"identity of column {part.name}.{column}")
+        yield replace(made, unless=from_version(17))
 
 
 def _partition_column(context: RestoreContext, column: Column, part: Relation) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from graphlib import TopologicalSorter
 from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, capital
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement, comment
-from snapshot_assets.format.relations import TableName, UserType
+from snapshot_assets.format.relations import Schema, Table, TableName, UserType, View
 
 _STANDARD_COMMENT = "standard public schema"
 
@@ -17,7 +19,8 @@ _STANDARD_COMMENT = "standard public schema"
 def schemas(context: RestoreContext) -> Iterator[Statement]:
     """Yield the statements that create all schemas, also those of types, sequences and extensions."""
     schema = context.schema
-    comments = {each.name: each.comment for each in schema.schemas}
+    # An empty comment removes the standard one of a schema that the target has.
+    comments = {each.name: "" if each.options.get("uncommented") else each.comment for each in schema.schemas}
     needed = {name.schema for name in context.relations}
     for table in schema.tables:
         needed.update(sequence.schema_name for sequence in table.sequences)
@@ -45,11 +48,47 @@ def extensions(context: RestoreContext) -> Iterator[Statement]:
 
 
 def _extensions(context: RestoreContext) -> Iterator[tuple[str, str]]:
-    described = [*(table.options for table in context.schema.tables), *(view.options for view in context.schema.views)]
-    for options in described:
+    documents: list[Schema | Table | View] = [
+        *context.schema.schemas,
+        *context.schema.tables,
+        *context.schema.views,
+    ]
+    for options in (each.options for each in documents):
         places = options.get("extension_schemas", {})
         for name in options.get("extensions", ()):
             yield str(name), str(places.get(name, "public"))
+
+
+def loose(context: RestoreContext) -> Iterator[Statement]:
+    """Yield the statements that create the types that no table or view uses, each after those that it needs."""
+    documents = [each for schema in context.schema.schemas for each in schema.options.get("types", ())]
+    kinds = {kind.table_name: kind for kind in map(UserType.model_validate, documents)}
+    needs = {name: [TableName(*each) for each in kind.definition.get("needs", ())] for name, kind in kinds.items()}
+    created = {kind.table_name for each in context.schema.tables for kind in each.types} | context.relations
+    created |= {kind.table_name for view in context.schema.views for kind in view_types(view.options)}
+    for name in TopologicalSorter(needs).static_order():
+        missing = [str(each) for each in needs.get(name, ()) if each not in created]
+        if name not in kinds:
+            continue
+        if missing:
+            context.lose(f"Type {name} is left out: it needs {', '.join(missing)}, which is not restored.")
+            continue
+        created.add(name)
+        yield from _loose(context, kinds[name])
+        yield from unvalidated_checks(context, kinds[name])
+
+
+def _loose(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
+    """Yield the statements that create a type, unless it calls a function that the target does not have."""
+    functions = [str(each) for each in kind.definition.get("functions", ())]
+    for function in functions:
+        context.lose(
+            f"Type {kind.table_name} calls function {function}, which is not in a snapshot. If the target does not have"
+            " it, the type is left out."
+        )
+    missing = [f"SELECT 1 AS one WHERE pg_catalog.to_regprocedure({literal(each)}) IS NULL" for each in functions]
+    for statement in create(context, kind):
+        yield replace(statement, unless=" UNION ALL ".join(filter(None, (statement.unless, *missing))))
 
 
 def view_types(options: Mapping[str, Any]) -> Sequence[UserType]:
@@ -128,6 +167,8 @@ def _domain(context: RestoreContext, kind: UserType, name: TableName) -> tuple[s
     if fields.get("not_null"):
         named = f"CONSTRAINT {identifier(fields['not_null_name'])} " if "not_null_name" in fields else ""
         parts.append(f"{named}NOT NULL")
+        constraint = str(fields.get("not_null_name", f"{name.table}_not_null"))
+        later += _constraint_comment(name, constraint, fields.get("not_null_comment"), f"not null of {what}")
     for _, clause, commented in _domain_checks(context, kind, valid=True):
         parts.append(clause)
         later += commented
@@ -157,8 +198,18 @@ def _domain_checks(
         if check["definition"].endswith("NOT VALID") == valid or not context.allows(capital(label)):
             continue
         inner, tail = text.check_parts(check["definition"], label)
-        place = f"{named} ON DOMAIN {qualified(kind.table_name)}"
-        yield check["name"], f"{named} CHECK {inner}{tail}", list(comment(place, check.get("comment"), label, None))
+        described = _constraint_comment(kind.table_name, check["name"], check.get("comment"), label)
+        yield check["name"], f"{named} CHECK {inner}{tail}", list(described)
+
+
+def _constraint_comment(domain: TableName, name: str, content: str | None, what: str) -> Iterator[Statement]:
+    """Yield the comment on a constraint of a domain, unless an existing domain lacks it or has a comment on it."""
+    unless = (
+        "SELECT 1 AS one WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE"
+        f" k.contypid = {literal(qualified(domain))}::pg_catalog.regtype AND k.conname = {literal(name)}"
+        " AND pg_catalog.obj_description(k.oid, 'pg_constraint') IS NULL)"
+    )
+    yield from comment(f"CONSTRAINT {identifier(name)} ON DOMAIN {qualified(domain)}", content, what, None, unless)
 
 
 def collate(collation: str | None, what: str) -> str:

@@ -1,20 +1,13 @@
-"""Reads the columns of relations, the base type of each column's domain, and the sequences that columns use.
-
-A column uses the sequences that it owns or draws its default from. The last value of each is read too.
-"""
+"""Reads the columns of relations, and the base type of each column's domain."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from snapshot_assets.databases.postgresql.session import PostgresqlConnection, PostgresqlSession, oid_array
+from snapshot_assets.databases.postgresql.session import PostgresqlConnection, oid_array
 from snapshot_assets.databases.postgresql.types import SourceType
-from snapshot_assets.databases.sql import qualified
-from snapshot_assets.errors import DatabaseDeniedError
-from snapshot_assets.format.relations import Sequence, TableName
 
 # The base type of each type, after all domains.
 _BASE = """
@@ -70,32 +63,6 @@ WHERE a.attrelid = ANY ({{oids}}) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attrelid, a.attnum
 """
 
-_SEQUENCES = """
-WITH used AS (
-    SELECT d.objid AS sequence, d.refobjid AS relation, d.refobjsubid AS number, true AS owned,
-        d.deptype = 'i' AS internal
-    FROM pg_depend d
-    WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjsubid > 0
-        AND d.deptype IN ('a', 'i') AND d.refobjid = ANY ({oids})
-    UNION ALL
-    SELECT d.refobjid, f.adrelid, f.adnum, false, false FROM pg_attrdef f JOIN pg_depend d ON d.objid = f.oid
-    WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass AND f.adrelid = ANY ({oids})
-)
-SELECT u.relation::int8 AS relation, n.nspname::text AS schema, c.relname::text AS name,
-    format_type(s.seqtypid, NULL) AS type, a.attname::text AS column, bool_or(u.owned) AS owned,
-    bool_or(u.internal) AS internal, s.seqstart AS start, s.seqincrement AS increment, s.seqmin AS minimum,
-    s.seqmax AS maximum, s.seqcache AS cache, s.seqcycle AS cycle, obj_description(c.oid, 'pg_class') AS comment,
-    has_schema_privilege(n.oid, 'USAGE') AND has_sequence_privilege(c.oid, 'SELECT') AS readable
-FROM used u
-JOIN pg_sequence s ON s.seqrelid = u.sequence
-JOIN pg_class c ON c.oid = u.sequence
-JOIN pg_namespace n ON n.oid = c.relnamespace
-JOIN pg_attribute a ON a.attrelid = u.relation AND a.attnum = u.number
-GROUP BY u.relation, n.oid, n.nspname, c.oid, c.relname, a.attnum, a.attname, s.seqrelid, s.seqtypid, s.seqstart,
-    s.seqincrement, s.seqmin, s.seqmax, s.seqcache, s.seqcycle
-ORDER BY u.relation, a.attnum, n.nspname, c.relname
-"""
-
 
 @dataclass(frozen=True)
 class SourceColumn:
@@ -130,68 +97,3 @@ def _type_of(row: dict[str, Any]) -> SourceType:
         domain=row["domain"],
         output=(row["output_schema"], row["output_name"]) if row["callable"] else None,
     )
-
-
-@dataclass(frozen=True)
-class SourceSequence:
-    """A sequence of the source, as one column uses it; `internal` if PostgreSQL created it for an identity column."""
-
-    document: Sequence
-    internal: bool
-    comment: str | None
-
-
-def read_sequences(session: PostgresqlSession, relations: Iterable[int]) -> dict[int, list[SourceSequence]]:
-    """Return sequences by relation.
-
-    Raises:
-        DatabaseDeniedError: This user may not read a sequence. Without its last value, a restored sequence would
-            return numbers that are already used.
-    """
-    rows = session.rows(_SEQUENCES.format(oids=oid_array(relations)), "reading sequences")
-    names = sorted({TableName(row["schema"], row["name"]) for row in rows})
-    if denied := sorted({f"{row['schema']}.{row['name']}" for row in rows if not row["readable"]}):
-        raise DatabaseDeniedError(
-            f"This user may not read {len(denied)} sequence(s) that selected tables draw numbers from:"
-            f" {', '.join(denied)}. Grant SELECT on them, or leave their tables out.",
-            sequences=tuple(denied),
-        )
-    last_values = _last_values(session, names)
-    sequences: dict[int, list[SourceSequence]] = {}
-    for row in rows:
-        relation, comment, internal = row.pop("relation"), row.pop("comment"), row.pop("internal")
-        del row["readable"]
-        last_value = _last_value(row, *last_values[TableName(row["schema"], row["name"])])
-        document = Sequence(**row, last_value=last_value)
-        sequences.setdefault(relation, []).append(SourceSequence(document, internal, comment))
-    return sequences
-
-
-def recorded_identity_sequences(sequences: Iterable[SourceSequence]) -> dict[str, list[str]]:
-    """Return schema and name of each identity column's sequence; only for columns that own several sequences."""
-    owned = [each for each in sequences if each.document.owned]
-    columns = Counter(each.document.column for each in owned)
-    return {
-        str(each.document.column): [each.document.schema_name, each.document.name]
-        for each in owned
-        if each.internal and columns[each.document.column] > 1
-    }
-
-
-def _last_values(session: PostgresqlSession, names: list[TableName]) -> dict[TableName, tuple[int, bool]]:
-    if not names:
-        return {}
-    parts = (
-        f"SELECT {number} AS number, last_value, is_called FROM {qualified(name)}" for number, name in enumerate(names)
-    )
-    rows = session.rows(" UNION ALL ".join(parts), "reading where sequences stand")
-    return {names[row["number"]]: (row["last_value"], row["is_called"]) for row in rows}
-
-
-def _last_value(row: dict[str, Any], value: int, called: bool) -> int | None:
-    """Return the last value that the sequence returned; after a RESTART, the value before the next one."""
-    if called:
-        return value
-    before = value - int(row["increment"])
-    restarted = value != row["start"] and row["minimum"] <= before <= row["maximum"]
-    return before if restarted else None

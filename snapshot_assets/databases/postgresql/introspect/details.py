@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from snapshot_assets.databases.postgresql.introspect.columns import read_columns, read_sequences
+from snapshot_assets.databases.postgresql.introspect.columns import read_columns
 from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation
+from snapshot_assets.databases.postgresql.introspect.sequences import read_sequences
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import read_types
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 from snapshot_assets.format.relations import TableName
@@ -20,6 +21,7 @@ SELECT k.conrelid::int8 AS relation, k.conname::text AS name, k.contype::text AS
     ARRAY(SELECT a.attname::text FROM unnest(k.confkey) WITH ORDINALITY u (number, place)
         JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.number ORDER BY u.place) AS referenced_columns,
     x.reloptions::text[] AS storage_parameters, i.indisclustered AS clustered, i.indisreplident AS replica_identity,
+    obj_description(x.oid, 'pg_class') AS index_comment, ts.spcname::text AS tablespace,
     k.connoinherit AS no_inherit, k.conislocal AS local, k.convalidated AS valid, coalesce(parent.conname, (
         SELECT pc.relname FROM pg_inherits h JOIN pg_class pc ON pc.oid = h.inhparent
         WHERE h.inhrelid = x.oid))::text AS parent
@@ -28,22 +30,32 @@ LEFT JOIN pg_class f ON f.oid = k.confrelid
 LEFT JOIN pg_namespace fn ON fn.oid = f.relnamespace
 LEFT JOIN pg_class x ON x.oid = k.conindid AND k.contype IN ('p', 'u', 'x')
 LEFT JOIN pg_index i ON i.indexrelid = x.oid
+LEFT JOIN pg_tablespace ts ON ts.oid = x.reltablespace
 LEFT JOIN pg_constraint parent ON parent.oid = k.conparentid
 WHERE k.conrelid = ANY ({oids}) AND (
-    k.contype IN ('p', 'u', 'x', 'n') OR k.contype = 'f' AND k.conparentid = 0 OR k.contype = 'c' AND k.conislocal)
+    k.contype IN ('p', 'u', 'x', 'n') OR k.contype = 'f' AND k.conparentid = 0 OR k.contype = 'c' AND (
+        k.conislocal OR k.convalidated AND EXISTS (
+            SELECT FROM pg_inherits h JOIN pg_class part ON part.oid = h.inhrelid AND part.relispartition
+            JOIN pg_constraint above ON above.conrelid = h.inhparent AND above.contype = 'c'
+            WHERE h.inhrelid = k.conrelid AND above.conname = k.conname AND NOT above.convalidated)))
 ORDER BY k.conrelid, k.conname
 """
-"""Inherited checks and foreign keys are left out; inherited NOT NULL and the keys of partitions are not."""
+"""Inherited checks and foreign keys are left out; inherited NOT NULL and the keys of partitions are not.
+
+A partition may have validated a check that its parent has not; that is the one inherited check that is not left out.
+"""
 
 _INDEXES = """
 SELECT i.indrelid::int8 AS relation, x.relname::text AS name, pg_get_indexdef(x.oid) AS definition,
     i.indisunique AS unique, i.indisclustered AS clustered, i.indisreplident AS replica_identity,
-    obj_description(x.oid, 'pg_class') AS comment,
+    obj_description(x.oid, 'pg_class') AS comment, ts.spcname::text AS tablespace,
+    (SELECT json_object_agg(a.attnum, a.attstattarget ORDER BY a.attnum)::text FROM pg_attribute a
+        WHERE a.attrelid = x.oid AND a.attstattarget >= 0) AS statistics_targets,
     ARRAY(SELECT a.attname::text FROM unnest(i.indkey[0:i.indnkeyatts - 1]) WITH ORDINALITY u (number, place)
         JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = u.number ORDER BY u.place) AS columns,
     (SELECT pc.relname::text FROM pg_inherits h JOIN pg_class pc ON pc.oid = h.inhparent
         WHERE h.inhrelid = x.oid) AS parent
-FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid LEFT JOIN pg_tablespace ts ON ts.oid = x.reltablespace
 WHERE i.indrelid = ANY ({oids}) AND (i.indisvalid OR x.relkind = 'I') AND NOT EXISTS (
     SELECT FROM pg_constraint k WHERE k.conindid = x.oid AND k.contype IN ('p', 'u', 'x'))
 ORDER BY i.indrelid, x.relname
@@ -51,9 +63,11 @@ ORDER BY i.indrelid, x.relname
 """Indexes of constraints are left out."""
 
 _STATISTICS = """
-SELECT s.stxrelid::int8 AS relation, s.stxname::text AS name, pg_get_statisticsobjdef(s.oid) AS definition,
-    obj_description(s.oid, 'pg_statistic_ext') AS comment
-FROM pg_statistic_ext s WHERE s.stxrelid = ANY ({oids}) ORDER BY s.stxrelid, s.stxname
+SELECT s.stxrelid::int8 AS relation, pg_get_statisticsobjdef(s.oid) AS definition,
+    CASE WHEN s.stxnamespace <> c.relnamespace THEN n.nspname || '.' ELSE '' END || s.stxname AS name,
+    nullif(s.stxstattarget, -1)::int AS target, obj_description(s.oid, 'pg_statistic_ext') AS comment
+FROM pg_statistic_ext s JOIN pg_class c ON c.oid = s.stxrelid JOIN pg_namespace n ON n.oid = s.stxnamespace
+WHERE s.stxrelid = ANY ({oids}) ORDER BY s.stxrelid, s.stxname, n.nspname
 """
 
 _NOT_CARRIED = """
@@ -96,6 +110,7 @@ def read_details(
     relations: list[SourceRelation],
     tables: list[SourceRelation],
     views: list[SourceRelation],
+    hide: Callable[[], None],
 ) -> None:
     """Read all that belongs to tables, their partitions, and views; it becomes their attributes.
 
@@ -104,6 +119,7 @@ def read_details(
         relations: Every relation of the database.
         tables: Those that are exported as tables.
         views: Those that are exported as views.
+        hide: Removes the columns that the plan hides, before the types of the others are read.
     """
     with_rows = {each.oid: each for table in tables for each in (table, *table.partitions)}
     every = with_rows | {view.oid: view for view in views}
@@ -122,6 +138,7 @@ def read_details(
     names = {relation.oid: relation.name for relation in relations}
     for relation, row in _read(session, _VIEWS, {view.oid: view for view in views}, "reading views"):
         relation.query = row | {"depends_on": sorted(names[oid] for oid in row["depends_on"] if oid in names)}
+    hide()
     for oid, used in read_types(session, {oid: _types(relation) for oid, relation in every.items()}).items():
         every[oid].used = used
     dimensions = _time_dimensions(session)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from snapshot_assets.databases.columns import choose_time_index
+from snapshot_assets.databases.exclusions import with_lost
+from snapshot_assets.databases.hidden import hidden_of
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
 from snapshot_assets.databases.postgresql.introspect.details import read_details
+from snapshot_assets.databases.postgresql.introspect.hidden_columns import broken_views, remove_hidden
+from snapshot_assets.databases.postgresql.introspect.loose import read_loose, with_loose
 from snapshot_assets.databases.postgresql.introspect.options import table_options, view_options
-from snapshot_assets.databases.postgresql.introspect.relations import (
-    SourceRelation,
-    read_relations,
-    read_schemas,
-    without_used_types,
-)
+from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation, read_relations, read_schemas
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.types import TIMESTAMPS, carried
+from snapshot_assets.databases.refusals import Refusals
+from snapshot_assets.databases.revealing import refuse_revealing, refuse_revealing_row_types, refuse_views
 from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.errors import DatabaseDeniedError, UnknownRelationError
@@ -27,31 +28,44 @@ from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Tab
 _Part = TypeVar("_Part", bound=documents.Document)
 
 
-def extract(session: PostgresqlSession, selection: Selection) -> DatabaseSchema:
+def extract(session: PostgresqlSession, selection: Selection, refusals: Refusals) -> DatabaseSchema:
     """Describe the selected schemas, tables and views (see `Database.extract`)."""
     schemas = read_schemas(session)
     relations = read_relations(session)
-    _check(selection, schemas, relations)
+    _check(selection, schemas, relations, refusals)
     chosen = [each for each in relations if not each.row["is_partition"] and selects(selection, each.name)]
     tables = [each for each in chosen if not each.is_view or selection.tables]
     views = [each for each in chosen if each.kind in "vm" and not selection.tables]
-    _check_readable(tables)
-    read_details(session, relations, tables, views)
+    tables = _readable(tables, selection, refusals)
+    try:
+        read_details(session, relations, tables, views, lambda: remove_hidden(session, selection, tables, refusals))
+    except DatabaseDeniedError as error:
+        refusals.note(error)
+        refusals.raise_any()
+    refuse_views(selection, [view.name for view in views], refusals)
+    broken = broken_views(session, selection, relations, views)
+    views = [view for view in views if view.name not in broken]
     exported = [relation.name for relation in (*tables, *views)]
     names = selected_schemas(selection, exported, [schema.name for schema in schemas])
     # The columns of partitions have the types of their table's.
-    used_types = [kind for relation in (*tables, *views) for kind in relation.used.types]
+    used_types = {kind.table_name for relation in (*tables, *views) for kind in relation.used.types}
+    loose = read_loose(session, used_types)
     return DatabaseSchema(
         database="postgresql",
-        schemas=tuple(without_used_types(schema, used_types) for schema in schemas if schema.name in names),
-        tables=tuple(_table(table, selection) for table in tables),
+        schemas=tuple(
+            with_lost(with_loose(schema, loose, carried=not selection.tables), broken)
+            for schema in schemas
+            if schema.name in names
+        ),
+        tables=tuple(_table(table, selection, refusals) for table in tables),
         views=tuple(map(_view, views)),
     )
 
 
-def _check(selection: Selection, schemas: list[Schema], relations: list[SourceRelation]) -> None:
+def _check(selection: Selection, schemas: list[Schema], relations: list[SourceRelation], refusals: Refusals) -> None:
     partitions = {relation.name: relation for relation in relations if relation.row["is_partition"]}
-    for name in (*selection.tables, *selection.time_columns, *(name for name, _ in selection.carriers)):
+    columned = (*selection.carriers, *selection.exclude_columns, *selection.masks)
+    for name in (*selection.tables, *selection.time_columns, *(name for name, _ in columned)):
         if name in partitions:
             parent = partitions[name].parents[0].name
             raise UnknownRelationError(
@@ -60,37 +74,55 @@ def _check(selection: Selection, schemas: list[Schema], relations: list[SourceRe
                 near=(str(parent),),
             )
     columns = {relation.name: relation.row["columns"] for relation in relations if relation.name not in partitions}
-    check_selection(selection, [schema.name for schema in schemas], columns)
+    check_selection(selection, [schema.name for schema in schemas], columns, refusals)
 
 
-def _check_readable(tables: list[SourceRelation]) -> None:
-    if denied := [str(table.name) for table in tables if not table.row["readable"]]:
-        raise DatabaseDeniedError(
-            f"This user may not read {len(denied)} of the selected tables: {', '.join(denied)}."
-            " Grant SELECT on them and USAGE on their schemas, or leave them out.",
-            tables=tuple(denied),
+def _readable(tables: list[SourceRelation], selection: Selection, refusals: Refusals) -> list[SourceRelation]:
+    """Return the tables all of whose rows and exported columns this user may read; notes the others."""
+
+    def is_denied(table: SourceRelation) -> bool:
+        denied = set(table.row["denied_columns"] or ()) - hidden_of(selection, table.name).names
+        return bool(denied) or not table.row["readable"]
+
+    denied = [table for table in tables if is_denied(table)]
+    hidden = [table for table in tables if table.row["rows_hidden"] and not is_denied(table)]
+    if denied:
+        names = ", ".join(str(table.name) for table in denied)
+        message = (
+            f"This user may not read {len(denied)} of the selected tables: {names}."
+            " Grant SELECT on them and USAGE on their schemas, or leave them out."
         )
-    if hidden := [str(table.name) for table in tables if table.row["rows_hidden"]]:
-        raise DatabaseDeniedError(
-            f"Row security would hide rows of {', '.join(hidden)} from this user. Export as their owner or as a user"
-            " with BYPASSRLS, or leave them out.",
-            tables=tuple(hidden),
+        refusals.note(DatabaseDeniedError(message, tables=tuple(str(table.name) for table in denied)))
+    if hidden:
+        names = ", ".join(str(table.name) for table in hidden)
+        message = (
+            f"Row security would hide rows of {names} from this user. Export as their owner or as a user"
+            " with BYPASSRLS, or leave them out."
         )
+        refusals.note(DatabaseDeniedError(message, tables=tuple(str(table.name) for table in hidden)))
+    refused = {table.oid for table in (*denied, *hidden)}
+    return [table for table in tables if table.oid not in refused]
 
 
-def _table(relation: SourceRelation, selection: Selection) -> Table:
+def _table(relation: SourceRelation, selection: Selection, refusals: Refusals) -> Table:
     columns, constraints = relation.columns, relation.constraints
     timestamps = [column.name for column in columns if column.type.builtin in TIMESTAMPS]
     dates = [column.name for column in columns if column.type.builtin == "date"]
     dimension = relation.dimension if relation.dimension in (*timestamps, *dates) else None
     primary_keys = _parts(documents.PrimaryKey, constraints, "p")
+    hidden = hidden_of(selection, relation.name)
+    time_index = None
+    with refusals.noting():
+        time_index = choose_time_index(
+            relation.name, selection.time_columns, timestamps=timestamps, dates=dates, dimension=dimension
+        )
+        refuse_revealing(relation.name, hidden, time_index, {})
+        refuse_revealing_row_types(relation.name, relation.used.relations, selection, hidden)
     return Table(
         schema_name=relation.name.schema,
         name=relation.name.table,
-        columns=tuple(_column(relation, column, selection) for column in columns),
-        time_index=choose_time_index(
-            relation.name, selection.time_columns, timestamps=timestamps, dates=dates, dimension=dimension
-        ),
+        columns=tuple(_columns(relation, selection, refusals)),
+        time_index=time_index,
         primary_key=primary_keys[0] if primary_keys else None,
         unique=_parts(documents.UniqueConstraint, constraints, "u"),
         checks=_parts(documents.CheckConstraint, constraints, "cx"),
@@ -98,7 +130,7 @@ def _table(relation: SourceRelation, selection: Selection) -> Table:
         indexes=_parts(documents.Index, relation.indexes),
         sequences=tuple(each.document for each in relation.sequences),
         types=relation.used.types,
-        options=table_options(relation),
+        options=table_options(relation) | hidden.options(),
         comment=relation.row["comment"],
     )
 
@@ -121,6 +153,12 @@ def _view(relation: SourceRelation) -> View:
         options=view_options(relation, _parts(documents.Index, relation.indexes)),
         comment=relation.row["comment"],
     )
+
+
+def _columns(relation: SourceRelation, selection: Selection, refusals: Refusals) -> Iterator[Column]:
+    for column in relation.columns:
+        with refusals.noting():
+            yield _column(relation, column, selection)
 
 
 def _column(relation: SourceRelation, column: SourceColumn, selection: Selection) -> Column:

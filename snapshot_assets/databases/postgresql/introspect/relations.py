@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, SourceSequence
+from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
+from snapshot_assets.databases.postgresql.introspect.sequences import SourceSequence
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import UsedTypes
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.databases.target import LEDGER_SCHEMA
-from snapshot_assets.format.relations import Schema, TableName, UserType
+from snapshot_assets.format.relations import Schema, TableName
 
 KINDS = {"r": "table", "p": "partitioned table", "v": "view", "m": "materialized view", "f": "foreign table"}
 
 # Not exported: schemas of the system, of extensions (TimescaleDB keeps its chunks in one), and of a restore's ledger.
-_OWN_SCHEMA = f"""
+OWN_SCHEMA = f"""
     n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', {literal(LEDGER_SCHEMA)}) AND NOT EXISTS (
         SELECT FROM pg_depend d
         WHERE d.classid = 'pg_namespace'::regclass AND d.objid = n.oid AND d.deptype = 'e')"""
 
 _SCHEMAS = f"""
 SELECT n.oid::int8 AS oid, n.nspname::text AS name, obj_description(n.oid, 'pg_namespace') AS comment
-FROM pg_namespace n WHERE {_OWN_SCHEMA} ORDER BY n.nspname
+FROM pg_namespace n WHERE {OWN_SCHEMA} ORDER BY n.nspname
 """
 
 _RELATIONS = f"""
@@ -35,7 +35,8 @@ SELECT c.oid::int8 AS oid, n.nspname::text AS schema, c.relname::text AS name, c
     CASE c.relkind WHEN 'p' THEN pg_get_partkeydef(c.oid) END AS partition_by,
     pg_get_expr(c.relpartbound, c.oid) AS bounds,
     CASE c.relreplident WHEN 'f' THEN 'full' WHEN 'n' THEN 'nothing' END AS replica_identity,
-    CASE WHEN c.relforcerowsecurity THEN 'forced' WHEN c.relrowsecurity THEN 'enabled' END AS row_security,
+    CASE WHEN c.relforcerowsecurity THEN CASE WHEN c.relrowsecurity THEN 'forced' ELSE 'forced, disabled' END
+        WHEN c.relrowsecurity THEN 'enabled' END AS row_security,
     CASE WHEN c.reloftype <> 0 THEN format_type(c.reloftype, NULL) END AS of_type, c.reloftype::int8 AS of_type_oid,
     CASE c.relkind WHEN 'm' THEN c.relispopulated END AS populated,
     ARRAY(
@@ -45,15 +46,16 @@ SELECT c.oid::int8 AS oid, n.nspname::text AS schema, c.relname::text AS name, c
         SELECT i.inhparent::int8 FROM pg_inherits i WHERE i.inhrelid = c.oid ORDER BY i.inhseqno) AS parents,
     row_security_active(c.oid) AS rows_hidden,
     has_schema_privilege(n.oid, 'USAGE') AND (
-        has_table_privilege(c.oid, 'SELECT') OR (
-            SELECT coalesce(bool_and(has_column_privilege(c.oid, a.attnum, 'SELECT')), false) FROM pg_attribute a
-            WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)) AS readable
+        has_table_privilege(c.oid, 'SELECT') OR has_any_column_privilege(c.oid, 'SELECT')) AS readable,
+    CASE WHEN NOT has_table_privilege(c.oid, 'SELECT') THEN ARRAY(
+        SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+            AND NOT has_column_privilege(c.oid, a.attnum, 'SELECT')) END AS denied_columns
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_am am ON am.oid = c.relam AND c.relkind IN ('r', 'p', 'm')
 LEFT JOIN pg_tablespace ts ON ts.oid = c.reltablespace
 LEFT JOIN pg_class toast ON toast.oid = c.reltoastrelid
-WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't' AND {_OWN_SCHEMA}
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't' AND {OWN_SCHEMA}
     AND NOT EXISTS (
         SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
 ORDER BY n.nspname, c.relname
@@ -64,20 +66,12 @@ SELECT p.pronamespace::int8 AS schema,
     CASE p.prokind WHEN 'p' THEN 'procedure ' WHEN 'a' THEN 'aggregate ' ELSE 'function ' END
         || p.oid::regprocedure::text AS object, 'pg_proc'::regclass::oid AS class, p.oid
 FROM pg_proc p
-UNION ALL SELECT c.relnamespace, CASE c.relkind WHEN 'S' THEN 'sequence ' ELSE 'foreign table ' END
-    || c.oid::regclass::text, 'pg_class'::regclass, c.oid
-FROM pg_class c WHERE c.relkind = 'f' OR c.relkind = 'S' AND NOT EXISTS (
-    SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid
-        AND d.refclassid = 'pg_class'::regclass AND d.refobjsubid > 0 AND d.deptype IN ('a', 'i')
-    UNION ALL SELECT FROM pg_depend d WHERE d.classid = 'pg_attrdef'::regclass
-        AND d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid)
+UNION ALL SELECT c.relnamespace, 'foreign table ' || c.oid::regclass::text, 'pg_class'::regclass, c.oid
+FROM pg_class c WHERE c.relkind = 'f'
 UNION ALL SELECT o.oprnamespace, 'operator ' || o.oid::regoperator::text, 'pg_operator'::regclass, o.oid
 FROM pg_operator o
 UNION ALL SELECT l.collnamespace, 'collation ' || l.oid::regcollation::text, 'pg_collation'::regclass, l.oid
 FROM pg_collation l
-UNION ALL SELECT t.typnamespace, 'type ' || n.nspname || '.' || t.typname, 'pg_type'::regclass, t.oid
-FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace LEFT JOIN pg_class c ON c.oid = t.typrelid
-WHERE t.typtype IN ('e', 'd', 'r') OR c.relkind = 'c'
 UNION ALL SELECT t.cfgnamespace, 'text search configuration ' || t.oid::regconfig::text, 'pg_ts_config'::regclass, t.oid
 FROM pg_ts_config t
 """
@@ -143,10 +137,7 @@ def read_relations(session: PostgresqlSession) -> list[SourceRelation]:
 
 
 def read_schemas(session: PostgresqlSession) -> list[Schema]:
-    """Return every schema of the user, with the objects in it that a snapshot does not carry.
-
-    Those objects include all user-defined types. `without_used_types` removes the types that columns use.
-    """
+    """Return every schema of the user, with the objects in it that a snapshot does not carry."""
     rows = session.rows(_SCHEMAS, "listing schemas")
     not_carried: dict[int, list[str]] = {}
     query = f"""
@@ -160,14 +151,12 @@ def read_schemas(session: PostgresqlSession) -> list[Schema]:
         Schema(
             name=row["name"],
             comment=row["comment"],
-            options={"not_carried": not_carried[row["oid"]]} if row["oid"] in not_carried else {},
+            options={"not_carried": not_carried.get(row["oid"], []), "uncommented": _is_uncommented(row)},
         )
         for row in rows
     ]
 
 
-def without_used_types(schema: Schema, used: Collection[UserType]) -> Schema:
-    """Return a schema whose `not_carried` omits the types that columns use, because documents carry those."""
-    carried = {f"type {kind.table_name}" for kind in used}
-    lost = [name for name in schema.options.get("not_carried", ()) if name not in carried]
-    return schema.model_copy(update={"options": {"not_carried": lost} if lost else {}})
+def _is_uncommented(row: dict[str, Any]) -> bool:
+    """Return whether someone removed the comment that a new database has for a schema."""
+    return row["name"] == "public" and row["comment"] is None

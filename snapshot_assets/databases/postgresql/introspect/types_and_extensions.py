@@ -46,9 +46,19 @@ SELECT t.oid::int8 AS oid, n.nspname::text AS schema, t.typname::text AS name, t
                 'name', k.conname, 'definition', pg_get_constraintdef(k.oid),
                 'comment', obj_description(k.oid, 'pg_constraint')) ORDER BY k.conname)
             FROM pg_constraint k WHERE k.contypid = t.oid AND k.contype = 'c'),
+        'functions', (
+            SELECT json_agg(DISTINCT f.refobjid::regprocedure::text) FROM pg_depend f
+            WHERE f.refclassid = 'pg_proc'::regclass AND NOT EXISTS (
+                SELECT FROM pg_depend fe
+                WHERE fe.classid = 'pg_proc'::regclass AND fe.objid = f.refobjid AND fe.deptype = 'e')
+            AND (f.classid = 'pg_type'::regclass AND f.objid = t.oid OR f.classid = 'pg_constraint'::regclass
+                AND f.objid IN (SELECT k.oid FROM pg_constraint k WHERE k.contypid = t.oid))),
         'not_null_name', (
             SELECT k.conname FROM pg_constraint k
-            WHERE k.contypid = t.oid AND k.contype = 'n' AND k.conname <> t.typname || '_not_null'))
+            WHERE k.contypid = t.oid AND k.contype = 'n' AND k.conname <> t.typname || '_not_null'),
+        'not_null_comment', (
+            SELECT obj_description(k.oid, 'pg_constraint') FROM pg_constraint k
+            WHERE k.contypid = t.oid AND k.contype = 'n'))
     WHEN 'c' THEN json_build_object('attributes', (
         SELECT json_agg(json_build_object(
             'name', a.attname, 'type', format_type(a.atttypid, a.atttypmod),
@@ -135,6 +145,36 @@ def read_types(session: PostgresqlSession, roots: Mapping[int, Iterable[int]]) -
     for row in session.rows(_USED_EXTENSIONS.format(oids=oid_array(roots)), "reading what extensions are used"):
         extensions[row["relation"]][row["name"]] = row["schema"]
     return {relation: _used(rows, used, extensions[relation]) for relation, used in roots.items()}
+
+
+def read_each_type(session: PostgresqlSession, oids: Iterable[int]) -> Iterator[tuple[UserType, dict[str, str]]]:
+    """Yield types, each after those it needs, and the extensions that each needs.
+
+    The definition of each has `needs`, which names the types and relations that must exist before it.
+    """
+    roots = set(oids)
+    rows = {row["oid"]: row for row in session.rows(_QUERY.format(oids=oid_array(roots)), "reading types")}
+    for row in _needed_first(rows, roots):
+        if row["oid"] in roots:
+            needed, extensions = _needs(rows, row["children"])
+            kind = _user_type(row)
+            definition = kind.definition | ({"needs": sorted(map(list, needed))} if needed else {})
+            yield kind.model_copy(update={"definition": definition}), extensions
+
+
+def _needs(rows: Mapping[int, dict[str, Any]], oids: Iterable[int]) -> tuple[set[TableName], dict[str, str]]:
+    """Return the types and relations that must exist before a type with these children, and the extensions."""
+    names: set[TableName] = set()
+    extensions: dict[str, str] = {}
+    for row in (rows[oid] for oid in oids):
+        if row["extension"] is not None:
+            extensions[row["extension"]] = row["extension_schema"]
+        elif row["children"] and row["kind"] not in _KINDS:  # an array or a multirange
+            further, more = _needs(rows, row["children"])
+            names, extensions = names | further, extensions | more
+        elif row["schema"] not in ("pg_catalog", "information_schema"):
+            names.add(TableName(row["schema"], row["name"]))
+    return names, extensions
 
 
 def _used(rows: Mapping[int, dict[str, Any]], roots: Iterable[int], extensions: dict[str, str]) -> UsedTypes:

@@ -20,8 +20,12 @@ _SPECIAL = np.zeros(256, bool)
 _SPECIAL[[ord(character) for character in '"{},\\']] = True
 
 
+_SLICE = 2 << 20
+"""Most bytes of text that are encoded at once: what is known of each element takes some fifty times as much memory."""
+
+
 def arrays(texts: pa.Array, element: int, encode: Encoder) -> pa.Array:
-    """Encode arrays.
+    """Encode arrays, a slice of rows at a time.
 
     Args:
         texts: The texts.
@@ -31,6 +35,13 @@ def arrays(texts: pa.Array, element: int, encode: Encoder) -> pa.Array:
     Raises:
         ValueError: A text is not one of PostgreSQL's output function.
     """
+    offsets, _ = parts(texts)
+    ends = np.unique([*np.searchsorted(offsets, range(_SLICE, int(offsets[-1]), _SLICE)).tolist(), len(texts)])
+    begins = np.concatenate([[0], ends[:-1]])
+    return pa.concat_arrays([_arrays(texts[a:b], element, encode) for a, b in zip(begins, ends, strict=True)])
+
+
+def _arrays(texts: pa.Array, element: int, encode: Encoder) -> pa.Array:
     content, bounds = _without_bounds(texts)
     found = _split(content)
     values = encode(found.elements)
@@ -91,12 +102,22 @@ def _split(texts: pa.Array) -> _Elements:
     begun = len(outer) == len(texts) and np.diff(offsets).all() and (data[offsets[:-1]] == ord("{")).all()
     if not (begun and (places[outer] == offsets[1:] - 1).all() and closes[outer].all()) or most > _MOST_DIMENSIONS:
         raise ValueError("A text is not an array in PostgreSQL's own style.")
+    _check_gaps(places, opens, closes)
     opened = np.bincount(of_row[opens] * most + depth[opens] - 1, minlength=len(texts) * most)
     # An element lies between two structural characters, of which the first begins it and the second ends it.
     gaps = ~closes[:-1] & ~opens[1:] & (places[1:] - places[:-1] > 1)
     starts, ends = places[:-1][gaps] + 1, places[1:][gaps]
     elements = _elements(data, starts, ends, dropped)
     return _Elements(elements, of_row[:-1][gaps], opened.reshape(len(texts), most))
+
+
+def _check_gaps(places: np.ndarray, opens: np.ndarray, closes: np.ndarray) -> None:
+    """Refuse an element that is missing, as in `{1,,2}`, and text between a brace and what follows it from outside."""
+    together = places[1:] - places[:-1] == 1
+    empty = opens[:-1] & closes[1:]
+    outside = closes[:-1] | opens[1:]
+    if ((together & ~outside & ~empty) | (~together & outside)).any():
+        raise ValueError("A text is not an array in PostgreSQL's own style.")
 
 
 def _unescaped(places: np.ndarray, kinds: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -82,7 +82,9 @@ def numeric_texts(texts: pa.Array) -> pa.Array:
     negative[starts < ends] = data[starts[starts < ends]] == ord("-")
     others = np.concatenate([[0], np.cumsum(data - np.uint8(ord("0")) > 9, dtype=np.int32)])
     plain = others[ends] - others[starts] == negative + (point < ends).astype(np.int32)
-    rare = ~plain & (ends > starts) | (ends - starts > _LONGEST)
+    # A digit stands before the point, and one after it.
+    plain &= (point - starts > negative) & ((point == ends) | (ends - point > 1))
+    rare = ~plain & texts.is_valid().to_numpy(zero_copy_only=False) | (ends - starts > _LONGEST)
     # Rare rows span nothing here, so that one long value does not widen all rows.
     begin = np.where(rare, point, starts + negative)
     scale = np.where(rare | (point == ends), 0, ends - point - 1)
@@ -115,6 +117,8 @@ def numeric(text: str) -> bytes:
     if text in _SPECIAL:
         return np.array([0, 0, _SPECIAL[text], 0], ">u2").tobytes()
     whole, _, fraction = text.removeprefix("-").partition(".")
+    if not whole or text.endswith("."):
+        raise ValueError(f"{text[:60]!r} is not the text of a numeric.")
     figures = whole.rjust(-(-len(whole) // _DIGITS) * _DIGITS, "0")
     places = len(figures) // _DIGITS
     figures += fraction.ljust(-(-len(fraction) // _DIGITS) * _DIGITS, "0")

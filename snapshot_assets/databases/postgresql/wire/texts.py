@@ -15,6 +15,7 @@ from snapshot_assets.databases.postgresql.wire.numbers import numeric_texts
 _UNITS = pa.array(["year", "years", "mon", "mons", "day", "days"])
 _MONTHS_OR_DAYS = np.array([12, 12, 1, 1, 1, 1])
 _INFINITE = {"infinity": (2**63 - 1, 2**31 - 1, 2**31 - 1), "-infinity": (-(2**63), -(2**31), -(2**31))}
+_NO_INTERVAL = "A text is not an interval in PostgreSQL's own style."
 _INTERVAL = np.dtype([("time", ">i8"), ("days", ">i4"), ("months", ">i4")])
 _FOUR, _SIX = 2, 3
 """PostgreSQL's numbers of the families of addresses."""
@@ -50,6 +51,8 @@ def numbers(arrow_type: pa.DataType, texts: pa.Array) -> pa.Array:
 def octets(count: int, texts: pa.Array) -> pa.Array:
     """Encode bytes in hexadecimal form, each two digits; what separates them stands at the same places in all texts."""
     offsets, data = parts(texts)
+    if ((np.diff(offsets) == 0) & texts.is_valid().to_numpy(zero_copy_only=False)).any():
+        raise ValueError("A text is empty.")
     width = int(np.diff(offsets).max(initial=0))
     if not width:
         return fixed(np.zeros((len(texts), count), np.uint8), texts)
@@ -70,12 +73,12 @@ def addresses(texts: pa.Array) -> pa.Array:
     numbers = pc.split_pattern(pc.replace_substring(four, "/", "."), ".")
     offsets = numbers.offsets.to_numpy()
     values = numbers.flatten().cast(pa.uint8()).to_numpy()
-    if not np.isin(np.diff(offsets), (4, 5)).all():
+    slashed = pc.match_substring(four, "/").to_numpy(zero_copy_only=False)
+    if (np.diff(offsets) != 4 + slashed).any():
         raise ValueError("A text is not an address of four numbers.")
     rows = np.empty((len(texts), 8), np.uint8)
     rows[:, [0, 1, 2, 3]] = _FOUR, 32, 0, 4
-    prefixed = np.diff(offsets) == 5
-    rows[prefixed, 1] = values[offsets[1:][prefixed] - 1]
+    rows[slashed, 1] = values[offsets[1:][slashed] - 1]
     for place in range(4):
         rows[:, 4 + place] = values[offsets[:-1] + place]
     return replaced(fixed(rows, texts), six.to_numpy(zero_copy_only=False), texts, _address)
@@ -93,6 +96,8 @@ def intervals(texts: pa.Array) -> pa.Array:
     rows = np.zeros(len(texts), _INTERVAL)
     unit = pc.fill_null(pc.index_in(word, _UNITS), -1).to_numpy()
     at = np.flatnonzero(unit >= 0)
+    if (at == 0).any() or (row[at - 1] != row[at]).any():
+        raise ValueError(_NO_INTERVAL)
     counts = _whole(word.take(pa.array(at - 1))) * _MONTHS_OR_DAYS[unit[at]]
     of_months = unit[at] < 4
     for field, chosen in (("months", of_months), ("days", ~of_months)):
@@ -102,8 +107,19 @@ def intervals(texts: pa.Array) -> pa.Array:
     used = 2 * len(at) + pc.sum(timed, min_count=0).as_py()
     infinite = pc.is_in(texts, pa.array(list(_INFINITE))).to_numpy(zero_copy_only=False)
     if used + infinite.sum() + texts.null_count != len(word):
-        raise ValueError("A text is not an interval in PostgreSQL's own style.")
+        raise ValueError(_NO_INTERVAL)
     return replaced(fixed(rows, texts), infinite, texts, lambda text: np.array(_INFINITE[text], _INTERVAL).tobytes())
+
+
+def finite_intervals(texts: pa.Array) -> pa.Array:
+    """Encode `interval` for a server before PostgreSQL 17, which takes the bytes of infinity for a finite interval.
+
+    Raises:
+        ValueError: A value is infinite.
+    """
+    if pc.any(pc.is_in(texts, pa.array(list(_INFINITE)))).as_py():
+        raise ValueError("An interval is infinite, which PostgreSQL can store from version 17 on.")
+    return intervals(texts)
 
 
 def _whole(texts: pa.Array) -> np.ndarray:
@@ -137,6 +153,8 @@ def zoned_times(texts: pa.Array) -> pa.Array:
 
 def money(texts: pa.Array) -> pa.Array:
     """Encode `money` of the locale C: cents."""
+    if not pc.all(pc.match_substring_regex(texts, r"^-?\$[0-9,]+\.[0-9]{2}$"), min_count=0).as_py():
+        raise ValueError("A text is not money of the locale C.")
     for character in "$,.":
         texts = pc.replace_substring(texts, character, "")
     return numbers(pa.int64(), texts)
@@ -145,6 +163,8 @@ def money(texts: pa.Array) -> pa.Array:
 def bits(texts: pa.Array) -> pa.Array:
     """Encode `bit`: the number of bits, and the bits from the highest of each byte."""
     offsets, data = parts(texts)
+    if not np.isin(data, (ord("0"), ord("1"))).all():
+        raise ValueError("A text is not of bits.")
     lengths = np.diff(offsets)
     widths = -(-lengths // 8)
     starts = np.concatenate([[0], np.cumsum(widths)])

@@ -1,0 +1,162 @@
+"""What a snapshot cannot carry without the columns that a plan hides: keys, checks, indexes and views.
+
+It is left out of the documents and named in their option `not_carried`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from snapshot_assets.databases.hidden import Hidden, excludes, has_star, hidden_of, hides, mentioned
+from snapshot_assets.databases.refusals import Refusals
+from snapshot_assets.databases.revealing import refuse_revealing, refuse_views
+from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.sql import identifier
+from snapshot_assets.format.relations import Column, DatabaseSchema, ForeignKey, Index, Schema, Table, TableName, View
+
+NOT_CARRIED = "not_carried"
+
+
+def without_hidden(schema: DatabaseSchema, selection: Selection, refusals: Refusals) -> DatabaseSchema:
+    """Return documents without what needs hidden columns or excluded tables; see `Database.extract`.
+
+    Names in SQL text decide, so an object whose text only mentions a column's name is left out, too.
+
+    Args:
+        schema: The documents, without the excluded columns themselves.
+        selection: The plan's selection.
+        refusals: Collects the errors of `refuse_revealing`.
+    """
+    if not hides(selection):
+        return schema
+    hidden = {table.table_name: hidden_of(selection, table.table_name) for table in schema.tables}
+    for table in schema.tables:
+        own = hidden[table.table_name]
+        with refusals.noting():
+            refuse_revealing(table.table_name, own, table.time_index, _generated(table, own))
+    refuse_views(selection, [view.table_name for view in schema.views], refusals)
+    tables = tuple(_Stripped(table, hidden).document() for table in schema.tables)
+    views, gone = _views(schema.views, hidden, lambda name: excludes(selection, name))
+    schemas = tuple(with_lost(each, gone) for each in schema.schemas)
+    return schema.model_copy(update={"schemas": schemas, "tables": tables, "views": views})
+
+
+class _Stripped:
+    """A table's document without what needs hidden columns."""
+
+    def __init__(self, table: Table, every: Mapping[TableName, Hidden]) -> None:
+        self._table = table
+        self._hidden, self._every = every[table.table_name], every
+        self._lost = self._hidden.not_carried()
+
+    def document(self) -> Table:
+        table, hidden = self._table, self._hidden
+        key = table.primary_key
+        kept = {
+            "columns": tuple(self._column(column) for column in table.columns),
+            "primary_key": key if key and self._keeps("primary key", key.name or "", key.columns) else None,
+            "unique": tuple(each for each in table.unique if self._keeps("unique constraint", each.name, each.columns)),
+            "checks": tuple(
+                each
+                for each in table.checks
+                if self._keeps("check", each.name, mentioned(each.definition, hidden.names))
+            ),
+            "foreign_keys": tuple(each for each in table.foreign_keys if self._keeps_foreign(each)),
+            "indexes": tuple(each for each in table.indexes if self._keeps_index(each)),
+            "sequences": tuple(each for each in table.sequences if each.column not in hidden.excluded),
+        }
+        options = {**table.options, **hidden.options()}
+        if self._lost:
+            options[NOT_CARRIED] = [*options.get(NOT_CARRIED, ()), *self._lost]
+        return table.model_copy(update={**kept, "options": options})
+
+    def _column(self, column: Column) -> Column:
+        """Return a masked column so that any value of its type can be restored."""
+        return column.model_copy(update={"nullable": True}) if column.name in self._hidden.masks else column
+
+    def _keeps(self, kind: str, name: str, columns: Iterable[str]) -> bool:
+        why = self._hidden.why(columns)
+        if why is not None:
+            self._lost.append(f"{kind} {identifier(name) if name else ''}".rstrip() + f" ({why})")
+        return why is None
+
+    def _keeps_foreign(self, key: ForeignKey) -> bool:
+        if not self._keeps("foreign key", key.name, key.columns):
+            return False
+        referenced = self._every.get(TableName(key.referenced_schema, key.referenced_table), Hidden())
+        why = referenced.why(key.referenced_columns)
+        if why is not None:
+            self._lost.append(f"foreign key {identifier(key.name)} (of {key.referenced_table}, {why})")
+        return why is None
+
+    def _keeps_index(self, index: Index) -> bool:
+        keys = index.definition.partition("(")[2]
+        used = {*index.columns, *mentioned(keys, self._hidden.names)}
+        return self._keeps("index", index.name, used if index.unique else used & self._hidden.excluded)
+
+
+def _generated(table: Table, hidden: Hidden) -> dict[str, list[str]]:
+    return {
+        column.name: mentioned(column.generated, hidden.names)
+        for column in table.columns
+        if column.generated is not None
+    }
+
+
+def _views(
+    views: Sequence[View], hidden: Mapping[TableName, Hidden], excluded: Callable[[TableName], bool]
+) -> tuple[tuple[View, ...], dict[TableName, str]]:
+    """Return the views that work without the excluded columns and tables, and why each of the others is left out."""
+    missing = {name: each.excluded for name, each in hidden.items() if each.excluded}
+    gone: dict[TableName, str] = {}
+    kept = {view.table_name: view for view in views}
+    changed = True
+    while changed:
+        changed = False
+        for name, view in list(kept.items()):
+            why = _why_broken(view, missing, gone, excluded)
+            if why is not None:
+                gone[name] = why
+                del kept[name]
+                changed = True
+            elif (columns := _remaining(view, missing)) != view.columns:
+                lost = {each.name for each in view.columns} - {each.name for each in columns}
+                kept[name], missing[name] = view.model_copy(update={"columns": columns}), frozenset(lost)
+                changed = True
+    return tuple(kept.values()), gone
+
+
+def _why_broken(
+    view: View,
+    missing: Mapping[TableName, frozenset[str]],
+    gone: Mapping[TableName, str],
+    excluded: Callable[[TableName], bool],
+) -> str | None:
+    for read in view.depends_on:
+        if read in gone or excluded(read):
+            return f"it reads {read}, which is not exported"
+        columns = missing.get(read, frozenset())
+        if found := mentioned(view.definition, sorted(columns)):
+            return f"column {identifier(found[0])} of {read} is not exported"
+        if columns and has_star(view.definition) and not columns & {each.name for each in view.columns}:
+            unnamed = missing.get(view.table_name, frozenset())
+            if not columns & unnamed:
+                return f"column {identifier(min(columns))} of {read} is not exported"
+    return None
+
+
+def _remaining(view: View, missing: Mapping[TableName, frozenset[str]]) -> tuple[Column, ...]:
+    """Return a view's columns without those that its star no longer yields."""
+    columns = {name for read in view.depends_on for name in missing.get(read, ())}
+    if not columns or not has_star(view.definition):
+        return view.columns
+    return tuple(column for column in view.columns if column.name not in columns)
+
+
+def with_lost(schema: Schema, views: Mapping[TableName, str]) -> Schema:
+    """Return a schema that names its views that are left out, with the reasons."""
+    lost = [f"view {name} ({why})" for name, why in sorted(views.items()) if name.schema == schema.name]
+    if not lost:
+        return schema
+    options = {**schema.options, NOT_CARRIED: [*schema.options.get(NOT_CARRIED, ()), *lost]}
+    return schema.model_copy(update={"options": options})

@@ -1,0 +1,228 @@
+"""Removes columns that a plan leaves out or masks from relations, and all that PostgreSQL says depends on them.
+
+`pg_depend` names what needs a column, so no SQL text is searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from snapshot_assets.databases.hidden import Hidden, excludes, hidden_of
+from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation
+from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
+from snapshot_assets.databases.refusals import Refusals
+from snapshot_assets.databases.revealing import refuse_revealing, refuse_revealing_view
+from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.sql import identifier
+from snapshot_assets.errors import PlanError
+from snapshot_assets.format.names import ColumnPath, column_text
+from snapshot_assets.format.relations import TableName
+
+# What needs a column: its kind, the relation it belongs to, its name, and the column.
+_NEEDS = """
+WITH RECURSIVE used AS (
+    SELECT d.classid, d.objid, d.refobjid::int8 AS oid, a.attname::text AS column
+    FROM pg_depend d JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+    WHERE d.refclassid = 'pg_class'::regclass AND d.refobjsubid > 0 AND d.refobjid = ANY ({oids})),
+views AS (
+    SELECT r.ev_class, u.oid, u.column FROM used u JOIN pg_rewrite r ON u.classid = 'pg_rewrite'::regclass
+        AND r.oid = u.objid AND r.rulename = '_RETURN'
+    UNION SELECT r.ev_class, v.oid, v.column FROM views v JOIN pg_depend d ON d.refobjid = v.ev_class
+        AND d.refclassid = 'pg_class'::regclass AND d.classid = 'pg_rewrite'::regclass
+        JOIN pg_rewrite r ON r.oid = d.objid AND r.rulename = '_RETURN')
+SELECT 'constraint' AS kind, k.conrelid::int8 AS relation, k.conname::text AS name, u.oid, u.column
+FROM used u JOIN pg_constraint k ON u.classid = 'pg_constraint'::regclass AND k.oid = u.objid
+UNION ALL SELECT 'index', i.indrelid::int8, x.relname::text, u.oid, u.column
+FROM used u JOIN pg_class x ON u.classid = 'pg_class'::regclass AND x.oid = u.objid
+    JOIN pg_index i ON i.indexrelid = x.oid
+UNION ALL SELECT 'statistics', s.stxrelid::int8, s.stxname::text, u.oid, u.column
+FROM used u JOIN pg_statistic_ext s ON u.classid = 'pg_statistic_ext'::regclass AND s.oid = u.objid
+UNION ALL SELECT 'generated', f.adrelid::int8, g.attname::text, u.oid, u.column
+FROM used u JOIN pg_attrdef f ON u.classid = 'pg_attrdef'::regclass AND f.oid = u.objid
+    JOIN pg_attribute g ON g.attrelid = f.adrelid AND g.attnum = f.adnum AND g.attgenerated <> ''
+UNION ALL SELECT 'view', v.ev_class::int8, '', v.oid, v.column FROM views v WHERE v.ev_class <> v.oid
+UNION ALL SELECT 'partition key', d.objid::int8, '', d.objid::int8, a.attname::text
+FROM pg_depend d JOIN pg_partitioned_table p ON p.partrelid = d.objid
+    JOIN pg_attribute a ON a.attrelid = d.objid AND a.attnum = d.objsubid
+WHERE d.classid = 'pg_class'::regclass AND d.objsubid > 0 AND d.refclassid = 'pg_class'::regclass
+    AND d.refobjid = d.objid AND d.refobjsubid = 0 AND d.deptype = 'i' AND d.objid = ANY ({oids})
+"""
+
+_UNIQUE = ("p", "u", "x", "c", "f")
+
+
+@dataclass
+class _Needs:
+    """What of one relation needs hidden columns: names of objects, each with the reason why it is left out.
+
+    Attributes:
+        excluded: Objects that need an excluded column, by kind and name.
+        masked: Objects that need a masked column.
+        generated: By generated column, the hidden columns that it is computed from.
+    """
+
+    excluded: dict[tuple[str, str], str] = field(default_factory=dict)
+    masked: dict[tuple[str, str], str] = field(default_factory=dict)
+    generated: dict[str, list[str]] = field(default_factory=dict)
+
+
+def remove_hidden(
+    session: PostgresqlSession, selection: Selection, tables: Iterable[SourceRelation], refusals: Refusals
+) -> None:
+    """Remove hidden columns from tables and their partitions, with what needs them; it becomes `not_carried`.
+
+    Args:
+        session: Where to read.
+        selection: The plan's selection.
+        tables: Relations that are exported as tables.
+        refusals: Collects columns that cannot be hidden: a partition key needs them, others inherit them, or a
+            generated column would reveal them.
+    """
+    roots = {each.oid: root for root in tables for each in (root, *root.partitions)}
+    relations = {each.oid: each for root in roots.values() for each in (root, *root.partitions)}
+    hidden = {oid: hidden_of(selection, root.name) for oid, root in roots.items()}
+    if not any(each.names for each in hidden.values()):
+        return
+    needs = {oid: _Needs() for oid in relations}
+    for row in session.rows(_NEEDS.format(oids=oid_array(relations)), "reading what needs columns"):
+        with refusals.noting():
+            _note(row, hidden, needs, relations)
+    for oid, relation in relations.items():
+        with refusals.noting():
+            _check_inherited(relation, hidden[oid], selection)
+            refuse_revealing(
+                relation.name, hidden[oid], None, needs[oid].generated | _own_generated(relation, hidden[oid])
+            )
+    for oid, relation in relations.items():
+        _remove(relation, hidden[oid], needs[oid])
+
+
+def _note(
+    row: dict[str, Any], hidden: Mapping[int, Hidden], needs: Mapping[int, _Needs], relations: Mapping[int, Any]
+) -> None:
+    column, used = row["column"], hidden[row["oid"]]
+    if column not in used.names:
+        return
+    if row["kind"] == "partition key":
+        name = relations[row["oid"]].name
+        text = f"Column {_text(name, column)} is in the partition key, which decides where rows go."
+        raise PlanError(f"{text} Export it unchanged, or leave the table out.", table=str(name), column=column)
+    if row["relation"] not in relations:  # a view, or a relation that is not exported
+        return
+    if row["kind"] == "view":
+        refuse_revealing_view(
+            relations[row["relation"]].name, hidden[row["relation"]], relations[row["oid"]].name, column
+        )
+        return
+    mine = needs[row["relation"]]
+    if row["kind"] == "generated":
+        mine.generated.setdefault(row["name"], []).append(column)
+        return
+    of = "" if row["oid"] == row["relation"] else f" of {relations[row['oid']].name}"
+    why = f"column {identifier(column)}{of} {'is not exported' if column in used.excluded else 'is masked'}"
+    (mine.excluded if column in used.excluded else mine.masked)[row["kind"], row["name"]] = why
+
+
+def _check_inherited(relation: SourceRelation, hidden: Hidden, selection: Selection) -> None:
+    """Refuse to exclude a column of a table and not of those that inherit it, or that it inherits it from."""
+    if relation.row["of_type"] and hidden.excluded:
+        raise PlanError(
+            f"{relation.name} has the columns of type {relation.row['of_type']}, so none of them can be excluded. Mask"
+            " it, or leave the table out.",
+            table=str(relation.name),
+        )
+    for parent in relation.parents if not relation.row["is_partition"] else ():
+        theirs = hidden_of(selection, parent.name)
+        shared = {each.name for each in parent.columns} & {each.name for each in relation.columns}
+        unmasked = theirs.masks.keys() - hidden.names
+        for column in sorted(shared & ((hidden.excluded ^ theirs.excluded) | unmasked)):
+            this, other = (relation, parent) if column in hidden.excluded else (parent, relation)
+            what, field_name = ("masked", "mask") if column in unmasked else ("excluded", "exclude_columns")
+            raise PlanError(
+                f"Column {_text(this.name, column)} is {what}, and {other.name} shares it by inheritance: name"
+                f" {_text(other.name, column)} under {field_name} too.",
+                table=str(this.name),
+                column=column,
+            )
+
+
+def _remove(relation: SourceRelation, hidden: Hidden, needs: _Needs) -> None:
+    lost = [] if relation.row["is_partition"] else hidden.not_carried()
+    relation.columns = [column for column in relation.columns if column.name not in hidden.excluded]
+    for column in relation.columns:
+        if column.name in hidden.masks:
+            column.row.update(not_null=False, identity=None)
+    relation.sequences = [
+        each
+        for each in relation.sequences
+        if each.document.column not in hidden.excluded and not (each.internal and each.document.column in hidden.masks)
+    ]
+    constraints = list(_kept(relation.constraints, "constraint", needs, lost, lambda row: row["kind"] in _UNIQUE))
+    relation.constraints = [row for row in constraints if row["kind"] != "n" or not hidden.names & set(row["columns"])]
+    relation.indexes = list(_kept(relation.indexes, "index", needs, lost, lambda row: row["unique"]))
+    relation.statistics = list(_kept(relation.statistics, "statistics", needs, lost, lambda _: False))
+    relation.not_carried = [*relation.not_carried, *lost]
+
+
+def _own_generated(relation: SourceRelation, hidden: Hidden) -> dict[str, Sequence[str]]:
+    masked = {column.name for column in relation.columns if column.row["generated_kind"]} & hidden.masks.keys()
+    return dict.fromkeys(masked, ())
+
+
+def _kept(
+    rows: Iterable[dict[str, Any]],
+    kind: str,
+    needs: _Needs,
+    lost: list[str],
+    restricts: Callable[[dict[str, Any]], bool],
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of objects that need no hidden column; an object that restricts values needs no masked one."""
+    for row in rows:
+        key = (kind, row["name"])
+        why = needs.excluded.get(key) or (needs.masked.get(key) if restricts(row) else None)
+        if why is None:
+            yield row
+        elif row.get("kind") != "n":
+            lost.append(f"{kind} {identifier(row['name'])} ({why})")
+
+
+def broken_views(
+    session: PostgresqlSession,
+    selection: Selection,
+    relations: Iterable[SourceRelation],
+    views: Iterable[SourceRelation],
+) -> dict[TableName, str]:
+    """Return the views that read excluded columns or tables, directly or through others, and why each is left out."""
+    by_name = {relation.name: relation for relation in relations}
+    gone: dict[TableName, str] = {}
+    for row in _column_readers(session, selection, by_name):
+        gone.setdefault(row[0], row[1])
+    reads = {view.name: view.query["depends_on"] for view in views}
+    changed = True
+    while changed:
+        changed = False
+        for name, relations_read in reads.items():
+            read = next((each for each in relations_read if each in gone or excludes(selection, each)), None)
+            if name not in gone and read is not None:
+                gone[name], changed = f"it reads {read}, which is not exported", True
+    return {name: gone[name] for name in reads if name in gone}
+
+
+def _column_readers(
+    session: PostgresqlSession, selection: Selection, by_name: dict[TableName, SourceRelation]
+) -> Iterator[tuple[TableName, str]]:
+    excluded = {(by_name[table].oid, column): table for table, column in selection.exclude_columns if table in by_name}
+    if not excluded:
+        return
+    names = {relation.oid: relation.name for relation in by_name.values()}
+    oids = oid_array({oid for oid, _ in excluded})
+    for row in session.rows(_NEEDS.format(oids=oids), "reading what needs columns"):
+        table = excluded.get((row["oid"], row["column"]))
+        if row["kind"] == "view" and table is not None and row["relation"] in names:
+            yield names[row["relation"]], f"column {identifier(row['column'])} of {table} is not exported"
+
+
+def _text(name: TableName, column: str) -> str:
+    return column_text(ColumnPath(name, column))

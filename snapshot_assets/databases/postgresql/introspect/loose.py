@@ -1,0 +1,76 @@
+"""Reads the types and sequences that no table or view uses. They are part of their schema's document."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from snapshot_assets.databases.postgresql.introspect.options import sequence_comments
+from snapshot_assets.databases.postgresql.introspect.relations import OWN_SCHEMA
+from snapshot_assets.databases.postgresql.introspect.sequences import (
+    SourceSequence,
+    read_loose_sequences,
+    recorded_persistence,
+)
+from snapshot_assets.databases.postgresql.introspect.types_and_extensions import read_each_type
+from snapshot_assets.databases.postgresql.session import PostgresqlSession
+from snapshot_assets.format.relations import Schema, TableName, UserType
+
+_SCHEMAS = f"SELECT n.oid::int8 AS oid FROM pg_namespace n WHERE {OWN_SCHEMA}"
+
+_TYPES = f"""
+SELECT t.oid::int8 AS oid
+FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace LEFT JOIN pg_class c ON c.oid = t.typrelid
+WHERE {OWN_SCHEMA} AND (t.typtype IN ('e', 'd', 'r') OR c.relkind = 'c') AND NOT EXISTS (
+    SELECT FROM pg_depend d WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype IN ('e', 'i'))
+"""
+
+
+@dataclass(frozen=True)
+class LooseObjects:
+    """Types and sequences that no relation uses, and by type the extensions that it needs."""
+
+    types: list[UserType] = field(default_factory=list)
+    extensions: dict[TableName, dict[str, str]] = field(default_factory=dict)
+    sequences: list[SourceSequence] = field(default_factory=list)
+
+
+def read_loose(session: PostgresqlSession, used: Collection[TableName]) -> LooseObjects:
+    """Return the types and sequences of all schemas that no relation uses.
+
+    Args:
+        session: Where to read.
+        used: Types that relations use.
+    """
+    loose = LooseObjects()
+    types = [row["oid"] for row in session.rows(_TYPES, "listing types")]
+    for kind, extensions in read_each_type(session, types) if types else ():
+        if kind.table_name not in used:
+            loose.types.append(kind)
+            loose.extensions[kind.table_name] = extensions
+    schemas = [row["oid"] for row in session.rows(_SCHEMAS, "listing schemas")]
+    loose.sequences.extend(read_loose_sequences(session, schemas))
+    return loose
+
+
+def with_loose(schema: Schema, loose: LooseObjects, *, carried: bool) -> Schema:
+    """Return a schema's document with its types and sequences; without `carried`, they are listed as not carried."""
+    types = [kind for kind in loose.types if kind.schema_name == schema.name]
+    sequences = [each for each in loose.sequences if each.document.schema_name == schema.name]
+    left_out = [f"type {kind.table_name}" for kind in types if not carried]
+    left_out += [f"sequence {each.document.table_name}" for each in sequences if not (carried and each.readable)]
+    kept = [each for each in sequences if carried and each.readable]
+    options: dict[str, Any] = {
+        "not_carried": sorted([*schema.options.get("not_carried", ()), *left_out]),
+        "sequences": [each.document.model_dump(mode="json", by_alias=True) for each in kept],
+        "comments": {"sequences": comments} if (comments := sequence_comments(kept)) else {},
+        "sequence_persistence": recorded_persistence(kept, unlogged=False),
+    }
+    if carried:
+        places = {name: place for kind in types for name, place in loose.extensions[kind.table_name].items()}
+        options["types"] = [kind.model_dump(mode="json", by_alias=True) for kind in types]
+        options["extensions"] = sorted(places)
+        options["extension_schemas"] = {name: place for name, place in places.items() if place != "public"}
+    merged = schema.options | options
+    return schema.model_copy(update={"options": {name: value for name, value in merged.items() if value}})

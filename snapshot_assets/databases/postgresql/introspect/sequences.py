@@ -1,0 +1,152 @@
+"""Reads the sequences that columns own or draw their default from, those that no column uses, and their last values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
+from snapshot_assets.databases.sql import qualified
+from snapshot_assets.errors import DatabaseDeniedError
+from snapshot_assets.format.relations import Sequence, TableName
+
+_PROPERTIES = """
+    n.nspname::text AS schema, c.relname::text AS name, format_type(s.seqtypid, NULL) AS type, s.seqstart AS start,
+    s.seqincrement AS increment, s.seqmin AS minimum, s.seqmax AS maximum, s.seqcache AS cache, s.seqcycle AS cycle,
+    c.relpersistence = 'u' AS unlogged, obj_description(c.oid, 'pg_class') AS comment,
+    has_schema_privilege(n.oid, 'USAGE') AND has_sequence_privilege(c.oid, 'SELECT') AS readable"""
+
+_USED = f"""
+WITH every AS (
+    SELECT d.objid AS sequence, d.refobjid AS relation, d.refobjsubid AS number, true AS owned,
+        d.deptype = 'i' AS internal
+    FROM pg_depend d
+    WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjsubid > 0
+        AND d.deptype IN ('a', 'i') AND d.refobjid = ANY ({{oids}})
+    UNION ALL
+    SELECT d.refobjid, f.adrelid, f.adnum, false, false FROM pg_attrdef f JOIN pg_depend d ON d.objid = f.oid
+    WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass AND f.adrelid = ANY ({{oids}})
+), used AS (
+    SELECT e.relation, e.sequence, e.number, bool_or(e.owned) AS owned, bool_or(e.internal) AS internal
+    FROM every e GROUP BY e.relation, e.sequence, e.number
+)
+SELECT u.relation::int8 AS relation, a.attname::text AS column, u.owned, u.internal, {_PROPERTIES}
+FROM used u
+JOIN pg_sequence s ON s.seqrelid = u.sequence
+JOIN pg_class c ON c.oid = u.sequence
+JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_attribute a ON a.attrelid = u.relation AND a.attnum = u.number
+ORDER BY u.relation, a.attnum, n.nspname, c.relname
+"""
+
+_LOOSE = f"""
+SELECT {_PROPERTIES}
+FROM pg_sequence s JOIN pg_class c ON c.oid = s.seqrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.oid = ANY ({{schemas}}) AND c.relpersistence <> 't' AND NOT EXISTS (
+    SELECT FROM pg_depend d LEFT JOIN pg_class t ON t.oid = d.refobjid AND t.relkind IN ('r', 'p')
+    WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND (d.deptype = 'e' OR t.oid IS NOT NULL
+        AND d.refclassid = 'pg_class'::regclass AND d.refobjsubid > 0 AND d.deptype IN ('a', 'i'))
+    UNION ALL SELECT FROM pg_depend d JOIN pg_attrdef f ON f.oid = d.objid
+    JOIN pg_class t ON t.oid = f.adrelid AND t.relkind IN ('r', 'p')
+    WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid)
+ORDER BY n.nspname, c.relname
+"""
+
+
+@dataclass(frozen=True)
+class SourceSequence:
+    """A sequence of the source, as one column uses it, or none.
+
+    Attributes:
+        internal: Whether PostgreSQL created it for an identity column.
+        readable: Whether this user may read it.
+    """
+
+    document: Sequence
+    comment: str | None
+    unlogged: bool
+    internal: bool = False
+    readable: bool = True
+
+
+def read_sequences(session: PostgresqlSession, relations: Iterable[int]) -> dict[int, list[SourceSequence]]:
+    """Return sequences by relation.
+
+    Raises:
+        DatabaseDeniedError: This user may not read a sequence. Without its last value, a restored sequence would
+            return numbers that are already used.
+    """
+    rows = session.rows(_USED.format(oids=oid_array(relations)), "reading sequences")
+    if denied := sorted({f"{row['schema']}.{row['name']}" for row in rows if not row["readable"]}):
+        raise DatabaseDeniedError(
+            f"This user may not read {len(denied)} sequence(s) that selected tables draw numbers from:"
+            f" {', '.join(denied)}. Grant SELECT on them, or leave their tables out.",
+            sequences=tuple(denied),
+        )
+    sequences: dict[int, list[SourceSequence]] = {}
+    for relation, sequence in zip([row.pop("relation") for row in rows], _with_values(session, rows), strict=True):
+        sequences.setdefault(relation, []).append(sequence)
+    return sequences
+
+
+def read_loose_sequences(session: PostgresqlSession, schemas: Iterable[int]) -> list[SourceSequence]:
+    """Return the sequences of schemas that no column owns or draws from; those not readable lack their last value."""
+    return _with_values(session, session.rows(_LOOSE.format(schemas=oid_array(schemas)), "reading sequences"))
+
+
+def recorded_identity_sequences(sequences: Iterable[SourceSequence]) -> dict[str, list[str]]:
+    """Return schema and name of each identity column's sequence; only for columns that own several sequences."""
+    owned = [each for each in sequences if each.document.owned]
+    columns = Counter(each.document.column for each in owned)
+    return {
+        str(each.document.column): [each.document.schema_name, each.document.name]
+        for each in owned
+        if each.internal and columns[each.document.column] > 1
+    }
+
+
+def recorded_persistence(sequences: Iterable[SourceSequence], *, unlogged: bool) -> dict[str, str]:
+    """Return `logged` or `unlogged` by sequence, where that differs from what is usual.
+
+    Args:
+        sequences: Sequences that one relation uses.
+        unlogged: Whether the relation is unlogged, and so are usually the sequences that it owns.
+    """
+    return {
+        str(each.document.table_name): "unlogged" if each.unlogged else "logged"
+        for each in sequences
+        if each.unlogged != (unlogged and each.document.owned)
+    }
+
+
+def _with_values(session: PostgresqlSession, rows: list[dict[str, Any]]) -> list[SourceSequence]:
+    names = sorted({TableName(row["schema"], row["name"]) for row in rows if row["readable"]})
+    values = _last_values(session, names)
+    sequences = []
+    for row in rows:
+        other = {name: row.pop(name) for name in ("comment", "unlogged", "internal", "readable") if name in row}
+        stands = values.get(TableName(row["schema"], row["name"]))
+        document = Sequence(**row, last_value=_last_value(row, *stands) if stands else None)
+        sequences.append(SourceSequence(document, **other))
+    return sequences
+
+
+def _last_values(session: PostgresqlSession, names: list[TableName]) -> dict[TableName, tuple[int, bool]]:
+    if not names:
+        return {}
+    parts = (
+        f"SELECT {number} AS number, last_value, is_called FROM {qualified(name)}" for number, name in enumerate(names)
+    )
+    rows = session.rows(" UNION ALL ".join(parts), "reading where sequences stand")
+    return {names[row["number"]]: (row["last_value"], row["is_called"]) for row in rows}
+
+
+def _last_value(row: dict[str, Any], value: int, called: bool) -> int | None:
+    """Return the last value that the sequence returned; after a RESTART, the value before the next one."""
+    if called:
+        return value
+    before = value - int(row["increment"])
+    restarted = value != row["start"] and row["minimum"] <= before <= row["maximum"]
+    return before if restarted else None

@@ -1,0 +1,88 @@
+"""Collects what a source refuses, so that one error names all of it and nobody corrects a plan piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from snapshot_assets.errors import (
+    AmbiguousTimeIndexError,
+    CarrierError,
+    DatabaseDeniedError,
+    PlanError,
+    RowsOutsideError,
+    SnapshotError,
+    UsageError,
+)
+
+
+class Refusals:
+    """Errors about tables and columns of one source; later checks go on without what was refused."""
+
+    def __init__(self) -> None:
+        self._errors: list[SnapshotError] = []
+
+    @property
+    def undecided(self) -> frozenset[str]:
+        """The tables whose time index nobody chose."""
+        return frozenset(
+            str(each.attributes["table"]) for each in self._errors if isinstance(each, AmbiguousTimeIndexError)
+        )
+
+    @contextmanager
+    def noting(self, but: type[SnapshotError] | None = None) -> Iterator[None]:
+        """Note an error of the plan, of a privilege or of a value in place of raising it.
+
+        Args:
+            but: A kind of error that is dropped if something is noted already.
+        """
+        try:
+            yield
+        except (UsageError, DatabaseDeniedError, CarrierError, RowsOutsideError) as error:
+            if not (self._errors and but is not None and isinstance(error, but)):
+                self.note(error)
+
+    def note(self, error: SnapshotError) -> None:
+        """Note an error, unless an equal one, or one about the same column of the same table, is noted."""
+        place = _place(error)
+        known = any(str(each) == str(error) or (place and _place(each) == place) for each in self._errors)
+        if not known:
+            self._errors.append(error)
+
+    def raise_any(self) -> None:
+        """Raise what was noted: one error as it is, several as one that lists all.
+
+        Raises:
+            SnapshotError: Something was noted. `attributes["problems"]` of several has all messages.
+        """
+        if len(self._errors) == 1:
+            raise self._errors[0]
+        if self._errors:
+            raise _joined(self._errors)
+
+
+def _place(error: SnapshotError) -> tuple[str, str] | None:
+    table, column = (error.attributes.get(name) for name in ("table", "column"))
+    return (table, column) if table and column else None
+
+
+def _joined(errors: Sequence[SnapshotError]) -> SnapshotError:
+    kinds = {type(error) for error in errors}
+    kind = kinds.pop() if len(kinds) == 1 else PlanError
+    messages = [str(error) for error in errors]
+    lines = [f"{len(errors)} things prevent the export, and nothing was exported:", *messages, *_together(errors)]
+    return kind("\n  ".join(lines), problems=tuple(messages))
+
+
+def _together(errors: Sequence[SnapshotError]) -> Iterator[str]:
+    """Yield what the plan, or the command line, says to settle all errors of one kind."""
+    times = [each.attributes["table"] for each in errors if isinstance(each, AmbiguousTimeIndexError)]
+    values = [each.attributes["column"] for each in errors if isinstance(each, CarrierError)]
+    for field, option, names, value in (
+        ("time_columns", "--time-column", times, "<column>"),
+        ("carriers", "--carrier", values, "text"),
+    ):
+        if len(names) > 1:
+            entries = ", ".join(f"{name}: {value}" for name in names)
+            options = " ".join(f"{option} {name}={value}" for name in names)
+            yield f"All at once: `{field}: {{{entries}}}` in the plan, or {options}."

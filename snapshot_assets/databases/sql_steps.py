@@ -1,0 +1,242 @@
+"""Makes the steps of a schema in SQL databases: each stands alone, and the ledger records how it ended.
+
+Steps share a transaction as long as they succeed, because thousands of commits would take long. If one fails, the
+transaction is rolled back, the steps before it are made again, and the one that failed is recorded. A transaction that
+has taken a second ends with its next step, so that what takes long is neither lost nor done twice.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from snapshot_assets.databases import ledger
+from snapshot_assets.databases.steps import SchemaStep, StepResult
+from snapshot_assets.databases.target import RestoreRecord, Statement
+from snapshot_assets.errors import SnapshotError, TransientError
+from snapshot_assets.format.relations import TableName
+
+_MOST = 100
+_SECONDS = 1.0
+"""Most steps of a transaction, and after how long it ends: the steps before one that fails are made again."""
+
+_VIOLATION = "23"
+_EXISTS = frozenset(("42P06", "42P07", "42701", "42710", "42723"))
+_SECOND_KEY = "42P16"
+
+
+class SqlSteps(ABC):
+    """The part of `SqlTarget` that makes steps."""
+
+    @abstractmethod
+    def _execute(self, sql: str, doing: str) -> None:
+        """Run one statement."""
+
+    @abstractmethod
+    def _rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
+        """Return the rows of a query, or of a statement with RETURNING, by column name."""
+
+    @abstractmethod
+    def _transaction(self) -> AbstractContextManager[None]:
+        """Run the block as one transaction; an exception rolls it back."""
+
+    @abstractmethod
+    def _has(self, table: TableName) -> bool:
+        """Return whether a table or view exists."""
+
+    def _lock(self, tables: Sequence[TableName] = ()) -> None:
+        """Until the transaction ends, lock the ledger against other imports, and tables against all changes."""
+        return  # a database with one writer needs no locks
+
+    def _commit_early(self) -> None:
+        """Let the commit of this transaction return before it is on disk; see `flush`."""
+        return
+
+    def flush(self) -> None:
+        """Return once all files and steps that were committed so far are on disk."""
+        return
+
+    def _prepare_indexes(self) -> None:
+        """Set what makes indexes fast, until the transaction ends."""
+        return
+
+    def _exists_already(self, error: SnapshotError, kind: str) -> bool:
+        """Return whether a step failed because its object is there, by the database's error."""
+        state = error.attributes.get("sqlstate")
+        return state in _EXISTS or (kind == "primary key" and state == _SECOND_KEY)
+
+    def _violated(self, error: SnapshotError) -> bool:
+        """Return whether a step failed because rows contradict it, by the database's error."""
+        return str(error.attributes.get("sqlstate", "")).startswith(_VIOLATION)
+
+    def steps(self, location_id: str) -> dict[str, StepResult]:
+        """Return how the latest tries of steps ended; see `RestoreTarget`."""
+        if not self._has(ledger.STEPS_TABLE):
+            return {}
+        rows = self._rows(ledger.step_results(location_id), "reading the ledger")
+        return {row["step"]: ledger.step_result(row) for row in rows}
+
+    def make(
+        self, record: RestoreRecord, steps: Sequence[SchemaStep], absent: Collection[TableName] = ()
+    ) -> dict[str, StepResult]:
+        """Make steps, each by itself, and record how each ended; see `RestoreTarget`."""
+        if not steps:
+            return {}
+        if not self._has(ledger.STEPS_TABLE):  # an earlier version made the ledger
+            with self._transaction():
+                self._lock()
+                self._make_ledger()
+        before = self.steps(record.location_id)
+        results = {each.name: each for each in self._made_by_hand(record, steps, before)}
+        self._record(list(results.values()))
+        todo = [step for step in steps if step.name not in results]
+        while todo:
+            latest = self._try_each(record, todo, before | results, set(absent))
+            results |= latest
+            again = [step for step in todo if latest[step.name].failed and not step.reads_rows]
+            progress = any(each.made for each in latest.values())
+            todo = again if progress and len(again) < len(todo) else []
+        self.flush()
+        return {step.name: results[step.name] for step in steps}
+
+    def _made_by_hand(
+        self, record: RestoreRecord, steps: Sequence[SchemaStep], before: Mapping[str, StepResult]
+    ) -> Iterator[StepResult]:
+        """Yield the results of views that failed before and are there by now, whatever their query is."""
+        for step in steps:
+            prior = before.get(step.name)
+            failed = prior is not None and prior.status == "failed"
+            if failed and step.makes_view and step.table is not None and self._has(step.table):
+                yield StepResult(step.name, record.id, "made")
+
+    def _try_each(
+        self, record: RestoreRecord, steps: Sequence[SchemaStep], before: Mapping[str, StepResult], gone: set[TableName]
+    ) -> dict[str, StepResult]:
+        """Try each of the steps once; `gone` are the relations to which no step can belong."""
+        results: dict[str, StepResult] = {}
+        queue = list(steps)
+        while queue:
+            if queue[0].table in gone and not queue[0].makes_relation:
+                latest = [StepResult(queue[0].name, record.id, "failed", f"Not tried: {queue[0].table} is not there.")]
+                self._record(latest)
+            else:
+                latest = self._try_group(record, list(_group(queue, gone)), before)
+            for step, result in zip(queue, latest, strict=False):
+                results[step.name] = result
+                if step.makes_relation and step.table is not None:
+                    (gone.add if result.failed else gone.discard)(step.table)
+            del queue[: len(latest)]
+        return results
+
+    def _try_group(
+        self, record: RestoreRecord, group: list[SchemaStep], before: Mapping[str, StepResult]
+    ) -> list[StepResult]:
+        """Make steps in one transaction up to the first that fails; return their results, with that of the failed one.
+
+        The steps before it are made again in a second transaction, since the first was rolled back.
+        """
+        failed: list[StepResult] = []
+        while group:
+            made: list[StepResult] = []
+            try:
+                with self._transaction():
+                    self._lock()
+                    self._commit_early()
+                    if any(step.reads_rows for step in group):
+                        self._prepare_indexes()
+                    known, until = self._made_already(record, group), time.monotonic() + _SECONDS
+                    for step in group:
+                        made.append(known.get(step.name) or self._made(record, step))
+                        if time.monotonic() > until and not failed:
+                            break
+                    group = group[: len(made)]
+                    self._write(made)
+            except TransientError:
+                raise
+            except SnapshotError as error:
+                # An error of the commit itself is that of the only step, or found by making one step at a time.
+                number = len(made) if len(made) < len(group) else 0
+                if len(made) < len(group) or len(group) == 1:
+                    failed = [self._failure(record, group[number], error, before)]
+                    group = group[:number]
+                else:
+                    failed, group = [], group[:1]
+            else:
+                self._record(failed)
+                return [*made, *failed]
+        self._record(failed)
+        return failed
+
+    def _made(self, record: RestoreRecord, step: SchemaStep) -> StepResult:
+        """Run the statements of a step, and return its result; raises the error of one that fails."""
+        ran = 0
+        for statement in step.statements:
+            if statement.unless and self._rows(statement.unless, _looking(statement)):
+                continue
+            self._execute(statement.sql, _doing(statement))
+            ran += 1
+        return StepResult(step.name, record.id, "made" if ran else "skipped", sql=_table_sql(step))
+
+    def _failure(
+        self, record: RestoreRecord, step: SchemaStep, error: SnapshotError, before: Mapping[str, StepResult]
+    ) -> StepResult:
+        """Return the result of a step that failed.
+
+        One that failed before, and whose object exists by now, was made by the user. One that was made is still there
+        if the table could not be made a second time.
+        """
+        prior = before.get(step.name)
+        status = "failed"
+        if self._exists_already(error, step.kind):
+            status = "made" if prior is not None and prior.status in ("failed", "made") else "taken"
+        message = str(error)
+        for statement in step.statements:
+            for doing in (_doing(statement), _looking(statement)):
+                message = message.rpartition(f"{doing} failed: ")[2]
+        sql = _table_sql(step) if status == "made" else ""
+        return StepResult(step.name, record.id, status, message, self._violated(error), sql)
+
+    def _made_already(self, record: RestoreRecord, group: Sequence[SchemaStep]) -> dict[str, StepResult]:
+        """Return the steps that a concurrent run of the same import made meanwhile."""
+        names = [step.name for step in group if not step.always]
+        rows = self._rows(ledger.made_steps(record.id, names), "reading the ledger") if names else []
+        return {row["step"]: ledger.step_result(row) for row in rows}
+
+    def _make_ledger(self) -> None:
+        for statement in ledger.LEDGER:
+            if not statement.unless or not self._rows(statement.unless, _looking(statement)):
+                self._execute(statement.sql, _doing(statement))
+
+    def _record(self, results: Sequence[StepResult]) -> None:
+        """Record results in a transaction of their own."""
+        if results:
+            with self._transaction():
+                self._lock()
+                self._commit_early()
+                self._write(results)
+
+    def _write(self, results: Sequence[StepResult]) -> None:
+        self._execute(ledger.record_steps(results), "recording steps in the ledger")
+
+
+def _group(queue: Sequence[SchemaStep], gone: Collection[TableName]) -> Iterator[SchemaStep]:
+    """Yield the next steps, until one of a relation that is not there."""
+    for step in queue[:_MOST]:
+        if step.table in gone and not step.makes_relation:
+            return
+        yield step
+
+
+def _table_sql(step: SchemaStep) -> str:
+    return "; ".join(step.sql) if step.kind == "table" else ""
+
+
+def _doing(statement: Statement) -> str:
+    return f"making {statement.makes}"
+
+
+def _looking(statement: Statement) -> str:
+    return f"looking for {statement.makes}"

@@ -1,0 +1,166 @@
+"""Steps that create a schema in a target: what they are, where they stand in the order, and how each ended.
+
+A definition is a list of statements (`target.Statement`). Each has a name, `makes`, which begins with the kind of the
+object: `function public.f(integer)`. Consecutive statements of one name are one step, which is made whole or not at
+all. Targets make each step on its own (`RestoreTarget.make`): one that fails is recorded with the server's message, and
+the others are made. Its name identifies a step in the ledger, also if its SQL changes later.
+
+Another module adds steps to a definition with `placed`. It gives the statements and the place in the order where they
+stand, and nothing else: the ledger, repeated tries, the report and the asset's metadata follow from that.
+
+    placed(definition, Place.LAST, [Statement("trigger tick of public.t", "CREATE TRIGGER …", table)])
+
+The order within one place need not be exact: steps that fail and hold no rows are tried again after the others of their
+half, as long as that makes more of them. So functions and views that use each other are made in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import groupby
+from operator import attrgetter
+
+from snapshot_assets.databases.kinds import kind_of_object
+from snapshot_assets.databases.target import Definition, Statement
+from snapshot_assets.format.relations import TableName
+
+_VIEWS = frozenset(("view", "materialized view"))
+_KEYS = ("primary key", "unique constraint", "constraint", "exclusion constraint", "check", "foreign key", "index")
+_OVER_ROWS = frozenset((*_KEYS, "materialized view", "not null"))
+_OF_ROWS = frozenset(("table", "partition"))
+
+
+class Place(Enum):
+    """A place in the order in which a definition's statements run."""
+
+    BEFORE_TABLES = "after schemas, extensions and sequences, before types and tables"
+    BEFORE_ROWS = "after all tables, before the first row"
+    AFTER_ROWS = "after the last row, before keys, checks and indexes"
+    BEFORE_VIEWS = "after keys, indexes and foreign keys, before views"
+    LAST = "after everything else"
+
+
+@dataclass(frozen=True)
+class SchemaStep:
+    """What a target makes whole or not at all.
+
+    Attributes:
+        name: Kind and name of the object; a second step of the same name has ` (2)` added.
+        kind: The kind of the object, such as `index`.
+    """
+
+    name: str
+    kind: str
+    statements: tuple[Statement, ...]
+
+    @property
+    def table(self) -> TableName | None:
+        """The table or view to which the object belongs."""
+        return self.statements[0].table
+
+    @property
+    def always(self) -> bool:
+        """Whether every import makes it again, because it depends on the rows."""
+        return any(each.always for each in self.statements)
+
+    @property
+    def sql(self) -> tuple[str, ...]:
+        """The statements' SQL."""
+        return tuple(each.sql for each in self.statements)
+
+    @property
+    def makes_relation(self) -> bool:
+        """Whether it creates the table or view itself."""
+        return self.kind == "table" or self.makes_view
+
+    @property
+    def makes_view(self) -> bool:
+        """Whether it creates a view."""
+        return self.kind in _VIEWS
+
+    @property
+    def remakes_table(self) -> bool:
+        """Whether it creates the table a second time, so that the later steps of the table are made again."""
+        return self.kind == "foreign key" and len(self.statements) > 1
+
+    def again(self) -> SchemaStep:
+        """Return the step as one that is made again, though it is made already."""
+        return replace(self, statements=tuple(replace(each, always=True) for each in self.statements))
+
+    @property
+    def holds_rows(self) -> bool:
+        """Whether rows of its table cannot be loaded without it."""
+        return self.kind in _OF_ROWS
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether it may take long, because it reads the rows of a table."""
+        return self.kind in _OVER_ROWS
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """How the latest try of a step ended, as the ledger records it.
+
+    Attributes:
+        name: The step's name.
+        import_id: The import that tried it.
+        status: `made`; `skipped`, if its statements' `unless` left it out; `failed`; `taken`, if it failed at first
+            because something of its name existed.
+        message: The server's message of one that failed.
+        violated: Whether rows contradict it, by the server's error.
+        sql: Of a table that was made, the SQL that created it.
+    """
+
+    name: str
+    import_id: str
+    status: str
+    message: str = ""
+    violated: bool = False
+    sql: str = ""
+
+    @property
+    def made(self) -> bool:
+        """Whether the object is there."""
+        return self.status == "made"
+
+    @property
+    def failed(self) -> bool:
+        """Whether it could not be made."""
+        return self.status in ("failed", "taken")
+
+
+def steps_of(statements: Iterable[Statement]) -> tuple[SchemaStep, ...]:
+    """Return the steps of statements, in their order."""
+    steps: list[SchemaStep] = []
+    seen: dict[str, int] = {}
+    for makes, group in groupby(statements, attrgetter("makes")):
+        seen[makes] = number = seen.get(makes, 0) + 1
+        name = makes if number == 1 else f"{makes} ({number})"
+        steps.append(SchemaStep(name, kind_of_object(makes), tuple(group)))
+    return tuple(steps)
+
+
+def placed(definition: Definition, place: Place, statements: Sequence[Statement]) -> Definition:
+    """Return a definition with more statements at a place."""
+    before, after = definition.before, definition.after
+    if place is Place.BEFORE_TABLES:
+        before = _before(before, ("type", "domain", "table"), statements)
+    elif place is Place.BEFORE_ROWS:
+        before = (*before, *statements)
+    elif place is Place.AFTER_ROWS:
+        after = (*statements, *after)
+    elif place is Place.BEFORE_VIEWS:
+        after = _before(after, ("view", "materialized view"), statements)
+    else:
+        after = (*after, *statements)
+    return replace(definition, before=before, after=after)
+
+
+def _before(those: tuple[Statement, ...], kinds: Sequence[str], added: Sequence[Statement]) -> tuple[Statement, ...]:
+    """Return statements with others before the first one of some kinds, or at the end."""
+    first = (number for number, each in enumerate(those) if kind_of_object(each.makes) in kinds)
+    at = next(first, len(those))
+    return (*those[:at], *added, *those[at:])

@@ -1,0 +1,70 @@
+"""What a restore says at its end: a verdict of a few lines, and every step that failed with its statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from snapshot_assets.databases.kinds import counts_by_kind, counts_text
+from snapshot_assets.engine.restore.plan import RestorePlan
+from snapshot_assets.engine.restore.steps import FailedStep
+
+
+def schema_facts(plan: RestorePlan, failed: Sequence[FailedStep]) -> dict[str, Any]:
+    """Return what JSON says of a restore's schema.
+
+    Args:
+        plan: The restore.
+        failed: Its steps that could not be made.
+    """
+    made = plan.steps.made()
+    return {
+        "made": counts_by_kind(made),
+        "failed": [each.facts for each in failed],
+        "tables_not_made": sorted(map(str, plan.absent)),
+        **lost_facts(plan),
+    }
+
+
+def lost_facts(plan: RestorePlan) -> dict[str, Any]:
+    """Return what JSON says of what a restore cannot carry over, by kind and by object, and its warnings."""
+    return {"lost_by_kind": counts_by_kind(plan.lost), "lost": list(plan.lost), "warnings": list(plan.warnings)}
+
+
+def lost_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
+    """Yield a line with what cannot be carried over by kind; with `verbose`, a line for each object instead."""
+    if verbose:
+        yield from (f"not carried over: {sentence}" for sentence in plan.lost)
+    elif plan.lost:
+        counts = counts_text(counts_by_kind(plan.lost))
+        yield f"not carried over: {counts}; --verbose names them"
+
+
+def step_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
+    """Yield a line with what a restore would make by kind; with `verbose`, a line for each object instead."""
+    names = [step.name for step in plan.to_create()]
+    if verbose:
+        yield from (f"would make {name}" for name in names)
+    elif names:
+        yield f"would make {counts_text(counts_by_kind(names))}; --verbose names them"
+
+
+def made_lines(plan: RestorePlan, failed: Sequence[FailedStep]) -> Iterator[str]:
+    """Yield what a restore has made of the schema, and what it could not make, a line each."""
+    if made := plan.steps.made():
+        yield f"made: {counts_text(counts_by_kind(made))}"
+    if failed:
+        counts = counts_text(counts_by_kind(each.object for each in failed))
+        yield f"could not be made: {counts}; see above. Run again to try only what is missing"
+    if plan.absent:
+        names = sorted(map(str, plan.absent))
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        yield f"rows are not loaded of tables that could not be made: {', '.join(names[:3])}{more}"
+
+
+def failed_lines(failed: Sequence[FailedStep]) -> Iterator[str]:
+    """Yield the steps that failed: the object, the server's message, and the statements to run by hand."""
+    for each in failed:
+        yield f"could not be made: {each.object}"
+        yield f"  message: {each.message}"
+        yield from (f"  run by hand: {sql};" for sql in each.statements)

@@ -1,0 +1,176 @@
+"""The steps of a restore's schema: which are still to be made, which failed, and whose rows wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from snapshot_assets.databases.steps import SchemaStep, StepResult, steps_of
+from snapshot_assets.databases.target import Definition, RestoreRecord, RestoreTarget
+from snapshot_assets.engine.restore.ledger import TargetLedger
+from snapshot_assets.errors import SchemaIncompleteError
+from snapshot_assets.format.relations import TableName
+
+_NAMED = 3
+_VIOLATED = (
+    " Rows contradict {names}: mend them in the source and export their windows with --replace, or, for duplicates of a"
+    " primary key, compact the snapshot with --dedupe primary_key; then import again with --replace."
+)
+
+
+@dataclass(frozen=True)
+class FailedStep:
+    """A step that could not be made.
+
+    Attributes:
+        object: Kind and name of the object.
+        message: The server's message.
+        statements: The SQL to run by hand.
+        violated: Whether rows contradict it.
+    """
+
+    object: str
+    kind: str
+    message: str
+    statements: tuple[str, ...]
+    violated: bool = False
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The step as JSON has it."""
+        return asdict(self) | {"statements": list(self.statements)}
+
+
+@dataclass(frozen=True)
+class RestoreSteps:
+    """The steps of a definition, and what the target's ledger records of them.
+
+    Attributes:
+        record: The restore.
+        resumed: Whether the ledger has the record already.
+    """
+
+    definition: Definition
+    ledger: TargetLedger
+    record: RestoreRecord
+    resumed: bool
+
+    @cached_property
+    def before(self) -> tuple[SchemaStep, ...]:
+        """All steps before the first row."""
+        return steps_of(self.definition.before)
+
+    @cached_property
+    def after(self) -> tuple[SchemaStep, ...]:
+        """All steps after the last row."""
+        return steps_of(self.definition.after)
+
+    @property
+    def results(self) -> Mapping[str, StepResult]:
+        """The latest result of each step that was tried, by its name."""
+        return self.ledger.steps
+
+    def pending_before(self) -> list[SchemaStep]:
+        """Return the steps that are to be made before rows are loaded."""
+        if self.resumed and not self.record.stepwise and not self.record.finished:
+            return []  # an earlier version made them all when the import began
+        return [step for step in self.before if self._pending(step)]
+
+    def pending_after(self, *, changed: bool = False) -> list[SchemaStep]:
+        """Return the steps that are to be made after rows were loaded.
+
+        Args:
+            changed: Whether the present run loaded rows or made steps: what depends on rows is then made again.
+        """
+        pending, remade = [], set[TableName | None]()
+        for step in self.after:
+            if self._pending(step) or (changed and step.always and self._own(step)):
+                pending.append(step)
+                remade |= {step.table} if step.remakes_table else set()
+            elif step.table in remade and self._made_before(step):
+                pending.append(step.again())
+        return pending
+
+    def _made_before(self, step: SchemaStep) -> bool:
+        result = self.results.get(step.name)
+        return result is not None and result.made
+
+    def _pending(self, step: SchemaStep) -> bool:
+        result = self.results.get(step.name)
+        if result is not None and result.failed:
+            return True
+        if self.resumed and self.record.finished:
+            # A view is left out while a function that it calls is missing; by now it may be there.
+            return result is not None and result.status == "skipped" and step.table in self._views
+        made = result is not None and result.made and result.import_id == self.record.id
+        return self._own(step) and (step.always or not made)
+
+    def _own(self, step: SchemaStep) -> bool:
+        """Return whether this restore makes a step; tables that existed before it are left as they are."""
+        return step.table is None or step.table in (self._of_imports if step.always else self._made)
+
+    @cached_property
+    def _made(self) -> frozenset[TableName]:
+        return frozenset(self.record.made)
+
+    @cached_property
+    def _of_imports(self) -> frozenset[TableName]:
+        return self._made.union(*(record.made for record in self.ledger.records))
+
+    @cached_property
+    def _views(self) -> frozenset[TableName]:
+        return frozenset(step.table for step in self.after if step.makes_view and step.table is not None)
+
+    @cached_property
+    def absent(self) -> frozenset[TableName]:
+        """Tables whose rows cannot be loaded, because the table or a partition could not be made."""
+        failed = (step for step in self.before if step.holds_rows and self._failed(step))
+        return frozenset(step.table for step in failed if step.table is not None)
+
+    def untried(self, table: TableName) -> bool:
+        """Return whether the restore still has to create a table, because it failed to, or was killed before."""
+        if table not in self._made or not self.record.stepwise:
+            return False
+        results = [self.results.get(each.name) for each in self.before if each.makes_relation and each.table == table]
+        return not any(result is not None and result.made for result in results)
+
+    def made(self) -> list[str]:
+        """Return the names of the steps that this restore has made."""
+        return [
+            step.name
+            for step in (*self.before, *self.after)
+            if (result := self.results.get(step.name)) and result.made and result.import_id == self.record.id
+        ]
+
+    def failed(self, target: RestoreTarget) -> list[FailedStep]:
+        """Return the steps that could not be made, with the statements to run by hand in their order."""
+        return [
+            FailedStep(step.name, step.kind, result.message, target.by_hand(step), result.violated)
+            for step in self.any_failed
+            if (result := self.results.get(step.name)) is not None
+        ]
+
+    @property
+    def any_failed(self) -> list[SchemaStep]:
+        """The steps that could not be made, in their order."""
+        return [step for step in (*self.before, *self.after) if self._failed(step)]
+
+    def _failed(self, step: SchemaStep) -> bool:
+        result = self.results.get(step.name)
+        return result is not None and result.failed
+
+
+def incomplete(failed: Sequence[FailedStep], absent: Iterable[TableName]) -> SchemaIncompleteError:
+    """Return the error of a restore that has done everything else."""
+    named = "; ".join(f"{each.object} could not be made: {each.message}" for each in failed[:_NAMED])
+    more = f"; and {len(failed) - _NAMED:,} more" if len(failed) > _NAMED else ""
+    tables = ", ".join(sorted(map(str, absent)))
+    rows = f"All rows are loaded but those of {tables}, which cannot hold them" if tables else "All rows are loaded"
+    violated = [each.object for each in failed if each.violated][:_NAMED]
+    return SchemaIncompleteError(
+        f"{rows}; {len(failed):,} schema step{'s' * (len(failed) != 1)} failed: {named}{more}."
+        f"{_VIOLATED.format(names=', '.join(violated)) if violated else ''} Run again to try only what is missing.",
+        steps=[each.facts for each in failed],
+    )

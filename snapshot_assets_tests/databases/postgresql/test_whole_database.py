@@ -1,0 +1,59 @@
+"""A database of everything is exported and restored; pg_dump then prints the same for both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from snapshot_assets.databases.open import open_target
+from snapshot_assets_tests.databases.postgresql.helpers import contents
+from snapshot_assets_tests.databases.postgresql.whole import NOT_CARRIED, entries, make
+from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.engine.restore.imports import Into
+from snapshot_assets_tests.servers.postgresql import DEBIAN, PostgresqlServer, binaries, start_postgresql
+
+PLAN = {"start_time": "2024-01-01T00:00:00Z", "end_time": "2027-01-01T00:00:00Z", "chunk_time_window": "1096d"}
+METHODS = "SELECT amname FROM pg_am WHERE amtype = 'i'"
+USED_METHODS = "SELECT DISTINCT a.amname FROM pg_class c JOIN pg_am a ON a.oid = c.relam WHERE c.relnamespace > 16383"
+ORDER = """
+SELECT c.oid::regclass, a.attname, a.attislocal, a.attinhcount, a.attnotnull FROM pg_attribute a
+JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped AND n.oid > 16383
+    ORDER BY c.oid::regclass::text COLLATE "C", a.attnum
+"""
+STANDS = "SELECT schemaname, sequencename, last_value FROM pg_sequences ORDER BY 1, 2"
+
+
+@pytest.fixture(params=["18", DEBIAN])
+def server(request: pytest.FixtureRequest, postgresql_server: PostgresqlServer) -> Iterator[PostgresqlServer]:
+    """The server of all tests, or one of Debian's version."""
+    if request.param == "18":
+        yield postgresql_server
+        return
+    if not (binaries(15) / "initdb").exists():
+        pytest.skip(f"PostgreSQL 15 is not installed in {binaries(15)}: apt-get install postgresql-15 on Debian 12")
+    with start_postgresql(15) as debian:
+        yield debian
+
+
+def test_pg_dump_prints_the_same_for_a_restored_database(server: PostgresqlServer, tmp_path: Path) -> None:
+    source, target = server.create_database(), server.create_database()
+    make(server, source)
+    assert set(server.psql(source, USED_METHODS).split()) >= set(server.psql(source, METHODS).split())
+    place = Place(source, tmp_path)
+    place.export(chunks=[0, 1], **PLAN)
+    into = Into(target)
+    done = into.restore(place.store)
+    assert done.finished
+    assert [each for each in done.plan.lost if " code." not in each] == []
+    with closing(open_target(into.address)) as opened:
+        opened.forget()
+    assert entries(server, target, NOT_CARRIED) == entries(server, source, NOT_CARRIED)
+    for query in (ORDER, STANDS):
+        assert server.psql(target, query).splitlines() == server.psql(source, query).splitlines()
+    assert contents(server, target) == contents(server, source)
+    for uri in (source, target):
+        server.drop_database(uri)

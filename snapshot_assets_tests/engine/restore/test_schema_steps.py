@@ -1,0 +1,303 @@
+"""Steps of the schema that fail: the others are made, rows are loaded, and the next run tries only what is missing."""
+
+from __future__ import annotations
+
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.databases.open import open_database, open_target
+from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.sql_steps import SqlSteps
+from snapshot_assets.engine.restore.run import RestoreRun
+from snapshot_assets.engine.restore.settings import Filters
+from snapshot_assets.errors import OtherImportError, SchemaIncompleteError, TargetNotEmptyError
+from snapshot_assets.format.relations import TableName
+from snapshot_assets_tests.databases.postgresql.helpers import client
+from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.engine.restore.imports import Into, execute
+from snapshot_assets_tests.servers.postgresql import MakeDatabase
+
+SOURCE = (
+    "CREATE SCHEMA s",
+    "CREATE FUNCTION s.one() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 1'",
+    "CREATE TABLE s.good (t timestamptz NOT NULL, n integer PRIMARY KEY)",
+    "CREATE TABLE s.broken (t timestamptz, n integer DEFAULT s.one(), g integer GENERATED ALWAYS AS (n * 2) STORED)",
+    "COMMENT ON TABLE s.broken IS 'a comment'",
+    "CREATE INDEX broken_n ON s.broken (n)",
+    "CREATE INDEX good_n ON s.good ((n + s.one()))",
+    "CREATE VIEW s.seen AS SELECT n FROM s.good",
+    "INSERT INTO s.good SELECT '2025-01-02 00:00:00Z', n FROM generate_series(1, 5) n",
+    "INSERT INTO s.broken (t, n) SELECT '2025-01-02 01:00:00Z', n FROM generate_series(1, 3) n",
+)
+FUNCTION = SOURCE[1]
+FAILED = ["table s.broken", "comment on table s.broken", "index broken_n of s.broken", "index good_n of s.good"]
+BROKEN, GOOD = TableName("s", "broken"), TableName("s", "good")
+
+
+@pytest.fixture
+def place(make_postgresql_database: MakeDatabase, tmp_path: Path) -> Place:
+    """An export of a database whose function no snapshot carries."""
+    place = Place(make_postgresql_database(), tmp_path / "location")
+    execute(place.source, *SOURCE)
+    place.export()
+    return place
+
+
+@pytest.fixture
+def into(make_postgresql_database: MakeDatabase) -> Into:
+    return Into(make_postgresql_database())
+
+
+def incomplete(place: Place, into: Into, **settings: Any) -> tuple[RestoreRun, list[dict[str, Any]]]:
+    """Restore, and return the run with the steps that failed."""
+    run = into.run(place.store, **settings)
+    run.begin()
+    list(run.restore())
+    with pytest.raises(SchemaIncompleteError) as error:
+        run.finish()
+    return run, error.value.attributes["steps"]
+
+
+def finished(place: Place, into: Into, **settings: Any) -> RestoreRun:
+    run = into.run(place.store, **settings)
+    run.begin()
+    list(run.restore())
+    assert run.finish()
+    assert run.failed_steps() == []
+    return run
+
+
+def numbers(into: Into, table: str) -> list[int]:
+    return sorted(into.tables()[table]["n"].to_pylist())
+
+
+def test_what_fails_is_listed_the_rest_is_made_and_rows_are_loaded_where_their_table_is(
+    place: Place, into: Into
+) -> None:
+    run, failed = incomplete(place, into)
+    assert [each["object"] for each in failed] == FAILED
+    table, comment, index, other = failed
+    assert table["kind"] == "table"
+    assert table["message"].startswith("ERROR: function s.one() does not exist LINE 1: ")
+    assert table["statements"][0].startswith('CREATE TABLE "s"."broken" (')
+    assert comment["message"] == index["message"] == "Not tried: s.broken is not there."
+    assert other["message"].startswith("ERROR: function s.one() does not exist")
+    assert set(into.tables()) == {"good"}
+    assert numbers(into, "good") == [1, 2, 3, 4, 5]
+    with client(into.uri) as sql:
+        assert sql("SELECT count(*) FROM s.seen") == [(5,)]
+        assert sql("SELECT count(*) FROM pg_constraint WHERE contype = 'p' AND conrelid = 's.good'::regclass") == [(1,)]
+    plan = run.current()
+    assert (plan.record.finished, plan.finished, plan.ended) == (True, False, True)
+    assert run.check_counts() == {GOOD: (5, 5), BROKEN: (3, 0)}
+    assert read_state(place.store).tags == {}
+
+
+def test_the_next_run_tries_only_what_is_missing(place: Place, into: Into, monkeypatch: pytest.MonkeyPatch) -> None:
+    incomplete(place, into)
+    tried: list[str] = []
+    made = SqlSteps._made
+
+    def recorded(self: SqlSteps, record: Any, step: Any) -> Any:
+        tried.append(step.name)
+        return made(self, record, step)
+
+    monkeypatch.setattr(SqlSteps, "_made", recorded)
+    _, again = incomplete(place, into)
+    assert [each["object"] for each in again] == FAILED
+    assert set(tried) == {"table s.broken", "index good_n of s.good"}
+    assert numbers(into, "good") == [1, 2, 3, 4, 5]
+    tried.clear()
+    execute(into.uri, FUNCTION)
+    finished(place, into)
+    assert sorted(set(tried)) == sorted(FAILED)
+    assert (numbers(into, "good"), numbers(into, "broken")) == ([1, 2, 3, 4, 5], [1, 2, 3])
+    tried.clear()
+    run = finished(place, into)
+    assert (tried, run.changed) == ([], False)
+    execute(into.uri, "INSERT INTO s.broken (t) VALUES (NULL)")
+    assert into.tables()["broken"]["g"].to_pylist()[-1] == 2  # default and generated column are there
+
+
+def test_what_is_run_by_hand_is_not_missing_any_more(place: Place, into: Into) -> None:
+    _, failed = incomplete(place, into)
+    execute(into.uri, FUNCTION, *(sql for each in failed for sql in each["statements"]))
+    finished(place, into)
+    assert (numbers(into, "good"), numbers(into, "broken")) == ([1, 2, 3, 4, 5], [1, 2, 3])
+
+
+def test_expressions_can_be_left_out_later_and_rows_stay_exact(place: Place, into: Into) -> None:
+    incomplete(place, into)
+    plain = Filters(expressions=False)
+    run = finished(place, into, filters=plain)
+    lost = " ".join(run.current().lost)
+    assert "Default of column s.broken.n is left out" in lost
+    assert "Index good_n of s.good is left out" in lost
+    broken = into.tables()["broken"]
+    assert sorted(zip(broken["n"].to_pylist(), broken["g"].to_pylist(), strict=True)) == [(1, 2), (2, 4), (3, 6)]
+    finished(place, into, filters=plain)
+    # A later export, restored with and without expressions: each table is filled as it was made.
+    execute(place.source, "INSERT INTO s.broken (t, n) VALUES ('2025-01-05 00:00:00Z', 9)")
+    place.export(chunks=[5], replace=True)
+    with suppress(SchemaIncompleteError):  # the index is tried again with expressions
+        run = into.run(place.store)
+        run.begin()
+        list(run.restore())
+        run.finish()
+    broken = into.tables()["broken"]
+    assert max(zip(broken["n"].to_pylist(), broken["g"].to_pylist(), strict=True)) == (9, 18)
+    assert numbers(into, "good") == [1, 2, 3, 4, 5]
+
+
+def test_expressions_cannot_be_added_later(place: Place, into: Into) -> None:
+    finished(place, into, filters=Filters(expressions=False))
+    with pytest.raises(OtherImportError, match="no expressions"):
+        into.run(place.store).prepare()
+
+
+def test_a_table_whose_partition_cannot_be_made_gets_no_rows_until_it_is(
+    make_postgresql_database: MakeDatabase, tmp_path: Path
+) -> None:
+    place, into = Place(make_postgresql_database(), tmp_path / "location"), Into(make_postgresql_database())
+    execute(
+        place.source,
+        "CREATE TABLE p (n integer) PARTITION BY LIST (n)",
+        "CREATE TABLE p1 PARTITION OF p FOR VALUES IN (1)",
+        "CREATE TABLE p2 PARTITION OF p FOR VALUES IN (2)",
+        "CREATE TABLE q (n integer)",
+        "INSERT INTO p VALUES (1), (2)",
+        "INSERT INTO q VALUES (7)",
+    )
+    place.export()
+    execute(into.uri, "CREATE TABLE p2 (of_another_user text)")
+    run, failed = incomplete(place, into)
+    assert [each["object"] for each in failed] == ["partition public.p2"]
+    assert "already exists" in failed[0]["message"]
+    assert len(failed[0]["statements"]) == 2
+    assert run.current().absent == {TableName("public", "p")}
+    assert into.tables()["p"].num_rows == 0
+    execute(into.uri, "DROP TABLE p2")
+    finished(place, into)
+    assert (numbers(into, "p"), numbers(into, "q")) == ([1, 2], [7])
+
+
+def test_rows_that_violate_a_key_say_so_and_the_key_is_made_once_they_are_gone(place: Place, into: Into) -> None:
+    execute(place.source, "CREATE TABLE s.parent (id integer PRIMARY KEY)")
+    execute(place.source, "ALTER TABLE s.good ADD FOREIGN KEY (n) REFERENCES s.parent NOT VALID")
+    execute(into.uri, "CREATE SCHEMA s", FUNCTION, "CREATE TABLE s.good (t timestamptz, n integer)")
+    execute(into.uri, "INSERT INTO s.good VALUES (NULL, 1)")
+    with pytest.raises(TargetNotEmptyError):
+        into.run(place.store).begin()
+    execute(into.uri, "DROP TABLE s.good")
+    run = into.run(place.store)
+    run.begin()
+    list(run.restore())
+    execute(into.uri, "INSERT INTO s.good VALUES ('2025-01-02 00:00:00Z', 1)")
+    with pytest.raises(SchemaIncompleteError, match=r"primary key good_pkey of s\.good could not be made: .*--dedupe"):
+        run.finish()
+    execute(into.uri, "DELETE FROM s.good WHERE ctid = (SELECT max(ctid) FROM s.good)")
+    finished(place, into)
+
+
+def test_a_run_that_is_killed_among_the_steps_is_continued(
+    place: Place, into: Into, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(into.uri, "CREATE SCHEMA s", FUNCTION)
+    made = SqlSteps._made
+
+    for target in ("table s.broken", "index broken_n of s.broken"):
+
+        def killed(self: SqlSteps, record: Any, step: Any, at: str = target) -> Any:
+            if step.name == at:
+                raise KeyboardInterrupt
+            return made(self, record, step)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SqlSteps, "_made", killed)
+            with pytest.raises(KeyboardInterrupt):
+                into.restore(place.store)
+        assert not into.imports()[0].finished
+    finished(place, into)
+    assert (numbers(into, "good"), numbers(into, "broken")) == ([1, 2, 3, 4, 5], [1, 2, 3])
+
+
+def test_a_table_that_a_user_dropped_is_not_taken_for_one_that_failed(place: Place, into: Into) -> None:
+    incomplete(place, into)
+    execute(into.uri, "DROP TABLE s.good CASCADE")
+    with pytest.raises(Exception, match=r"s\.good is not there any more"):
+        into.run(place.store).prepare()
+
+
+def test_a_view_that_fails_in_duckdb_is_listed_and_made_by_the_next_run(tmp_path: Path) -> None:
+    place = Place(f"duckdb://{tmp_path}/source.duckdb", tmp_path / "location")
+    into = Into(f"duckdb://{tmp_path}/target.duckdb")
+    execute(
+        place.source,
+        "CREATE MACRO twice(n) AS TABLE SELECT n * 2 AS n",
+        "CREATE TABLE t (n INTEGER PRIMARY KEY)",
+        "INSERT INTO t VALUES (1), (2)",
+        "CREATE VIEW v AS SELECT n FROM twice(21)",
+        "CREATE VIEW w AS SELECT n FROM v",
+        "COMMENT ON VIEW v IS 'x'",
+    )
+    place.export()
+    _, failed = incomplete(place, into)
+    assert [each["object"] for each in failed] == ["view main.v", "comment on main.v", "view main.w"]
+    assert failed[0]["statements"] == ['CREATE VIEW "main"."v" ("n") AS SELECT n FROM twice(21)']
+    assert numbers(into, "t") == [1, 2]
+    execute(into, "CREATE MACRO twice(n) AS TABLE SELECT n * 2 AS n")
+    run = finished(place, into)
+    assert run.changed
+    assert not finished(place, into).changed
+
+
+def test_an_import_that_an_earlier_version_recorded_is_continued(place: Place, into: Into) -> None:
+    """That one made all its tables when it began, and its ledger has neither steps nor the column for them."""
+    execute(into.uri, "CREATE SCHEMA s", FUNCTION)
+    run = into.run(place.store)
+    run.begin()
+    execute(
+        into.uri,
+        "DROP TABLE snapshot_assets_ledger.steps",
+        "ALTER TABLE snapshot_assets_ledger.imports DROP COLUMN stepwise",
+    )
+    with closing(open_target(into.address)) as target:
+        [record] = target.imports()
+    assert not record.stepwise
+    finished(place, into)
+    assert (numbers(into, "good"), numbers(into, "broken")) == ([1, 2, 3, 4, 5], [1, 2, 3])
+
+
+def test_foreign_keys_of_duckdb_are_made_later_with_the_indexes_and_comments_of_their_table(tmp_path: Path) -> None:
+    place = Place(f"duckdb://{tmp_path}/source.duckdb", tmp_path / "location")
+    into = Into(f"duckdb://{tmp_path}/target.duckdb")
+    execute(
+        place.source,
+        "CREATE TABLE parent (n INTEGER PRIMARY KEY)",
+        "CREATE TABLE child (n INTEGER PRIMARY KEY, up INTEGER REFERENCES parent (n))",
+        "CREATE INDEX by_up ON child (up)",
+        "COMMENT ON TABLE child IS 'a child'",
+        "INSERT INTO parent VALUES (1)",
+        "INSERT INTO child VALUES (7, 1)",
+    )
+    place.export()
+    run = into.run(place.store)
+    run.begin()
+    list(run.restore())
+    execute(into, "INSERT INTO child VALUES (8, 2)")
+    for _ in range(2):
+        with pytest.raises(SchemaIncompleteError, match=r"1 schema step failed: foreign keys of main\.child could not"):
+            run.finish()
+        run = into.run(place.store)
+    execute(into, "DELETE FROM child WHERE n = 8")
+    finished(place, into)
+    with closing(open_database(into.address)) as database:
+        child = database.extract(Selection()).table(TableName("main", "child"))
+    assert [key.columns for key in child.foreign_keys] == [("up",)]
+    assert (child.primary_key.columns, [each.name for each in child.indexes]) == (("n",), ["by_up"])
+    assert child.comment == "a child"
+    assert numbers(into, "child") == [7]
