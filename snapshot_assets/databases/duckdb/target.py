@@ -157,7 +157,9 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         return others
 
     def _generated(self) -> Iterator[tuple[TableName, str]]:
-        """Yield the columns of the file that are generated."""
+        """Yield the columns of the file that are generated; opens no file, which would create it."""
+        if self._opened is None:
+            return
         schemas = self.schema_names()
         for schema, table, column in self.rows(_GENERATED, [TARGET]):
             yield TableName(schemas[schema], table), column

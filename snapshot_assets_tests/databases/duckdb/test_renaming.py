@@ -14,7 +14,7 @@ from snapshot_assets.errors import DocumentError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets_tests.databases.duckdb.files import make_file, path_of
 from snapshot_assets_tests.databases.duckdb.shop import SHOP, fresh
-from snapshot_assets_tests.databases.restores import extracted, target
+from snapshot_assets_tests.databases.restores import extracted, make, record_of, target
 
 
 def main(**names: str) -> Renaming:
@@ -25,8 +25,10 @@ def main(**names: str) -> Renaming:
 def made(schema: DatabaseSchema, into: DatabaseAddress) -> None:
     """Create a schema in a file."""
     definition = define(schema)
-    with target(into) as opened, opened._transaction():
-        opened._run([*definition.before, *definition.after])
+    record = record_of(definition)
+    with target(into) as opened:
+        opened.begin(record, "")
+        make(opened, record, [*definition.before, *definition.after])
 
 
 def back(renaming: Renaming) -> Renaming:
