@@ -159,9 +159,7 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         return others
 
     def _generated(self) -> Iterator[tuple[TableName, str]]:
-        """Yield the columns of the file that are generated; opens no file, which would create it."""
-        if self._opened is None:
-            return
+        """Yield the columns of the file that are generated."""
         schemas = self.schema_names()
         for schema, table, column in self.rows(_GENERATED, [TARGET]):
             yield TableName(schemas[schema], table), column
