@@ -209,7 +209,7 @@ class Snapshots:
             if plan.target is None:
                 raise PlanError(f"plan {name!r} has no target to restore into; write one", plan=name)
             planned = self.restores.get(name)
-            settings = planned.settings if planned else RestoreSettings()
+            settings = planned.settings if planned else RestoreSettings.of(plan)
             created = self.restore_into(plan, self._address(plan, plan.target), settings)
             self._restore_runs[name] = replace(created, plan=planned)
         return self._restore_runs[name]
