@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.cli.export.create_request import named_or_described, parse_range
+from snapshot_assets.cli.export.create_request import named_or_described
+from snapshot_assets.cli.import_options import parallelism_of, settings_of
 from snapshot_assets.cli.import_report import ImportWork, report, show_plan
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.cli.spark import start_spark_early
@@ -21,17 +22,16 @@ from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.pin import unpin
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.run import RestoreRun
-from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
+from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.spark_loader import is_spark, open_restore_target
 from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import PlanError, RestoreError, SchemaIncompleteError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.names import parse_table
 from snapshot_assets.format.windows import Window
 from snapshot_assets.plan.ad_hoc import NO_SOURCE
 from snapshot_assets.plan.configuration import Configuration
-from snapshot_assets.plan.plan import MAX_PARALLELISM, Plan
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 
 if TYPE_CHECKING:
@@ -78,29 +78,13 @@ def _request_of(options: argparse.Namespace) -> _Request:
         raise PlanError(
             f"plan {plan.name!r} has no target; write one in the configuration, or give --from {plan.to} --target T."
         )
-    chosen = parse_range(options.time_range, "--time-range")
-    filters = Filters(
-        schemas=tuple(options.schemas),
-        tables=tuple(map(parse_table, options.tables)),
-        start=chosen.start if chosen else None,
-        end=chosen.end if chosen else None,
-        expressions=not options.no_expressions,
-        code=options.with_code or (plan.with_code and not options.no_expressions),
-    )
     return _Request(
         configuration=configuration,
         named=plan,
         address=configuration.source(plan.target),
-        settings=RestoreSettings(filters, options.at, options.into_nonempty, options.replace),
-        parallelism=_parallelism(options, plan),
+        settings=settings_of(options, plan),
+        parallelism=parallelism_of(options, plan),
     )
-
-
-def _parallelism(options: argparse.Namespace, plan: Plan) -> int:
-    given: int | None = options.parallelism
-    if given is not None and not 1 <= given <= MAX_PARALLELISM:
-        raise PlanError(f"--parallelism is {given}; expected a number from 1 to {MAX_PARALLELISM}.")
-    return given or plan.parallelism
 
 
 def run(options: argparse.Namespace) -> int:
@@ -111,6 +95,8 @@ def run(options: argparse.Namespace) -> int:
     session = partial(_session, request)
     run = RestoreRun(request.store, request.address, InlineRunner(), request.settings, session=session)
     plan = run.prepare(depth="full" if options.dry_run else "quick")
+    for warning in plan.warnings:
+        show_message(f"warning: {warning}")
     if plan.ledger.loaded:
         run.check_rows(plan, added=True)
     if options.dry_run:

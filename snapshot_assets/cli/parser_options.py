@@ -154,9 +154,14 @@ def import_(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--tables", type=tables, metavar="s.t,…", default=[], help="tables (default: all)")
     rows = f"rows of timed tables in this half-open range only; each {_RANGE}"
     what.add_argument("--time-range", metavar="START/END", help=rows)
+    renamed = {"--map-schema": ("OLD=NEW", "a schema"), "--map-table": ("s.t=s.u", "a table or view")}
+    for name, (metavar, what_it_is) in renamed.items():
+        text = f"restore {what_it_is} under another name; may be given several times"
+        what.add_argument(name, action="append", default=[], metavar=metavar, help=text)
     how = parser.add_argument_group("how")
     how.add_argument("--parallelism", type=int, metavar="N", help="chunks restored in parallel (default: 1)")
     flags = {
+        "--verify-first": "hash the whole snapshot before the first row is loaded",
         "--replace": "delete and reload chunks that changed in the snapshot since",
         "--into-nonempty": "load into tables that contain other rows: equal rows are then duplicated, or violate keys",
         "--no-expressions": "run no SQL text of the snapshot: omit defaults, checks, generated columns and views; may"

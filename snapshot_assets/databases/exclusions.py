@@ -5,7 +5,7 @@ It is left out of the documents and named in their option `not_carried`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from snapshot_assets.databases.hidden import Hidden, excludes, has_star, hidden_of, hides, mentioned
 from snapshot_assets.databases.refusals import Refusals
@@ -160,3 +160,12 @@ def with_lost(schema: Schema, views: Mapping[TableName, str]) -> Schema:
         return schema
     options = {**schema.options, NOT_CARRIED: [*schema.options.get(NOT_CARRIED, ()), *lost]}
     return schema.model_copy(update={"options": options})
+
+
+def uncarried(schema: DatabaseSchema) -> Iterator[str]:
+    """Yield a sentence for each object of the source that the documents name and do not carry."""
+    named = [("", each.options) for each in schema.schemas]
+    named += [(f" of {table.table_name}", table.options) for table in schema.tables]
+    for of, options in named:
+        for what in map(str, options.get(NOT_CARRIED, ())):
+            yield f"{what[:1].upper()}{what[1:]}{of} is not in a snapshot."

@@ -41,7 +41,7 @@ class Hidden:
     def not_carried(self) -> list[str]:
         """Return what of the columns themselves is not in the snapshot."""
         excluded = [f"column {identifier(name)} (the plan excludes it)" for name in sorted(self.excluded)]
-        return excluded + [f"value of column {identifier(name)} (the plan masks it)" for name in sorted(self.masks)]
+        return excluded + [f"column {identifier(name)} in the clear (the plan masks it)" for name in sorted(self.masks)]
 
     def why(self, columns: Iterable[str]) -> str | None:
         """Return why an object that needs some columns is left out; None if it is not."""

@@ -92,13 +92,17 @@ _ALIASES = {
 }
 _WORDS = sorted({*_PLURALS, *_ALIASES}, key=len, reverse=True)
 _KIND = re.compile(rf"(?:the )?({'|'.join(_WORDS)})(?![\w-])", re.IGNORECASE)
+_SETTING = re.compile(rf"(?:\w+ ){{1,3}}of ({'|'.join(_WORDS)})(?![\w-])", re.IGNORECASE)
+"""A property of an object that is no kind of its own, such as `persistence of sequence`."""
 
 
 def kind_of_object(text: str) -> str:
     """Return the kind of the object with which a text begins, such as `primary key`."""
-    match = _KIND.match(text)
-    found = match.group(1).lower() if match else OTHER
-    return _ALIASES.get(found, found)
+    if match := _KIND.match(text):
+        found = match.group(1).lower()
+        return _ALIASES.get(found, found)
+    setting = _SETTING.match(text)
+    return f"{setting.group(1).lower()} setting" if setting else OTHER
 
 
 def counts_by_kind(texts: Iterable[str]) -> dict[str, int]:

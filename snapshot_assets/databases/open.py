@@ -9,6 +9,7 @@ from typing import Protocol, cast
 
 import pyarrow as pa
 
+from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.databases.source import Database, DatabaseAddress
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.target import Definition
@@ -56,6 +57,18 @@ class DatabaseModule(Protocol):
             DocumentError: A text of the documents is not a type, expression or query as expected.
             RestoreError: The same in PostgreSQL, or a table depends on one that is not restored; names the object.
             UnsupportedTypeError: The database cannot have a table.
+        """
+
+    def rename(self, schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, tuple[str, ...]]:
+        """Return documents of the same kind of database with new names, before `define`.
+
+        Returns:
+            The documents, and a sentence for each view that is left out because its query cannot be changed safely.
+
+        Raises:
+            PlanError: Two objects would have one name.
+            DocumentError: An expression names what is renamed, and cannot be changed safely.
+            RestoreError: A new name is too long, or the documents have another form than expected.
         """
 
     def type_for(self, arrow_type: pa.DataType) -> str:

@@ -119,15 +119,17 @@ class SqlSteps(ABC):
         results: dict[str, StepResult] = {}
         queue = list(steps)
         while queue:
-            if queue[0].table in gone and not queue[0].makes_relation:
-                latest = [StepResult(queue[0].name, record.id, "failed", f"Not tried: {queue[0].table} is not there.")]
+            if lacking := _lacking(queue[0], gone, results):
+                latest = [StepResult(queue[0].name, record.id, "failed", f"Not tried: {lacking} is not there.")]
                 self._record(latest)
             else:
-                latest = self._try_group(record, list(_group(queue, gone)), before)
+                latest = self._try_group(record, list(_group(queue, gone, results)), before)
             for step, result in zip(queue, latest, strict=False):
                 results[step.name] = result
-                if step.makes_relation and step.table is not None:
-                    (gone.add if result.failed else gone.discard)(step.table)
+                if step.table is not None and step.makes_relation and not result.failed:
+                    gone.discard(step.table)
+                elif step.table is not None and (step.makes_relation or step.holds_rows) and result.failed:
+                    gone.add(step.table)
             del queue[: len(latest)]
         return results
 
@@ -222,10 +224,20 @@ class SqlSteps(ABC):
         self._execute(ledger.record_steps(results), "recording steps in the ledger")
 
 
-def _group(queue: Sequence[SchemaStep], gone: Collection[TableName]) -> Iterator[SchemaStep]:
-    """Yield the next steps, until one of a relation that is not there."""
+def _lacking(step: SchemaStep, gone: Collection[TableName], results: Mapping[str, StepResult]) -> str:
+    """Return what a step belongs to that could not be made: something else may have its name. "" for nothing."""
+    if step.table in gone and not (step.makes_relation or step.holds_rows):
+        return f"{step.table}, or a partition of it,"
+    of = step.name.removeprefix("comment on ")
+    return of if of != step.name and of in results and results[of].failed else ""
+
+
+def _group(
+    queue: Sequence[SchemaStep], gone: Collection[TableName], results: Mapping[str, StepResult]
+) -> Iterator[SchemaStep]:
+    """Yield the next steps, until one that belongs to something that could not be made."""
     for step in queue[:_MOST]:
-        if step.table in gone and not step.makes_relation:
+        if _lacking(step, gone, results):
             return
         yield step
 

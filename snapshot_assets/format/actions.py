@@ -67,6 +67,16 @@ class Header:
     exclude_columns: tuple[str, ...] = ()
     mask: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """What the plan keeps out of the snapshot, in words."""
+        kinds = {
+            "excluded tables": self.exclude_tables,
+            "excluded column": self.exclude_columns,
+            "masked column": sorted(self.mask),
+        }
+        return tuple(f"{kind} {name}" for kind, names in kinds.items() for name in names)
+
 
 @dataclass(frozen=True)
 class ObjectRef:

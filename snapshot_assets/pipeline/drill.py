@@ -3,6 +3,7 @@
 # Dagster reads the annotations of ops, so they must not be postponed here.
 import time
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ from pydantic import Field
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.databases.open import scratch_database
 from snapshot_assets.engine.restore.drill import Drilled, drill, newest_tag
-from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
+from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.units import human_seconds
 from snapshot_assets.pipeline.failures import as_failure
@@ -69,8 +70,10 @@ def _drill(context: dg.OpExecutionContext, plan: Plan, config: DrillConfig) -> d
     """Have the drill, and return its metadata."""
     started, snapshots = time.monotonic(), snapshots_of(context)
     version = config.version or newest_tag(Catalog.open(snapshots.store(plan.name)).require_snapshot())
+    settings = RestoreSettings.of(plan)
     code = config.with_code or (plan.with_code and config.expressions)
-    settings = RestoreSettings(Filters(expressions=config.expressions, code=code), version)
+    filters = replace(settings.filters, expressions=config.expressions, code=code)
+    settings = replace(settings, filters=filters, version=version)
     with scratch_database(snapshots.scratch(plan.name), f"snapshots_drill_{plan.name}") as address:
         run = snapshots.restore_into(plan, address, settings)
         drilled = drill(run, partial(snapshots.counting, log=context.log.info))

@@ -22,7 +22,6 @@ from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.run import OpenExport
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.steps import FailedStep
-from snapshot_assets.format.actions import Header
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Table
 from snapshot_assets.format.units import duration_text, human_bytes, time_text
@@ -113,7 +112,7 @@ def schema_metadata(export: OpenExport) -> dict[str, Any]:
     """Return the metadata of the schema's materialization."""
     state = export.catalog.state
     return {
-        **({"hidden": hidden} if (hidden := _hidden(state.header)) else {}),
+        **({"hidden": list(state.header.hidden)} if state.header and state.header.hidden else {}),
         "tables_skipped": [str(name) for name in export.skipped],
         "snapshot_id": state.snapshot_id,
         "schema_id": str(state.schema_id),
@@ -122,18 +121,6 @@ def schema_metadata(export: OpenExport) -> dict[str, Any]:
         "view_count": len(export.schema.views),
         "tables": dg.MetadataValue.md(_table_of(export.schema.tables)),
     }
-
-
-def _hidden(header: Header | None) -> list[str]:
-    """Return what the plan keeps out of the snapshot."""
-    if header is None:
-        return []
-    kinds = {
-        "excluded tables": header.exclude_tables,
-        "excluded column": header.exclude_columns,
-        "masked column": sorted(header.mask),
-    }
-    return [f"{kind} {name}" for kind, names in kinds.items() for name in names]
 
 
 def _table_of(tables: Sequence[Table]) -> str:

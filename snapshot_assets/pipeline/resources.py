@@ -24,7 +24,7 @@ from snapshot_assets.engine.progress import LoggedProgress, Progress
 from snapshot_assets.engine.reports import Report
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.run import RestoreRun
-from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
+from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.engine.session import Session, master_of
 from snapshot_assets.engine.session_settings import known_master
@@ -209,7 +209,7 @@ class Snapshots:
             if plan.target is None:
                 raise PlanError(f"plan {name!r} has no target to restore into; write one", plan=name)
             planned = self.restores.get(name)
-            settings = planned.settings if planned else RestoreSettings(Filters(code=plan.with_code))
+            settings = planned.settings if planned else RestoreSettings.of(plan)
             created = self.restore_into(plan, self._address(plan, plan.target), settings)
             self._restore_runs[name] = replace(created, plan=planned)
         return self._restore_runs[name]

@@ -10,6 +10,7 @@ import dagster as dg
 from pydantic import Field
 
 from snapshot_assets.databases.open import kind_of
+from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.row_counts import chunk_differences, rows_after
@@ -17,6 +18,7 @@ from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.errors import SchemaIncompleteError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.names import parse_table
 from snapshot_assets.pipeline.checks import Judge, chunk_check
 from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, store_events
 from snapshot_assets.pipeline.failures import showing_failures
@@ -57,16 +59,29 @@ class RestoreConfig(dg.Config):
         " runs later; also if the plan does not say so.",
     )
 
+    map_schemas: dict[str, str] = Field(
+        default_factory=dict,
+        description="New names of schemas in the target, by those of the snapshot; by default the plan's.",
+    )
+    map_tables: dict[str, str] = Field(
+        default_factory=dict, description="New names of tables, such as public.orders: public.orders_of_may."
+    )
+    verify_first: bool = Field(
+        default=False, description="Hash the whole snapshot before the first row is loaded, also if the plan does not."
+    )
+
     def over(self, settings: RestoreSettings) -> RestoreSettings:
         """Return settings with the values that are configured here."""
+        tables = ((parse_table(old), parse_table(new)) for old, new in self.map_tables.items())
+        renaming = Renaming.of(self.map_schemas.items(), tables) or settings.filters.renaming
         expressions = self.expressions and settings.filters.expressions
         code = self.with_code or (settings.filters.code and expressions)
-        filters = dataclasses.replace(settings.filters, expressions=expressions, code=code)
         return dataclasses.replace(
             settings,
             version=settings.version if self.version is None else self.version,
             into_nonempty=self.into_nonempty or settings.into_nonempty,
-            filters=filters,
+            filters=dataclasses.replace(settings.filters, expressions=expressions, code=code, renaming=renaming),
+            verify_first=self.verify_first or settings.verify_first,
             replace=self.replace or settings.replace,
         )
 
@@ -120,6 +135,8 @@ def _restore(context: dg.AssetExecutionContext, plan: Plan, config: RestoreConfi
         _report_target(context, plan, run)  # all rows are loaded, and the metadata has the steps that failed
         raise
     left = "finished" if finished else "other windows are still to be loaded"
+    for warning in restore_plan.warnings:
+        context.log.warning(warning)
     context.log.info(f"Revision {restore_plan.state.revision}: {left}.")
     if finished:
         _report_target(context, plan, run)
@@ -132,7 +149,7 @@ def _report_target(context: dg.AssetExecutionContext, plan: Plan, run: RestoreRu
     failed = run.failed_steps()
     facts = {"revision": str(restore_plan.state.revision), "from": plan.to} | restored_schema(restore_plan, failed)
     store_events(context, [dg.AssetObservation(context.asset_key, metadata=facts)])
-    facts |= target_lineage(plan, restore_plan.definition.tables)
+    facts |= target_lineage(plan, restore_plan.definition.tables, restore_plan.source.names)
     store_events(context, [materialization(asset_key(plan, "target"), facts)])
 
 

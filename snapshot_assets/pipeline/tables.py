@@ -139,21 +139,23 @@ def _columns(plan: Plan, table: Table) -> dict[str, Any]:
     }
 
 
-def target_lineage(plan: Plan, tables: Sequence[Table]) -> dict[str, Any]:
+def target_lineage(plan: Plan, tables: Sequence[Table], names: Mapping[TableName, TableName]) -> dict[str, Any]:
     """Return the metadata of a plan's restored target: each column comes from that of the table's asset.
 
     Args:
         plan: The plan.
         tables: The restored tables.
+        names: Their names in the snapshot and in the target.
     """
     if not has_table_assets(plan):
         return {}
+    sources = {new: old for old, new in names.items()}
     deps = {
         f"{table.table_name}.{column.name}": [
-            dg.TableColumnDep(asset_key=table_key(plan, table.table_name), column_name=column.name)
+            dg.TableColumnDep(asset_key=table_key(plan, sources[table.table_name]), column_name=column.name)
         ]
         for table in tables
-        if table.table_name in plan.tables
+        if sources[table.table_name] in plan.tables
         for column in table.columns
     }
     return {"dagster/column_lineage": dg.TableColumnLineage(deps)}

@@ -29,6 +29,7 @@ EVERYTHING = Path(__file__).parent / "postgresql" / "everything.json"
         ("Of s.t, partitions are left out", "table option"),
         ("Chunks of s.t cannot be replaced", "time index"),
         ("function public.index(integer) is not in a snapshot.", "function"),
+        ("persistence of sequence s.q", "sequence setting"),
         ("indexes", OTHER),
         ("tables.of public.t", OTHER),
     ],

@@ -15,8 +15,9 @@ import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets_tests.cli.helpers import Snapshots, differing, export, make_plan, make_source, store_of
+from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into
-from snapshot_assets_tests.servers.postgresql import PASSWORD, PostgresqlServer
+from snapshot_assets_tests.servers.postgresql import PASSWORD, MakeDatabase, PostgresqlServer
 
 
 @pytest.fixture
@@ -394,3 +395,34 @@ def test_expressions_may_be_left_out_later_and_what_is_lost_is_counted_by_kind(
     verbose = snapshots(*call, "--no-expressions", "--dry-run", "--verbose")
     assert verbose.out.count("  not carried over: View main.") == 13
     assert snapshots(*call).status == 1  # with expressions, the views are tried again
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_table_that_cannot_be_created_is_named_and_filled_by_the_run_that_creates_it(
+    snapshots: Snapshots, make_postgresql_database: MakeDatabase, postgresql_server: PostgresqlServer, tmp_path: Path
+) -> None:
+    place, into = Place(make_postgresql_database(), tmp_path / "location"), make_postgresql_database()
+    function = "CREATE FUNCTION one() RETURNS integer LANGUAGE sql AS 'SELECT 1'"
+    broken = "CREATE TABLE broken (t timestamptz, n integer DEFAULT one())"
+    filled = "INSERT INTO broken SELECT '2025-01-02 00:00:00Z' FROM generate_series(1, 3)"
+    good = "CREATE TABLE good AS SELECT '2025-01-03 00:00:00Z'::timestamptz AS t"
+    postgresql_server.psql(place.source, function, broken, filled, good)
+    place.export()
+    call = ("import", "--from", place.folder.as_uri(), "--target", into)
+    first = snapshots(*call, "--json")
+    assert first.status == 1, first.err
+    assert first.json["tables"] == {"public.broken": 0, "public.good": 1}
+    assert first.json["tables_not_made"] == ["public.broken"]
+    assert [(each["object"], each["kind"]) for each in first.json["failed"]] == [("table public.broken", "table")]
+    assert "All rows are loaded but those of public.broken" in first.json["error"]["message"]
+    again = snapshots(*call)
+    assert again.status == 1
+    assert "  rows are not loaded of tables that could not be made: public.broken\n" in again.out
+    assert "  2 tables hold 1 rows, as many as were loaded\n" in again.out
+    postgresql_server.psql(into, function)
+    dry = snapshots(*call, "--dry-run")
+    assert "would make 1 table; --verbose names them" in dry.out
+    done = snapshots(*call, "--json")
+    assert (done.status, done.json["rows_loaded"], done.json["failed"]) == (0, 3, []), done.err
+    assert done.json["tables"] == {"public.broken": 3, "public.good": 1}
+    assert postgresql_server.psql(into, "SELECT count(*), sum(n) FROM broken") == "3|3"

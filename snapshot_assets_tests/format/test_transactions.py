@@ -31,6 +31,9 @@ HEADER = act.Header(
     grace=1,
     requested_tables=("main.a",),
     requested_start="2025-01-31T12:30:00.123Z",
+    exclude_tables=("main.tmp_*",),
+    exclude_columns=("main.a.secret",),
+    mask={"main.a.email": "md5(email)", "main.a.phone": "NULL"},
 )
 COLUMNS = (
     ColumnStatistics("a", 0, -5, 7),

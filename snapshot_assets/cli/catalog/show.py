@@ -56,6 +56,7 @@ def _facts(store: ObjectStore, state: State, *, with_files: bool) -> dict[str, A
         "created_by": state.created_by,
         "sealed": state.sealed,
         "header": asdict(state.header) | windows,
+        "hidden": list(state.header.hidden),
         "schema_id": state.schema_id,
         "chunks": chunk_statuses(state),
         "tables": table_sizes(state),
@@ -122,6 +123,8 @@ def _show(facts: dict[str, Any]) -> None:
         f"  {header['kind']} from {header['source']}, [{begin}, {end}), windows of {header['chunk_time_window']}, "
         f"{header['format']}, grace {header['grace']}"
     )
+    if facts["hidden"]:
+        show(f"  hidden by the plan: {', '.join(facts['hidden'])}")
     chunks = ", ".join(f"{count} {status}" for status, count in facts["chunks"].items())
     show(f"  chunks: {chunks or 'none'}")
     for seal in facts["seals"][-_SHOWN_SEALS:]:

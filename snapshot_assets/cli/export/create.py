@@ -144,6 +144,7 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
         "code": code,
         "not_carried": uncarried,
         "not_exported": outside_text(state),
+        "hidden": list(state.header.hidden) if state.header else [],
     }
     if work.skipped is not None:
         report["tables_skipped"] = [table_text(name) for name in work.skipped]
@@ -162,6 +163,8 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
         show(f"  all files are there with their size; {human_bytes(hashed)} of them hashed")
     if outside := outside_text(state):
         show(f"  {outside}")
+    if report["hidden"]:
+        show(f"  hidden by the plan: {', '.join(report['hidden'])}")
     if work.skipped:
         show(f"  {skipped_text(work.skipped)}")
     if code:

@@ -15,13 +15,14 @@ from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
 
+from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.databases.source import Database, DatabaseAddress
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.target import Definition
 from snapshot_assets.errors import UnknownSourceError
 from snapshot_assets.format.relations import DatabaseSchema
 
-__all__ = ["ONE_WRITER", "default_alias", "define", "open", "open_target", "scratch", "type_for"]
+__all__ = ["ONE_WRITER", "default_alias", "define", "open", "open_target", "rename", "scratch", "type_for"]
 
 ONE_WRITER = True
 """While a process writes to a file, no other process can open it."""
@@ -104,6 +105,13 @@ def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = Fal
     from snapshot_assets.databases.duckdb.ddl import define as define_schema
 
     return define_schema(schema, expressions=expressions)
+
+
+def rename(schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, tuple[str, ...]]:
+    """Return documents with new names, and what is lost; see `DatabaseModule.rename`."""
+    from snapshot_assets.databases.duckdb.renaming import rename as rename_schema
+
+    return rename_schema(schema, renaming)
 
 
 def type_for(arrow_type: pa.DataType) -> str:

@@ -146,6 +146,8 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         """Return the columns whose type in the target differs from the tables' type; see `RestoreTarget`."""
         existing = self.existing([table.table_name for table in tables])
         present = [table for table in tables if table.table_name in existing]
+        if not present:
+            return []  # nothing opens a file that is only looked at for writing, or creates it
         others = [other for table in present for other in _others(table, self.column_types(table.table_name))]
         computed = {(name.schema.lower(), name.table.lower(), column) for name, column in self._generated()}
         for table in present:

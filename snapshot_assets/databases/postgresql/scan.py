@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, UnknownRelationError
 from snapshot_assets.format.relations import Table, TableName
 
+_QUOTED = re.compile(r'"([a-z_][a-z0-9_]*)"')
 _RELATION = """
 SELECT c.oid::int8 AS oid, c.relkind::text AS kind, has_table_privilege(c.oid, 'SELECT') AS lockable, (
     SELECT max(pg_relation_size(p.oid)) / current_setting('block_size')::int8 FROM pg_class p
@@ -250,12 +252,17 @@ class Scanner:
 def _check_unchanged(table: Table, relation: _LockedRelation) -> None:
     for column in table.columns:
         present = relation.columns.get(column.name)
-        if present is None or present.type.text != column.type:
+        if present is None or _unquoted(present.type.text) != _unquoted(column.type):
             raise DatabaseError(
                 f"Column {table.table_name}.{column.name} was {column.type} when the schema was extracted, and is now"
                 f" {present.type.text if present else 'gone'}. Extract the schema again.",
                 column=f"{table.table_name}.{column.name}",
             )
+
+
+def _unquoted(type_text: str) -> str:
+    """Return a type without needless quotation marks: a restore under another name writes `"shop"."mood"`."""
+    return _QUOTED.sub(r"\1", type_text)
 
 
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -11,12 +11,23 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from snapshot_assets.databases.renaming import Renaming, check_distinct_folded, renamed_tables
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import Definition
 from snapshot_assets.errors import UnknownSourceError
 from snapshot_assets.format.relations import DatabaseSchema
 
-__all__ = ["ONE_WRITER", "catalog_path", "default_alias", "define", "open", "open_target", "scratch", "type_for"]
+__all__ = [
+    "ONE_WRITER",
+    "catalog_path",
+    "default_alias",
+    "define",
+    "open",
+    "open_target",
+    "rename",
+    "scratch",
+    "type_for",
+]
 
 ONE_WRITER = True
 """Concurrent writes into one table may conflict, and each write is a job that uses the whole cluster."""
@@ -76,6 +87,12 @@ def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = Fal
     from snapshot_assets.databases.spark.ddl import define as define_schema
 
     return define_schema(schema, expressions=expressions)
+
+
+def rename(schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, tuple[str, ...]]:
+    """Return documents with new names, and what is lost; see `DatabaseModule.rename`."""
+    check_distinct_folded((f"table {each.table_name}", renaming.table(each.table_name)) for each in schema.tables)
+    return renamed_tables(schema, renaming), ()
 
 
 def type_for(arrow_type: pa.DataType) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.errors import PySparkException
 
+from snapshot_assets.databases.exclusions import uncarried
 from snapshot_assets.databases.spark.sql import identifier, literal
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema, type_text
 from snapshot_assets.databases.target import Definition, Statement
@@ -32,7 +33,11 @@ def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
     return Definition(
         tables=schema.tables,
         before=tuple(_create(table) for table in schema.tables),
-        lost=(*_lost_views(schema), *(sentence for table in schema.tables for sentence in _lost(table))),
+        lost=(
+            *uncarried(schema),
+            *_lost_views(schema),
+            *(sentence for table in schema.tables for sentence in _lost(table)),
+        ),
     )
 
 

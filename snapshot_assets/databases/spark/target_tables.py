@@ -50,9 +50,9 @@ class TargetTables:
             other = by_path.setdefault(self._path(name), name)
             if other != name:
                 raise RestoreError(
-                    f"{other} and {name} would be one table in {'.'.join((self._catalog, *self._namespace))}. Choose"
-                    f" tables with --tables, or restore into spark:{self._catalog}: each schema has its own"
-                    " namespace there.",
+                    f"{other} and {name} would be one table in {'.'.join((self._catalog, *self._namespace))}. Give one"
+                    " a new name with --map-table, choose tables with --tables, or restore into"
+                    f" spark:{self._catalog}: each schema has its own namespace there.",
                     table=str(name),
                 )
 

@@ -38,7 +38,7 @@ def exported_schema(plan: Plan, schema: DatabaseSchema) -> DatabaseSchema:
         )
     exported = tuple(table for table in schema.tables if table.time_index or plan.untimed_tables == "export")
     if not exported and not schema.views:
-        raise UnknownRelationError("The plan selects no table of the source; check schemas and tables.")
+        raise UnknownRelationError("The plan selects no table of the source; check schemas, tables and exclude_tables.")
     for table in exported:
         if plan.kind == "query" and not table.columns:
             raise PlanError(f"{table.table_name} has no columns, so its rows hold nothing that files could keep.")

@@ -105,7 +105,7 @@ def compare_plan(
 def _as_carried(plan: RestorePlan, rows: TableRows) -> TableRows | None:
     """Return rows with the table's columns carried as in their files; None if the files differ in that."""
     documents = plan.source.documents
-    changes = [changed_carriers(documents[each.file.schema_id], each.table) for each in rows.files] or [{}]
+    changes = [changed_carriers(documents[each.file.schema_id], each.source, each.table) for each in rows.files] or [{}]
     same = all(change == changes[0] for change in changes)
     return rows._replace(table=as_carried(rows.table, changes[0])) if same else None
 

@@ -95,7 +95,7 @@ def check_files(
             continue
         checked.add(kind)
         written = documents[plan.file.schema_id]
-        changed = changed_carriers(written, plan.table)
+        changed = changed_carriers(written, plan.source, plan.table)
         if changed and not any_carrier:
             raise RestoreError(
                 f"{plan.file.path} carries {', '.join(sorted(changed))} of {name} otherwise than the snapshot's newest"
@@ -107,18 +107,19 @@ def check_files(
             plan.cut.filter(pa.RecordBatch.from_pylist([], table.arrow_schema()), table)
 
 
-def changed_carriers(written: DatabaseSchema, newest: Table) -> dict[str, Column]:
+def changed_carriers(written: DatabaseSchema, name: TableName, newest: Table) -> dict[str, Column]:
     """Return the columns, by name, that had another carrier when a file was written: a plan may change carriers.
 
     Args:
         written: The schema that the file was written with.
+        name: The table's name in it.
         newest: The table as the snapshot's newest schema has it.
 
     Returns:
         Each column as it was when the file was written.
     """
     try:
-        old = {column.name: column for column in written.table(newest.table_name).columns}
+        old = {column.name: column for column in written.table(name).columns}
     except KeyError:
         return {}
     return {

@@ -75,7 +75,7 @@ class FilePlan:
     """One data file, and which of its rows are restored.
 
     Attributes:
-        table: The table as the newest schema has it.
+        table: The table as the newest schema has it, with its name in the target.
         zone: IANA zone of times without one.
         cut: Time range that its rows are filtered by; None to restore them all.
         deleted: Predicates of tombstones: a row of which one is true is not restored.
@@ -88,6 +88,11 @@ class FilePlan:
     cut: TimeFilter | None = None
     deleted: tuple[Predicate, ...] = ()
     text: TextSchema | None = None
+
+    @property
+    def source(self) -> TableName:
+        """The table's name in the snapshot."""
+        return TableName(self.file.schema, self.file.table)
 
     @property
     def key(self) -> FileKey:
@@ -132,7 +137,7 @@ class ChunkFiles:
 
 def chunk_files(
     state: State,
-    tables: Sequence[Table],
+    tables: Mapping[TableName, Table],
     filters: Filters,
     target_tables: Sequence[Table],
     deleted: TombstoneDeletions,
@@ -144,7 +149,8 @@ def chunk_files(
 
     Args:
         state: The state at the restored revision.
-        tables: The selected tables, as the newest schema has them.
+        tables: The selected tables, as the newest schema has them with their names in the target, by those that they
+            have in the snapshot.
         filters: What restricts the restore.
         target_tables: The tables as the target will hold them; those that are left out are not loaded.
         deleted: What tombstones delete of the files.
@@ -179,7 +185,10 @@ class _Chosen:
     windowed: bool
 
 
-def _chosen(state: State, tables: Sequence[Table], target_tables: Sequence[Table]) -> dict[TableName, _Chosen]:
+def _chosen(
+    state: State, tables: Mapping[TableName, Table], target_tables: Sequence[Table]
+) -> dict[TableName, _Chosen]:
+    """Return the tables that are restored, by their names in the snapshot."""
     timed = {table.table_name: table.time_index is not None for table in target_tables}
     windowed = {
         TableName(known.file.schema, known.file.table)
@@ -187,8 +196,8 @@ def _chosen(state: State, tables: Sequence[Table], target_tables: Sequence[Table
         if known.file.chunk != UNTIMED_CHUNK
     }
     return {
-        table.table_name: _Chosen(table, timed[table.table_name], table.table_name in windowed)
-        for table in tables
+        name: _Chosen(table, timed[table.table_name], name in windowed)
+        for name, table in tables.items()
         if table.table_name in timed
     }
 

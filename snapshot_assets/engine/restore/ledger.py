@@ -54,6 +54,12 @@ class TargetLedger:
         return self.earlier[-1] if self.earlier else None
 
     @cached_property
+    def newest_of(self) -> Mapping[TableName, RestoreRecord]:
+        """The newest restore into each of the tables that have any; two mappings may share some tables."""
+        own = set(self.tables)
+        return {name: record for record in self.records for name in record.tables if name in own}
+
+    @cached_property
     def files(self) -> Mapping[FileKey, LoadedFile]:
         """The loaded files by table and path."""
         return {(each.table, each.path): each for each in self.loaded}

@@ -122,7 +122,7 @@ class Loader:
 
     def _work(self, plan: FilePlan) -> FileWork:
         name = plan.table.table_name
-        changed = changed_carriers(self.documents[plan.file.schema_id], plan.table)
+        changed = changed_carriers(self.documents[plan.file.schema_id], plan.source, plan.table)
         table = as_carried(self.tables[name], changed)
         return FileWork(plan, table, entry_of(plan, self.record))
 

@@ -18,6 +18,7 @@ from snapshot_assets.databases.steps import SchemaStep
 from snapshot_assets.databases.target import Definition, RestoreRecord
 from snapshot_assets.engine.files.read import text_schemas
 from snapshot_assets.engine.restore.changes import ChunkChanges
+from snapshot_assets.engine.restore.coverage import outside
 from snapshot_assets.engine.restore.decide import ChunkLoad, check_files, check_replaceable
 from snapshot_assets.engine.restore.files import (
     ChunkFiles,
@@ -28,7 +29,7 @@ from snapshot_assets.engine.restore.files import (
     tombstones_at,
 )
 from snapshot_assets.engine.restore.ledger import TargetLedger
-from snapshot_assets.engine.restore.record import new_record
+from snapshot_assets.engine.restore.record import new_record, resumed_record
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.source import RestoreSource, open_source
 from snapshot_assets.engine.restore.spark_loader import open_restore_target
@@ -109,6 +110,11 @@ class RestorePlan:
         """Whether a table that existed before has foreign keys: then parents must be loaded before their children."""
         created = set(self.record.made)
         return any(table.foreign_keys and table.table_name not in created for table in self.definition.tables)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user may not have meant, a sentence each."""
+        return outside(self.state, self.settings.filters)
 
     @cached_property
     def steps(self) -> RestoreSteps:
@@ -205,7 +211,7 @@ class RestorePlan:
             OtherImportError: A different restore into the tables was recorded meanwhile.
         """
         check_ledger(ledger, self.source, self.settings.filters)
-        resumed = _resumed(ledger, self.source)
+        resumed = resumed_record(ledger, self.source, self.settings.filters)
         return replace(
             self,
             ledger=ledger,
@@ -245,6 +251,8 @@ def plan_restore(
             restore that is unfinished.
         RestoreError: The ledger does not fit the target or the revision.
     """
+    if settings.verify_first:
+        depth = "full"
     with open_restore_target(address, session) as target:
         records = target.imports()
     source = open_source(store, settings, records, depth=depth, recorded=recorded)
@@ -265,12 +273,12 @@ def _checked_plan(
 ) -> RestorePlan:
     ledger = contents.ledger
     check_ledger(ledger, source, settings.filters)
-    resumed = _resumed(ledger, source)
+    resumed = resumed_record(ledger, source, settings.filters)
     record = resumed or new_record(source, definition, contents, settings)
     steps = RestoreSteps(definition, ledger, record, resumed is not None)
     check_tables(contents, definition, steps, into_nonempty=settings.into_nonempty)
     deleted = _deleted(source, ledger)
-    tables = source.schema.tables
+    tables = dict(zip((table.table_name for table in source.schema.tables), source.tables, strict=True))
     text_of = text_schemas(source.state.header, source.documents)
     chunks = tuple(chunk_files(source.state, tables, settings.filters, definition.tables, deleted, text_of))
     if resumed is None:
@@ -278,12 +286,6 @@ def _checked_plan(
         ids = {chunk.chunk for chunk in chunks}
         check_windows(ledger.loaded, ledger.earlier, windows, ids, source.state.revision)
     return RestorePlan(settings, source, definition, ledger, record, resumed is not None, deleted, chunks, any_carrier)
-
-
-def _resumed(ledger: TargetLedger, source: RestoreSource) -> RestoreRecord | None:
-    """Return the newest restore into the tables if it restores the same revision; `check_ledger` compared the rest."""
-    newest = ledger.newest
-    return newest if newest is not None and newest.revision == source.state.revision else None
 
 
 def _deleted(source: RestoreSource, ledger: TargetLedger) -> TombstoneDeletions:

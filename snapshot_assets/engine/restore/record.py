@@ -1,16 +1,24 @@
-"""The record of a restore that starts, as the target's ledger will hold it."""
+"""What a target's ledger records of a restore: the record of one that is resumed, or that of a new one."""
 
 from __future__ import annotations
 
 import uuid
 
 from snapshot_assets.databases.target import Definition, RestoreRecord
+from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.engine.restore.pin import IMPORT
-from snapshot_assets.engine.restore.settings import RestoreSettings
+from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.engine.restore.source import RestoreSource
 from snapshot_assets.engine.restore.target import TargetContents
 from snapshot_assets.engine.restore.windows import PinnedWindows
-from snapshot_assets.format.relations import TableName
+
+
+def resumed_record(ledger: TargetLedger, source: RestoreSource, filters: Filters) -> RestoreRecord | None:
+    """Return the newest restore into the tables if it is the same one; `check_ledger` compared the location."""
+    newest = ledger.newest
+    if newest is None or newest.revision != source.state.revision:
+        return None
+    return newest if filters.continues(newest.filters) else None
 
 
 def new_record(
@@ -20,7 +28,7 @@ def new_record(
     restore_id = uuid.uuid4().hex
     created = {each.table for each in (*definition.before, *definition.after) if each.table is not None}
     tables, earlier, existing = contents.ledger.tables, contents.ledger.earlier, contents.existing
-    own: set[TableName] = set(earlier[-1].tables) if earlier else set()
+    own = contents.ledger.newest_of
     of_others = [name for name in tables if name not in own and name in existing and existing[name].has_rows]
     return RestoreRecord(
         id=restore_id,
@@ -33,6 +41,6 @@ def new_record(
         tables=tables,
         made=tuple(sorted(created - set(existing))),
         into_nonempty=bool(of_others) or any(record.into_nonempty for record in earlier),
-        windows=PinnedWindows.of(source.state, source.schema).text(),
+        windows=PinnedWindows.of(source.state, source.tables).text(),
         stepwise=True,
     )

@@ -27,8 +27,8 @@ def schema_facts(plan: RestorePlan, failed: Sequence[FailedStep]) -> dict[str, A
 
 
 def lost_facts(plan: RestorePlan) -> dict[str, Any]:
-    """Return what JSON says of what a restore cannot carry over: counts by kind, and a sentence for each object."""
-    return {"lost_by_kind": counts_by_kind(plan.lost), "lost": list(plan.lost)}
+    """Return what JSON says of what a restore cannot carry over, by kind and by object, and its warnings."""
+    return {"lost_by_kind": counts_by_kind(plan.lost), "lost": list(plan.lost), "warnings": list(plan.warnings)}
 
 
 def lost_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:

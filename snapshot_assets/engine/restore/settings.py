@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
+from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.checksums import canonical_json
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import time_text
+from snapshot_assets.plan.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,7 @@ class Filters:
         end: Rows before this time; None for all.
         expressions: Whether SQL text of the snapshot (defaults, checks, views) is restored.
         code: Whether code of the snapshot (functions, triggers, rules, policies) is restored too.
+        renaming: New names of schemas and tables in the target; the other filters have the names of the snapshot.
     """
 
     schemas: tuple[str, ...] = ()
@@ -29,25 +33,32 @@ class Filters:
     end: datetime | None = None
     expressions: bool = True
     code: bool = False
+    renaming: Renaming = field(default_factory=Renaming)
 
     def __post_init__(self) -> None:
-        """Refuse code without expressions.
+        """Refuse code that cannot be restored as it is.
 
         Raises:
-            PlanError: Both are asked for.
+            PlanError: Code is asked for without expressions, or with new names.
         """
         if self.code and not self.expressions:
             raise PlanError("Code is SQL text of the snapshot: it cannot be restored without expressions. Omit one.")
+        if self.code and self.renaming:
+            raise PlanError(
+                "Code names schemas and tables in its text, so it cannot be restored with new names. Omit one."
+            )
 
     def text(self) -> str:
         """Return the filters as canonical JSON: equal filters have equal text."""
-        values = {
+        values: dict[str, Any] = {
             "schemas": sorted(self.schemas),
             "tables": [list(name) for name in sorted(self.tables)],
             "start": time_text(self.start) if self.start else None,
             "end": time_text(self.end) if self.end else None,
             "expressions": self.expressions,
         }
+        if self.renaming:
+            values["renaming"] = self.renaming.values()
         # Only where it is asked for: earlier versions know no code, and recorded filters without it.
         return canonical_json(values | ({"code": True} if self.code else {})).decode()
 
@@ -57,6 +68,17 @@ class Filters:
         They must choose the same rows. SQL text may be left out later, but not added: tables exist without it.
         """
         return recorded == self.text() or (not self.expressions and recorded == replace(self, expressions=True).text())
+
+
+def renaming_of(filters: str) -> Renaming:
+    """Return the new names that filters, given as canonical JSON, give to tables."""
+    return Renaming.parse(json.loads(filters).get("renaming", {}))
+
+
+def without_renaming(filters: str) -> str:
+    """Return filters, given as canonical JSON, without new names: what they select, and how."""
+    values = {name: value for name, value in json.loads(filters).items() if name != "renaming"}
+    return canonical_json(values).decode()
 
 
 def described(filters: str) -> str:
@@ -70,6 +92,8 @@ def described(filters: str) -> str:
         parts.append("no expressions")
     if values.get("code"):
         parts.append("code")
+    if renaming := renaming_of(filters):
+        parts.append(str(renaming))
     return ", ".join(parts) or "everything"
 
 
@@ -81,9 +105,16 @@ class RestoreSettings:
         version: Version to restore, as users write it; None for the newest seal.
         into_nonempty: Load into tables that hold rows which the ledger does not list.
         replace: Replace whole chunks that changed since they were loaded.
+        verify_first: Hash the whole snapshot before the first row is loaded.
     """
 
     filters: Filters = field(default_factory=Filters)
     version: str | None = None
     into_nonempty: bool = False
     replace: bool = False
+    verify_first: bool = False
+
+    @classmethod
+    def of(cls, plan: Plan) -> RestoreSettings:
+        """Return the settings that a plan has for its restores."""
+        return cls(Filters(code=plan.with_code, renaming=plan.renaming), verify_first=plan.verify_first)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.truncation import existing_state, refuse_lost_log
@@ -12,6 +13,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.databases.renaming import Renaming, check_renaming, renamed_tables
 from snapshot_assets.databases.selection import check_selection
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.target import RestoreRecord
@@ -34,6 +36,7 @@ class RestoreSource:
         schema: The selected part of its newest schema.
         documents: Every schema that a file was written with, by id.
         lost: One sentence for each view that the selection leaves out.
+        renaming: New names of tables in the target; `schema` and `documents` have those of the snapshot.
     """
 
     location: str
@@ -43,6 +46,18 @@ class RestoreSource:
     documents: Mapping[int, DatabaseSchema]
     checksum: str
     lost: tuple[str, ...] = ()
+    renaming: Renaming = field(default_factory=Renaming)
+
+    @cached_property
+    def tables(self) -> tuple[Table, ...]:
+        """The selected tables as the newest schema has them, by their names in the target."""
+        return renamed_tables(self.schema, self.renaming).tables
+
+    @cached_property
+    def names(self) -> Mapping[TableName, TableName]:
+        """The name in the target of each selected table and view."""
+        items: list[Table | View] = [*self.schema.tables, *self.schema.views]
+        return {item.table_name: self.renaming.table(item.table_name) for item in items}
 
 
 def open_source(
@@ -82,9 +97,13 @@ def open_source(
     assert state.newest_seal is not None
     documents = read_schemas(store, state)
     schema, lost = _select(documents[state.schema_id], settings.filters)
+    renaming = settings.filters.renaming
+    chosen = {item.table_name for item in (*schema.tables, *schema.views)}
+    check_renaming(renaming, documents[state.schema_id], chosen)
     if not settings.filters.tables and not settings.filters.schemas:
         _check_complete(state, schema)
-    return RestoreSource(store.uri, head, state, schema, documents, state.newest_seal.seal.checksum, tuple(lost))
+    checksum = state.newest_seal.seal.checksum
+    return RestoreSource(store.uri, head, state, schema, documents, checksum, tuple(lost), renaming)
 
 
 def _chosen_revision(

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.open import database_module, kind_of
+from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.databases.steps import StepResult, steps_of
-from snapshot_assets.databases.target import Definition, ExistingTable, OtherType, RestoreTarget
+from snapshot_assets.databases.target import Definition, ExistingTable, OtherType, RestoreRecord, RestoreTarget
 from snapshot_assets.engine.restore.ledger import TargetLedger
-from snapshot_assets.engine.restore.settings import Filters, described
+from snapshot_assets.engine.restore.settings import Filters, described, renaming_of, without_renaming
 from snapshot_assets.engine.restore.source import RestoreSource, check_unfinished
 from snapshot_assets.engine.restore.steps import RestoreSteps
 from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TargetNotEmptyError
@@ -36,7 +37,7 @@ def read_target(target: RestoreTarget, source: RestoreSource, definition: Defini
     tables = tuple(table.table_name for table in definition.tables)
     ledger = TargetLedger.read(target, source.state.location_id, tables)
     while True:
-        existing = target.existing([*tables, *(view.table_name for view in source.schema.views)])
+        existing = target.existing([*tables, *(source.names[view.table_name] for view in source.schema.views)])
         other_types = target.other_types(definition.tables)
         before, ledger = ledger, TargetLedger.read(target, source.state.location_id, tables)
         if ledger.records == before.records:
@@ -51,21 +52,20 @@ def definition_for(
     Args:
         schema: What is restored.
         uri: The target's URI.
-        filters: Whether SQL text of the snapshot is restored, and whether code is.
+        filters: Whether SQL text of the snapshot is restored, whether code is, and the new names of tables.
         steps: Steps that were made before, by name: tables that were made with the other choice stay as they are.
 
     Raises:
         RestoreError: Code is asked for, and source and target are not both PostgreSQL.
     """
-    expressions = filters.expressions
-    definition = _definition(schema, uri, expressions=expressions, code=filters.code)
+    definition = _definition(schema, uri, filters)
     created = {step.name: step for step in steps_of(definition.before) if step.kind == "table"}
     made = {name: each.sql for name, each in (steps or {}).items() if each.made and each.sql and name in created}
     differing = {name for name, sql in made.items() if sql != "; ".join(created[name].sql)}
     if not differing:
         return definition
     try:
-        other = _definition(schema, uri, expressions=not expressions, code=False)
+        other = _definition(schema, uri, replace(filters, expressions=not filters.expressions, code=False))
     except SnapshotError:  # the other choice is refused, so no table was made with it: the schema has changed since
         return definition
     as_made = {
@@ -77,17 +77,19 @@ def definition_for(
     return replace(definition, tables=tuple(others.get(each.table_name, each) for each in definition.tables))
 
 
-def _definition(schema: DatabaseSchema, uri: str, *, expressions: bool, code: bool) -> Definition:
-    module, kind = database_module(uri), kind_of(uri)
-    if code and (schema.database, kind) != ("postgresql", "postgresql"):
+def _definition(schema: DatabaseSchema, uri: str, filters: Filters) -> Definition:
+    module, kind, lost = database_module(uri), kind_of(uri), tuple[str, ...]()
+    if filters.code and (schema.database, kind) != ("postgresql", "postgresql"):
         raise RestoreError(
             f"Code can be restored only from PostgreSQL into PostgreSQL; this is {schema.database} into {kind}. Restore"
             " without code (--with-code).",
         )
-    if schema.database == kind:
-        return module.define(schema, expressions=expressions, code=code)
-    mapped, lost = converted(schema, kind, module.type_for)
-    definition = module.define(mapped, expressions=expressions)
+    if schema.database != kind:
+        schema, lost = converted(schema, kind, module.type_for)
+    if filters.renaming:
+        schema, unnamed = module.rename(schema, filters.renaming)
+        lost = (*lost, *unnamed)
+    definition = module.define(schema, expressions=filters.expressions, code=filters.code)
     return replace(definition, lost=(*lost, *definition.lost))
 
 
@@ -97,9 +99,12 @@ def check_ledger(ledger: TargetLedger, source: RestoreSource, filters: Filters) 
     Raises:
         OtherImportError: It is from another location, has other filters, or is unfinished at another revision.
     """
-    newest = ledger.newest
-    if newest is None:
-        return
+    for record in {record.id: record for record in ledger.newest_of.values()}.values():
+        _check_record(record, ledger, source, filters)
+
+
+def _check_record(newest: RestoreRecord, ledger: TargetLedger, source: RestoreSource, filters: Filters) -> None:
+    """Refuse the newest restore into some of the tables; see `check_ledger`."""
     if newest.location_id != source.state.location_id:
         raise OtherImportError(
             f"The target's tables were restored from {newest.location} (location {newest.location_id}); this is"
@@ -107,7 +112,7 @@ def check_ledger(ledger: TargetLedger, source: RestoreSource, filters: Filters) 
             " --forget-ledger.",
             location=newest.location,
         )
-    if not filters.continues(newest.filters):
+    if not replace(filters, renaming=Renaming()).continues(without_renaming(newest.filters)):
         raise OtherImportError(
             f"The target's tables were restored with {described(newest.filters)}; asked for is"
             f" {described(filters.text())}. Ask for the same, choose tables that were not restored, or drop the tables"
@@ -115,6 +120,27 @@ def check_ledger(ledger: TargetLedger, source: RestoreSource, filters: Filters) 
             filters=newest.filters,
         )
     check_unfinished(newest, source.state.revision)
+    if not filters.continues(newest.filters):
+        _check_other_names(newest, ledger, source)
+
+
+def _check_other_names(newest: RestoreRecord, ledger: TargetLedger, source: RestoreSource) -> None:
+    """Refuse tables that a restore with other new names filled from other tables, or has not filled yet."""
+    names = renaming_of(newest.filters)
+    for old, new in source.names.items():
+        if ledger.newest_of.get(new) == newest and names.table(old) != new:
+            raise OtherImportError(
+                f"The target's table {new} was restored with {described(newest.filters)}, so not from {old}. Map {old}"
+                " to another table, or drop the tables and give --forget-ledger.",
+                table=str(new),
+            )
+    if not newest.finished:
+        shared = sorted(str(name) for name, record in ledger.newest_of.items() if record == newest)
+        raise OtherImportError(
+            f"An import with {described(newest.filters)} has not finished, and this one has tables of it:"
+            f" {', '.join(shared)}. Finish it first by the same command, or choose tables with --tables.",
+            tables=shared,
+        )
 
 
 def check_tables(contents: TargetContents, definition: Definition, steps: RestoreSteps, *, into_nonempty: bool) -> None:
@@ -131,8 +157,7 @@ def check_tables(contents: TargetContents, definition: Definition, steps: Restor
         TargetNotEmptyError: A table has rows of others.
     """
     _check_not_dropped(contents, steps)
-    newest = contents.ledger.newest
-    restored = set(newest.tables) if newest else set()
+    restored = contents.ledger.newest_of
     filled: list[str] = []
     alone: list[str] = []
     for table in definition.tables:

@@ -16,7 +16,7 @@ from snapshot_assets.databases.target import LoadedFile, RestoreRecord
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.checksums import canonical_json
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.relations import DatabaseSchema, TableName
+from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.format.units import duration_text, parse_time, time_text
 from snapshot_assets.format.windows import window_at
 
@@ -42,11 +42,11 @@ class PinnedWindows:
     time_indexes: Mapping[TableName, str | None]
 
     @classmethod
-    def of(cls, state: State, schema: DatabaseSchema) -> PinnedWindows:
-        """Return the windows of a revision, with its selected tables."""
+    def of(cls, state: State, tables: Sequence[Table]) -> PinnedWindows:
+        """Return the windows of a revision, with its selected tables by their names in the target."""
         header = state.header
         assert header is not None
-        indexes = {table.table_name: table.time_index for table in schema.tables}
+        indexes = {table.table_name: table.time_index for table in tables}
         length = timedelta(microseconds=header.chunk_time_window)
         return cls(header.start, length, header.end, header.time_zone, indexes)
 

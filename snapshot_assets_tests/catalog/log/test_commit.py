@@ -86,12 +86,16 @@ def test_a_store_that_refuses_conditional_creates_serves_a_single_writer(store):
     assert read_state(store).revision == 2
 
 
-FIELDS = "requested_schemas requested_tables requested_start format schema_only source time_zone kind"
+FIELDS = (
+    "requested_schemas requested_tables requested_start format schema_only source time_zone kind"
+    " exclude_tables exclude_columns mask"
+)
 
 
 @pytest.mark.parametrize("field", FIELDS.split())
 def test_each_field_of_the_plan_is_compared(writer, field):
-    value = {"schema_only": True, "requested_schemas": ("x",), "requested_tables": ("x.y",)}.get(field, "x")
+    lists = ("requested_schemas", "requested_tables", "exclude_tables", "exclude_columns")
+    value = {"schema_only": True, "mask": {"x.y.z": "NULL"}, **dict.fromkeys(lists, ("x.y",))}.get(field, "x")
     with pytest.raises(SnapshotExistsError):
         Writer(writer.store).begin(replace(HEADER, **{field: value}))
 

@@ -158,3 +158,20 @@ def test_indexes_over_a_former_foreign_table_are_left_out_and_those_of_other_par
     assert postgresql_server.psql(target, indexes) == "leaf_a_b_idx|t"
     postgresql_server.psql(target, "CREATE INDEX p_i ON p (a, b)")
     assert "f" not in postgresql_server.psql(target, "SELECT indisvalid FROM pg_index").split()
+
+
+def test_the_tablespace_of_each_index_is_named(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    place = "SET allow_in_place_tablespaces = on"
+    postgresql_server.psql(source, place, "CREATE TABLESPACE fidelity_place LOCATION ''")
+    table = "CREATE TABLE t (id int, n int, CONSTRAINT k PRIMARY KEY (id) USING INDEX TABLESPACE fidelity_place)"
+    try:
+        postgresql_server.psql(source, table, "CREATE INDEX i ON t (n) TABLESPACE fidelity_place")
+        assert restore(extracted(source), target).lost == (
+            "Index k of public.t was in tablespace fidelity_place and is created in the default one.",
+            "Index i of public.t was in tablespace fidelity_place and is created in the default one.",
+        )
+    finally:
+        postgresql_server.psql(source, "DROP TABLE IF EXISTS t", "DROP TABLESPACE fidelity_place")

@@ -123,7 +123,7 @@ def test_steps_of_a_relation_that_is_not_there_are_not_tried_and_light_steps_are
         "table public.t": "failed",
         "comment on table public.t": "failed",
     }
-    assert results["comment on table public.t"].message == "Not tried: public.t is not there."
+    assert results["comment on table public.t"].message == "Not tried: public.t, or a partition of it, is not there."
     again = [steps[2], Statement("index public.i", "CREATE INDEX i ON public.t (n)", table=T)]
     assert target.make(record(), steps_of(again[1:]), absent=[T])["index public.i"].message.startswith("Not tried")
 

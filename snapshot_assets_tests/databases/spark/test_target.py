@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.cli import main
+from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.databases.source import DatabaseAddress, Selection
 from snapshot_assets.databases.spark.ledger import Claim, LedgerEvent
 from snapshot_assets.databases.spark.source import SparkCatalogDatabase
@@ -19,16 +20,19 @@ from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import (
     OtherImportError,
+    PlanError,
     RestoreError,
     RestoreFailedError,
     SchemaIncompleteError,
     TargetNotEmptyError,
 )
+from snapshot_assets.format.names import parse_table
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.databases.restores import utc
 from snapshot_assets_tests.databases.spark.conftest import Lake
 from snapshot_assets_tests.engine.compact.compactions import compact, scatter
 from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.engine.restore.imports import IN_RANGE, unequal_rows
 from snapshot_assets_tests.engine.test_tombstones import FIRST_DAYS, delete
 from snapshot_assets_tests.faults.source import CHUNKS, EMPTY_WINDOW, TIMES, make_source
 
@@ -65,6 +69,25 @@ def test_every_row_comes_back_and_a_second_run_has_nothing_to_do(exported: Place
     assert {outcome.status for outcome in lake.restore(exported, tables=only.tables).values()} == {"skipped"}
     assert lake.table("readings").num_rows == 82
     assert [record.finished for record in lake.target.imports()] == [True]
+
+
+def test_renamed_tables_get_every_row_once_and_another_name_is_another_import(exported: Place, lake: Lake) -> None:
+    names = {"main.readings": "readings_2", "main.places": "places_2"}
+    pairs = [(parse_table(old), TableName("elsewhere", new)) for old, new in names.items()]
+    renamed = Filters(tables=(READINGS, PLACES), renaming=Renaming.of((), pairs))
+    for filters in (renamed, Filters(tables=(READINGS, PLACES)), renamed):
+        run = lake.run(exported, filters)
+        run.begin()
+        outcomes = list(run.restore())
+        assert run.finish()
+        assert all(expected == found for expected, found in run.check_counts().values())
+    assert sum(outcome.rows for outcome in outcomes) == 0
+    assert unequal_rows(exported.source, {"readings": lake.table("readings_2")}, IN_RANGE) == {}
+    assert lake.differences(exported.source, tables=("readings", "places")) == {}
+    assert (lake.table("places_2").num_rows, len(lake.target.imports())) == (4, 2)
+    clash = Filters(renaming=Renaming.of((), [(READINGS, TableName("main", "Places"))]))
+    with pytest.raises(PlanError, match=r"would both be main\.places"):
+        lake.run(exported, clash).begin()
 
 
 class Killed(BaseException):

@@ -130,6 +130,14 @@ def test_documents_name_what_is_left_out_and_the_manifest_shows_the_plan(people:
     assert manifest["exclude_columns"] == [f"{name}.users.password"]
     assert manifest["mask"] == {f"{name}.users.email": "md5(email)", f"{name}.users.phone": "'***' || right(phone, 1)"}
     assert manifest["exclude_tables"] == [f"{name}.tmp_*"]
+    state = Catalog.open(store_of(location)).state
+    assert state.header is not None
+    assert state.header.hidden == (
+        f"excluded tables {name}.tmp_*",
+        f"excluded column {name}.users.password",
+        f"masked column {name}.users.email",
+        f"masked column {name}.users.phone",
+    )
 
 
 def test_a_changed_mask_is_another_plan(people: str, location: Path) -> None:

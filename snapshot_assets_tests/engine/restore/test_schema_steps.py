@@ -84,7 +84,7 @@ def test_what_fails_is_listed_the_rest_is_made_and_rows_are_loaded_where_their_t
     assert table["kind"] == "table"
     assert table["message"].startswith("ERROR: function s.one() does not exist LINE 1: ")
     assert table["statements"][0].startswith('CREATE TABLE "s"."broken" (')
-    assert comment["message"] == index["message"] == "Not tried: s.broken is not there."
+    assert comment["message"] == index["message"] == "Not tried: s.broken, or a partition of it, is not there."
     assert other["message"].startswith("ERROR: function s.one() does not exist")
     assert set(into.tables()) == {"good"}
     assert numbers(into, "good") == [1, 2, 3, 4, 5]
@@ -168,20 +168,34 @@ def test_a_table_whose_partition_cannot_be_made_gets_no_rows_until_it_is(
         "CREATE TABLE p (n integer) PARTITION BY LIST (n)",
         "CREATE TABLE p1 PARTITION OF p FOR VALUES IN (1)",
         "CREATE TABLE p2 PARTITION OF p FOR VALUES IN (2)",
+        "CREATE INDEX p_n ON p (n)",
+        "COMMENT ON TABLE p2 IS 'a part'",
         "CREATE TABLE q (n integer)",
+        "CREATE INDEX q_n ON q (n)",
+        "COMMENT ON INDEX q_n IS 'an index'",
         "INSERT INTO p VALUES (1), (2)",
         "INSERT INTO q VALUES (7)",
     )
     place.export()
-    execute(into.uri, "CREATE TABLE p2 (of_another_user text)")
+    execute(into.uri, "CREATE TABLE p2 (n integer)", "CREATE TABLE r (n integer)", "CREATE INDEX q_n ON r (n)")
     run, failed = incomplete(place, into)
-    assert [each["object"] for each in failed] == ["partition public.p2"]
+    tried = {each["object"]: each["message"] for each in failed if not each["message"].startswith("Not tried: ")}
+    assert set(tried) == {"partition public.p2", "index q_n of public.q"}
+    assert "comment on index q_n of public.q" in {each["object"] for each in failed}
+    with client(into.uri) as sql:  # what others have of the same name is left as it is
+        assert sql("SELECT obj_description('p2'::regclass), obj_description('q_n'::regclass)") == [(None, None)]
+        assert sql("SELECT count(*) FROM pg_index WHERE indrelid = 'p2'::regclass") == [(0,)]
     assert "already exists" in failed[0]["message"]
     assert len(failed[0]["statements"]) == 2
     assert run.current().absent == {TableName("public", "p")}
     assert into.tables()["p"].num_rows == 0
-    execute(into.uri, "DROP TABLE p2")
+    execute(into.uri, "DROP TABLE p2", "DROP TABLE r")
     finished(place, into)
+    with client(into.uri) as sql:
+        assert sql("SELECT obj_description('p2'::regclass), obj_description('q_n'::regclass)") == [
+            ("a part", "an index")
+        ]
+        assert sql("SELECT count(*) FROM pg_index WHERE indrelid = 'p2'::regclass AND indisvalid") == [(1,)]
     assert (numbers(into, "p"), numbers(into, "q")) == ([1, 2], [7])
 
 

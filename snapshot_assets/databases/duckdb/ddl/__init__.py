@@ -8,10 +8,9 @@ columns, and foreign keys: tables with these are created a second time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from graphlib import TopologicalSorter
-from typing import Any
 
 from snapshot_assets.databases.convert import is_plain
 from snapshot_assets.databases.duckdb.ddl.checked_sql import Texts, check_statement
@@ -24,6 +23,7 @@ from snapshot_assets.databases.duckdb.ddl.tables import (
     sequence_place,
     target_name,
 )
+from snapshot_assets.databases.exclusions import uncarried
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.databases.target import Definition, Statement, comment
 from snapshot_assets.format.relations import Column, DatabaseSchema, Sequence, Table, TableName, UserType, View
@@ -43,10 +43,7 @@ class _Defining:
         self._lost: list[str] = []
 
     def definition(self) -> Definition:
-        for schema in self._schema.schemas:
-            self._lose_uncarried(schema.options)
-        for table in self._schema.tables:
-            self._lose_uncarried(table.options, f" of {table.table_name}")
+        self._lost += uncarried(self._schema)
         tables = tuple(self._table(table) for table in self._schema.tables)
         keyed = possible_keys(tables, self._lost)  # in an order that has parents before their children
         sequences = self._sequences()
@@ -68,10 +65,6 @@ class _Defining:
         for statement in (*before, *after):
             check_statement(self._texts.connection, statement.sql, statement.makes)
         return Definition(tables, tuple(before), tuple(after), tuple(self._lost))
-
-    def _lose_uncarried(self, options: Mapping[str, Any], of: str = "") -> None:
-        for what in map(str, options.get("not_carried", ())):
-            self._lost.append(f"{what[:1].upper()}{what[1:]}{of} is not in a snapshot.")
 
     def _table(self, table: Table) -> Table:
         """Return a table as the target will have it: types as DuckDB writes them, expressions only if wanted."""

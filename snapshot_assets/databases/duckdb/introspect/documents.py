@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable
 from graphlib import TopologicalSorter
 from typing import Any
 
 from snapshot_assets.databases.duckdb.introspect.tables import TableReader
+from snapshot_assets.databases.duckdb.relations import base_tables, by_folded_name, resolved
 from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.exclusions import without_hidden
 from snapshot_assets.databases.refusals import Refusals
@@ -134,35 +135,9 @@ def _depends_on(
             f"DuckDB {session.alias!r}: the query of view {view} cannot be parsed: {tree.get('error_message')}. Leave"
             " its schema out of the plan, and report this."
         )
-    by_folded = {(name.schema.lower(), name.table.lower()): name for name in relations}
-    read: set[TableName] = set()
-    for path in _paths(tree["statements"], frozenset()):
-        *_, inside, table = map(str.lower, ["", *path])
-        candidates = [inside] if inside else [view.schema.lower(), "main"]
-        if inside == session.database.lower():
-            candidates.append("main")
-        found = [(each, table) for each in candidates if (each, table) in by_folded]
-        read.update(by_folded[key] for key in found[:1])
-    return tuple(sorted(read))
-
-
-def _paths(node: Any, hidden: Collection[str]) -> Iterator[list[str]]:
-    """Yield the names of the relations that a part of a serialised query reads, except `hidden`, in lower case."""
-    if isinstance(node, list):
-        for member in node:
-            yield from _paths(member, hidden)
-    if not isinstance(node, dict):
-        return
-    if node.get("type") == "BASE_TABLE":
-        path = node["qualified_name"]["path"]
-        if len(path) > 1 or path[0].lower() not in hidden:
-            yield path
-    for entry in (node.get("cte_map") or {}).get("map", ()):
-        # An expression can name those before it, and itself only if it is recursive.
-        with_itself = {*hidden, entry["key"].lower()}
-        recursive = entry["value"]["query_node"]["type"] == "RECURSIVE_CTE_NODE"
-        yield from _paths(entry["value"], with_itself if recursive else hidden)
-        hidden = with_itself
-    for key, member in node.items():
-        if key != "cte_map":
-            yield from _paths(member, hidden)
+    known = by_folded_name(tuple(relations))
+    read = (
+        resolved(node["qualified_name"]["path"], view, known, session.database)
+        for node in base_tables(tree["statements"])
+    )
+    return tuple(sorted({name for name in read if name is not None}))

@@ -26,7 +26,7 @@ _TYPE = re.compile(
     rf"|interval(?: {_UNIT}(?: to {_UNIT})?)?(?:\(\d\))?|{_QUALIFIED}(?:\(-?[A-Za-z0-9_.]+(?:, ?-?[A-Za-z0-9_.]+)*\))?)"
     r"(?:\[\])*"
 )
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"(?P<string>E'(?:[^'\\]|''|\\.)*+'|'(?:[^']|'')*+')(?!\s*')"
     r'|(?P<name>"(?:[^"]|"")++")|(?P<word>\w++)(?!\')|(?P<space>\s++)|(?P<open>[(\[])|(?P<close>[)\]])|(?P<comma>,)'
     r"|(?P<other>(?!--|/\*)[^\s\w'\"()\[\],;$\\])",
@@ -39,12 +39,12 @@ _KEY = re.compile(
     rf"(?: INCLUDE \({_NAMES}\))?)(?P<tail>{_DEFERRAL})"
 )
 _ACTION = rf"(?:CASCADE|RESTRICT|NO ACTION|SET (?:NULL|DEFAULT)(?: \({_NAMES}\))?)"
-_FOREIGN_KEY = re.compile(
+FOREIGN_KEY = re.compile(
     rf"FOREIGN KEY \({_NAMES}(?:, PERIOD {_NAME})?\) REFERENCES (?P<table>{_QUALIFIED})"
     rf"\({_NAMES}(?:, PERIOD {_NAME})?\)(?: MATCH (?:FULL|SIMPLE|PARTIAL))?(?: ON UPDATE {_ACTION})?"
     rf"(?: ON DELETE {_ACTION})?{_DEFERRAL}(?: NOT ENFORCED)?(?: NOT VALID)?"
 )
-_INDEX = re.compile(
+INDEX = re.compile(
     rf"CREATE (?P<unique>UNIQUE )?INDEX (?P<name>{_NAME}) ON (?P<only>ONLY )?(?P<table>{_QUALIFIED})"
     r"(?: USING (?P<method>[a-z_][a-z0-9_]*))? (?P<rest>\(.*)",
     re.DOTALL,
@@ -54,7 +54,7 @@ _PLAIN_INDEX = re.compile(
     rf"\({_INDEX_KEY}(?:, {_INDEX_KEY})*\)(?: INCLUDE \({_NAMES}\))?(?: NULLS NOT DISTINCT)?"
     r"(?: WITH \([a-z_]+='?[\w.-]+'?(?:, [a-z_]+='?[\w.-]+'?)*\))?"
 )
-_STATISTICS = re.compile(
+STATISTICS = re.compile(
     rf"CREATE STATISTICS (?P<name>{_QUALIFIED})(?P<kinds> \([a-z_]+(?:, [a-z_]+)*\))? ON (?P<what>.*)"
     rf" FROM (?P<table>{_QUALIFIED})",
     re.DOTALL,
@@ -82,7 +82,7 @@ def _is_closed(text: str, *, commas: bool) -> bool:
     if "\0" in text:  # the driver would end the statement there
         return False
     while place < len(text):
-        token = _TOKEN.match(text, place)
+        token = TOKEN.match(text, place)
         if token is None:
             return False
         depth += (token.lastgroup == "open") - (token.lastgroup == "close")
@@ -140,7 +140,7 @@ def key(definition: str, storage: str, what: str) -> str:
 
 def foreign_key(definition: str, what: str) -> tuple[str, TableName]:
     """Return the definition of a foreign key, and the table that it references."""
-    match = _matched(_FOREIGN_KEY, definition, what, "a foreign key")
+    match = _matched(FOREIGN_KEY, definition, what, "a foreign key")
     return definition, TableName(*split_name(match["table"]))
 
 
@@ -159,7 +159,7 @@ def exclusion(definition: str, what: str) -> str:
 
 def index(definition: str, name: str, table: TableName, what: str) -> tuple[str, bool]:
     """Return the statement that creates an index, and whether it has neither expressions nor a predicate."""
-    match = _INDEX.fullmatch(definition.strip().removesuffix(";"))
+    match = INDEX.fullmatch(definition.strip().removesuffix(";"))
     if (
         match is None
         or _unquoted(match["name"]) != name
@@ -174,7 +174,7 @@ def index(definition: str, name: str, table: TableName, what: str) -> tuple[str,
 
 def statistics(definition: str, table: TableName, what: str) -> tuple[str, TableName, bool]:
     """Return the statement that creates extended statistics, their name, and whether they cover columns alone."""
-    match = _STATISTICS.fullmatch(definition)
+    match = STATISTICS.fullmatch(definition)
     if match is None or split_name(match["table"]) != table or not _is_closed(match["what"], commas=True):
         raise refusal(what, definition, f"statistics of {table}")
     schema, name = split_name(match["name"])
@@ -214,8 +214,12 @@ def _parameters(values: object, what: str) -> Iterator[str]:
 def drawn_from(default: str | None) -> TableName | None:
     """Return the sequence of a default that is only `nextval` of a sequence, else None."""
     match = _NEXTVAL.fullmatch(default or "")
-    name = match["name"].replace("''", "'") if match else ""
-    return TableName(*split_name(name)) if re.fullmatch(rf"{_NAME}\.{_NAME}", name) else None
+    return qualified_name(match["name"].replace("''", "'")) if match else None
+
+
+def qualified_name(text: str) -> TableName | None:
+    """Return the name that a text is, with its schema; None for any other text."""
+    return TableName(*split_name(text)) if re.fullmatch(rf"{_NAME}\.{_NAME}", text) else None
 
 
 def split_name(text: str) -> tuple[str, str]:

@@ -148,8 +148,8 @@ def create_through_helper(
         if columns:
             action = ", ".join(f"ADD COLUMN {column}" for column in columns)
             yield Statement(what, f"ALTER TABLE {qualified(table)} {action}", relation.of)
-    yield from not_nulls
-    yield from inherit(relation, kin.parents)
+    for statement in (*not_nulls, *inherit(relation, kin.parents)):
+        yield replace(statement, makes=what)  # statements of one name are made whole or not at all
     yield relation.alter(f"NO INHERIT {qualified(helper)}", what, only=False)
     yield Statement(what, f"DROP TABLE {qualified(helper)}", relation.of)
 

@@ -161,7 +161,7 @@ def properties(context: RestoreContext, relation: Relation) -> Iterator[Statemen
             targets = options.get("statistics_targets", {})
             if short in targets:
                 action = f"ALTER STATISTICS {qualified(full_name)} SET STATISTICS {int(targets[short])}"
-                yield Statement(f"target of {what}", action, relation.of)
+                yield Statement(f"statistics target of {what}", action, relation.of)
             yield from relation.comment("statistics", short, f"STATISTICS {qualified(full_name)}", what)
     if security := options.get("row_security"):
         words = {"forced": ("ENABLE", "FORCE"), "forced, disabled": ("FORCE",)}

@@ -1,0 +1,247 @@
+"""Gives schema documents new names for a target file. DuckDB's parser shows where SQL text names what is renamed.
+
+The options of a schema hold its types and the sequences that no table draws from; both, and all other sequences, follow
+their schema. Indexes follow their table.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import duckdb
+
+from snapshot_assets.databases.duckdb.relations import base_tables, by_folded_name, resolved
+from snapshot_assets.databases.duckdb.session import CONFIG
+from snapshot_assets.databases.renaming import (
+    Renaming,
+    check_distinct_folded,
+    derived_name,
+    renamed_foreign_keys,
+    renamed_schemas,
+)
+from snapshot_assets.databases.sql import identifier, literal, qualified
+from snapshot_assets.errors import DocumentError
+from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
+
+_PART = rb'(?:"(?:[^"]|"")*"|[^\s".,()\'\[\]:;]+)'
+_NAME = re.compile(rb"%b(?:\s*\.\s*%b)*" % (_PART, _PART))
+_PARTS = re.compile(rb'"((?:[^"]|"")*)"|([^\s".]+)')
+_STRING = re.compile(rb"'(?:[^']|'')*'")
+_DRAWS = ("nextval", "currval")
+
+
+class _Edit(NamedTuple):
+    start: int
+    end: int
+    text: str
+
+
+class _NotUnderstood(Exception):
+    """A text does not show where it names what is renamed."""
+
+
+def rename(schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, tuple[str, ...]]:
+    """Return documents with new names, and what is lost; see `DatabaseModule.rename`."""
+    with closing(duckdb.connect(config=CONFIG)) as connection:
+        return _Documents(schema, renaming, connection).renamed()
+
+
+class _Documents:
+    def __init__(self, schema: DatabaseSchema, renaming: Renaming, connection: duckdb.DuckDBPyConnection) -> None:
+        self._schema, self._renaming, self._connection = schema, renaming, connection
+        items: list[Table | View] = [*schema.tables, *schema.views]
+        self._relations = {item.table_name: renaming.table(item.table_name) for item in items}
+        self._known = by_folded_name(list(self._relations))
+        sequences = [each.table_name for table in schema.tables for each in table.sequences]
+        self._sequences = by_folded_name([*sequences, *_in_options(schema, "sequences")])
+        self._types = by_folded_name(list(_in_options(schema, "types")))
+        self._lost: list[str] = []
+        check_distinct_folded((f"table {old}", new) for old, new in self._relations.items())
+
+    def renamed(self) -> tuple[DatabaseSchema, tuple[str, ...]]:
+        tables, views = tuple(map(self._table, self._schema.tables)), tuple(self._views())
+        schemas = tuple(map(_with_own_names, renamed_schemas(self._schema, self._renaming)))
+        return self._schema.model_copy(update={"schemas": schemas, "tables": tables, "views": views}), tuple(self._lost)
+
+    def _table(self, table: Table) -> Table:
+        old, new = table.table_name, self._relations[table.table_name]
+        expression = self._expression
+        columns = (
+            column.model_copy(
+                update={
+                    name: expression(text, table, f"{what} of column {old}.{column.name}")
+                    for name, what in (("default", "default"), ("generated", "expression"))
+                    if (text := getattr(column, name)) is not None
+                }
+            )
+            for column in table.columns
+        )
+        checks = (
+            check.model_copy(update={"definition": self._check(check.definition, table, f"check {check.name}")})
+            for check in table.checks
+        )
+        indexes = (
+            index.model_copy(update={"name": derived_name(index.name, old.table, new.table)}) for index in table.indexes
+        )
+        sequences = (
+            each.model_copy(update={"schema_name": self._renaming.schema(each.schema_name)}) for each in table.sequences
+        )
+        update = {"schema_name": new.schema, "name": new.table, "columns": tuple(columns), "checks": tuple(checks)}
+        keys = tuple(renamed_foreign_keys(table.foreign_keys, self._relations))
+        update |= {"indexes": tuple(indexes), "sequences": tuple(sequences), "foreign_keys": keys}
+        return table.model_copy(update=update)
+
+    def _check(self, definition: str, table: Table, what: str) -> str:
+        match = re.fullmatch(r"(CHECK\s*)(\(.*\))\s*", definition.strip(), re.DOTALL)
+        return f"{match[1]}({self._expression(match[2], table, what)})" if match else definition
+
+    def _expression(self, text: str, table: Table, what: str) -> str:
+        head = "SELECT ("
+        try:
+            query = f"{head}{text})"
+            edits = [*self._named(self._tree(query), query.encode(), table.table_name), *self._rows(query, table)]
+            return _edited(query, edits)[len(head) : -1]
+        except _NotUnderstood as error:
+            raise DocumentError(
+                f"The {what}, {text!r:.200}, cannot be mapped: {error}. Import the table under its own name.",
+                what=what,
+            ) from error
+
+    def _rows(self, query: str, table: Table) -> Iterator[_Edit]:
+        """Yield the replacements of a table's name before those of its columns."""
+        old, new = table.table_name, self._relations[table.table_name]
+        columns = {column.name.lower() for column in table.columns}
+        for node in _nodes(self._tree(query)):
+            names = node.get("column_names") if node.get("type") == "COLUMN_REF" else None
+            if names and len(names) > 1 and names[0].lower() == old.table.lower() not in columns:
+                start, end = _place(query.encode(), node, names)
+                rest = qualified(names[1:])
+                yield _Edit(start, end, f"{identifier(new.table)}.{rest}")
+
+    def _views(self) -> Iterator[View]:
+        for view in self._schema.views:
+            name = view.table_name
+            try:
+                definition = self._query(view)
+            except _NotUnderstood as error:
+                self._lost.append(f"View {name} is left out: its query cannot be mapped: {error}. Create it by hand.")
+                continue
+            new = self._relations[name]
+            depends_on = tuple(self._relations.get(each, each) for each in view.depends_on)
+            update = {"schema_name": new.schema, "name": new.table, "definition": definition, "depends_on": depends_on}
+            yield view.model_copy(update=update)
+
+    def _query(self, view: View) -> str:
+        text, moved = view.definition, self._relations[view.table_name].schema != view.schema_name
+        tree, raw = self._tree(text), text.encode()
+        edits = [*self._named(tree, raw, view.table_name)]
+        for node in base_tables(tree["statements"]):
+            path = node["qualified_name"]["path"]
+            old = resolved(path, view.table_name, self._known, "")
+            if old is not None and (self._relations[old] != old or moved):
+                new = self._relations[old]
+                alias = "" if node["alias"] or new.table == path[-1] else f" AS {identifier(path[-1])}"
+                edits.append(_Edit(*_place(raw, node, path), f"{qualified(new)}{alias}"))
+        self._refuse_qualified_columns(tree, view)
+        changed = _edited(text, edits)
+        self._check_reads(changed, view)
+        return changed
+
+    def _refuse_qualified_columns(self, tree: Any, view: View) -> None:
+        for node in _nodes(tree):
+            names = node.get("column_names") if node.get("type") == "COLUMN_REF" else None
+            named = self._known.get((names[0].lower(), names[1].lower())) if names and len(names) > 2 else None
+            if names and named is not None and named != self._relations[named]:
+                raise _NotUnderstood(f"{'.'.join(names)} names a mapped table or a column")
+
+    def _check_reads(self, definition: str, view: View) -> None:
+        """Compare what the renamed query reads with what it is to read."""
+        new = self._relations[view.table_name]
+        known = by_folded_name(list(self._relations.values()))
+        paths = (node["qualified_name"]["path"] for node in base_tables(self._tree(definition)["statements"]))
+        reads = {name for path in paths if (name := resolved(path, new, known, "")) is not None}
+        if reads != {self._relations[each] for each in view.depends_on if each in self._relations}:
+            raise _NotUnderstood("it would not read the mapped tables alone")
+
+    def _named(self, tree: Any, raw: bytes, within: TableName) -> Iterator[_Edit]:
+        """Yield the replacements of the names of types and sequences that follow a renamed schema."""
+        for node in _nodes(tree):
+            if node.get("type") == "TYPE":
+                path = node["qualified_name"]["path"]
+                old = resolved(path, within, self._types, "")
+                if old is not None and (new := self._by_schema(old)) != old:
+                    yield _Edit(*_place(raw, node, path), qualified(new))
+            elif node.get("type") == "FUNCTION" and node["function_name"].lower() in _DRAWS:
+                for constant in _nodes(node["arguments"]):
+                    yield from self._sequence(constant, raw, within)
+
+    def _sequence(self, node: Mapping[str, Any], raw: bytes, within: TableName) -> Iterator[_Edit]:
+        kind = node.get("literal") if node.get("type") == "VALUE_CONSTANT" else None
+        if not isinstance(kind, dict) or kind.get("kind") != "STRING":
+            return
+        old = resolved(_parts(kind["text"].encode()), within, self._sequences, "")
+        match = _STRING.match(raw, node["query_location"])
+        if old is None or (new := self._by_schema(old)) == old:
+            return
+        if match is None:
+            raise _NotUnderstood(f"the place of {kind['text']} is unknown")
+        yield _Edit(match.start(), match.end(), literal(qualified(new)))
+
+    def _by_schema(self, name: TableName) -> TableName:
+        return TableName(self._renaming.schema(name.schema), name.table)
+
+    def _tree(self, sql: str) -> Any:
+        row = self._connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
+        tree = json.loads(row[0]) if row else {"error": True}
+        if tree["error"]:
+            raise _NotUnderstood(str(tree.get("error_message") or "it is not one query"))
+        return tree
+
+
+def _in_options(schema: DatabaseSchema, option: str) -> Iterator[TableName]:
+    for each in schema.schemas:
+        for entry in each.options.get(option, ()):
+            yield TableName(entry["schema"], entry["name"])
+
+
+def _with_own_names(schema: Schema) -> Schema:
+    """Return a schema's document whose types and sequences are in it."""
+    options = {
+        option: [{**entry, "schema": schema.name} if isinstance(entry, dict) else entry for entry in entries]
+        for option, entries in schema.options.items()
+    }
+    return schema.model_copy(update={"options": options})
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """Yield all nodes of a serialised statement."""
+    if isinstance(tree, dict):
+        yield tree
+    for member in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from _nodes(member)
+
+
+def _parts(name: bytes) -> list[str]:
+    found = _PARTS.findall(name)
+    return [(quoted.replace(b'""', b'"') if quoted else plain).decode() for quoted, plain in found] or [""]
+
+
+def _place(raw: bytes, node: Mapping[str, Any], path: Iterable[str]) -> tuple[int, int]:
+    """Return where a node's name is written, in bytes."""
+    match = _NAME.match(raw, node["query_location"]) if node["query_location"] <= len(raw) else None
+    wanted = [part.lower() for part in path]
+    if match is None or [part.lower() for part in _parts(match.group())] != wanted:
+        raise _NotUnderstood(f"the place of {'.'.join(wanted)} is unknown")
+    return match.span()
+
+
+def _edited(text: str, edits: Iterable[_Edit]) -> str:
+    raw, place, parts = text.encode(), 0, []
+    for edit in sorted(set(edits)):
+        parts += [raw[place : edit.start], edit.text.encode()]
+        place = edit.end
+    return b"".join([*parts, raw[place:]]).decode()

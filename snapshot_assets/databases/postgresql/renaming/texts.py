@@ -1,0 +1,175 @@
+"""Writes new names into SQL text of PostgreSQL: expressions, types, and definitions of keys and indexes.
+
+The server writes such text with an empty search path, so every name of a user's object has its schema. An expression
+has no aliases: a qualified name in it is a type, a function, a collation or an operator class, and a string that is
+cast to `regclass` or passed to `nextval` names a relation. Text of another form is left as it is, and is refused when
+statements are built from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from snapshot_assets.databases.postgresql.ddl import checked_sql
+from snapshot_assets.databases.sql import identifier, literal, qualified
+from snapshot_assets.format.relations import TableName
+
+_CASTS = tuple(
+    [*before, ":", ":", kind] for before in ([], [":", ":", "text", ")"]) for kind in ("regclass", "regtype")
+)
+"""What follows a string that names a relation or type: `'s.t'::regclass`, and `('s.t'::text)::regclass`."""
+
+_WORDS = re.compile(r"[a-z_][a-z0-9_]*")
+
+
+class Token(NamedTuple):
+    """A part of a text; `kind` is a group of `checked_sql.TOKEN`."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+    @property
+    def name(self) -> str | None:
+        """The identifier that it is; None for anything else. A keyword is in capitals, an unquoted name is not."""
+        if self.kind == "name":
+            return self.text[1:-1].replace('""', '"')
+        return self.text if self.kind == "word" and _WORDS.fullmatch(self.text) else None
+
+
+class Edit(NamedTuple):
+    """A replacement of a part of a text."""
+
+    start: int
+    end: int
+    text: str
+
+
+def tokens(text: str) -> list[Token]:
+    """Return the tokens of a text without its spaces; none if it is not SQL as the server writes it."""
+    found, place = [], 0
+    while place < len(text):
+        match = checked_sql.TOKEN.match(text, place)
+        if match is None:
+            return []
+        if match.lastgroup != "space":
+            found.append(Token(str(match.lastgroup), match.group(), place, match.end()))
+        place = match.end()
+    return found
+
+
+def edited(text: str, edits: Iterator[Edit]) -> str:
+    """Return a text with replacements, which are in order."""
+    parts, place = [], 0
+    for edit in edits:
+        parts += [text[place : edit.start], edit.text]
+        place = edit.end
+    return "".join([*parts, text[place:]])
+
+
+def pair_at(parts: list[Token], index: int) -> TableName | None:
+    """Return the qualified name that begins at a token; None if it is anything else, also a function."""
+    if index + 2 >= len(parts) or parts[index + 1].text != "." or (index and parts[index - 1].text == "."):
+        return None
+    schema, name = parts[index].name, parts[index + 2].name
+    called = index + 3 < len(parts) and parts[index + 3].text == "("
+    collation = index > 0 and parts[index - 1].text == "COLLATE"
+    return None if schema is None or name is None or called or collation else TableName(schema, name)
+
+
+def reference_at(parts: list[Token], index: int) -> TableName | None:
+    """Return the relation or type that a string names by a cast, or `nextval('s.t')`; None if it names none."""
+    if parts[index].kind != "string":
+        return None
+    after = [part.text for part in parts[index + 1 : index + 8]]
+    before = [part.text for part in parts[max(index - 2, 0) : index]]
+    cast = any(after[: len(each)] == each and after[len(each) :][:1] != ["["] for each in _CASTS)
+    return _named_by(parts[index].text) if cast or before == ["nextval", "("] else None
+
+
+def _named_by(constant: str) -> TableName | None:
+    content = constant[1:-1] if constant.startswith("'") else constant[2:-1].replace("\\\\", "\\")
+    return checked_sql.qualified_name(content.replace("''", "'"))
+
+
+def reference_text(name: TableName) -> str:
+    """Return the string constant that names a relation or type."""
+    return literal(qualified(name))
+
+
+class Texts:
+    """Writes new names into texts.
+
+    Args:
+        names: New names of tables, views, partitions, sequences and types.
+    """
+
+    def __init__(self, names: Mapping[TableName, TableName]) -> None:
+        self._names = {old: new for old, new in names.items() if old != new}
+
+    def expression(self, text: str, table: TableName | None = None) -> str:
+        """Return an expression with new names.
+
+        Args:
+            text: The expression, or a definition without names of other relations, such as a check.
+            table: The table that it belongs to, whose whole rows are written `table.*`; None for none.
+        """
+        return edited(text, self._edits(tokens(text), table))
+
+    def _edits(self, parts: list[Token], table: TableName | None) -> Iterator[Edit]:
+        row = self._names.get(table) if table is not None else None
+        for index, part in enumerate(parts):
+            pair, reference = pair_at(parts, index), reference_at(parts, index)
+            if pair is not None and pair in self._names:
+                yield Edit(part.start, parts[index + 2].end, qualified(self._names[pair]))
+            elif reference is not None and reference in self._names:
+                yield Edit(part.start, part.end, reference_text(self._names[reference]))
+            elif row is not None and table is not None and _is_row(parts, index, table):
+                yield Edit(part.start, part.end, identifier(row.table))
+
+    def optional(self, text: str | None, table: TableName | None = None) -> str | None:
+        """Return an expression with new names, or None for none."""
+        return None if text is None else self.expression(text, table)
+
+    def foreign_key(self, definition: str | None) -> str | None:
+        """Return the definition of a foreign key, whose REFERENCES a parenthesis follows."""
+        match = checked_sql.FOREIGN_KEY.fullmatch(definition or "")
+        new = self._names.get(TableName(*checked_sql.split_name(match["table"]))) if match else None
+        if match is None or new is None:
+            return definition
+        return edited(match.string, iter([Edit(match.start("table"), match.end("table"), qualified(new))]))
+
+    def index(self, definition: str, table: TableName, name: str) -> str:
+        """Return the definition of an index of a table, with the table's new name and a new name of its own."""
+        match = checked_sql.INDEX.fullmatch(definition.strip().removesuffix(";"))
+        if match is None or TableName(*checked_sql.split_name(match["table"])) != table:
+            return definition
+        new = self._names.get(table, table)
+        head = [
+            Edit(match.start("name"), match.end("name"), identifier(name)),
+            Edit(match.start("table"), match.end("table"), qualified(new)),
+            Edit(match.start("rest"), match.end("rest"), self.expression(match["rest"], table)),
+        ]
+        return edited(match.string, iter(head))
+
+    def statistics(self, definition: str, table: TableName, new_name: TableName) -> str:
+        """Return the definition of extended statistics of a table, with a new name of their own."""
+        match = checked_sql.STATISTICS.fullmatch(definition)
+        if match is None:
+            return definition
+        head = [
+            Edit(match.start("name"), match.end("name"), qualified(new_name)),
+            Edit(match.start("what"), match.end("what"), self.expression(match["what"], table)),
+            Edit(match.start("table"), match.end("table"), qualified(self._names.get(table, table))),
+        ]
+        return edited(match.string, iter(head))
+
+
+def _is_row(parts: list[Token], index: int, table: TableName) -> bool:
+    """Return whether a token begins `table.*`, the whole row."""
+    following = [part.text for part in parts[index + 1 : index + 3]]
+    alone = index == 0 or parts[index - 1].text != "."
+    return parts[index].name == table.table and following == [".", "*"] and alone
