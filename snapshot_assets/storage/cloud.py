@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import obstore
 from obstore.exceptions import BaseError, GenericError
 
-from snapshot_assets.errors import ObjectNotFoundError, StoreUnavailableError
+from snapshot_assets.errors import StorageError
 from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, check_size, folder_of
 from snapshot_assets.storage.cloud_clients import Client, connect
 from snapshot_assets.storage.cloud_errors import cloud_errors, is_unsatisfiable_range
@@ -143,8 +143,7 @@ class CloudStore(RemoteStore[Client]):
 class CloudUpload:
     """An object that is written in parts, or at once if it has no more bytes than one part.
 
-    The client repeats parts. Beginning is repeated here. An end whose outcome is unknown is settled by a look at the
-    object: data files have names that no other writer uses.
+    The client repeats parts. Beginning is repeated here. An end that failed is settled; see `RemoteStore.settle`.
     """
 
     def __init__(self, store: CloudStore, path: str) -> None:
@@ -175,13 +174,8 @@ class CloudUpload:
         try:
             with cloud_errors("write", self._uri):
                 self._upload.close()
-        except StoreUnavailableError as error:
-            try:
-                found = self._store.head(self._path).size
-            except ObjectNotFoundError:
-                raise error from None
-            if found != self._size:
-                raise
+        except StorageError as error:
+            self._store.settle(self._path, self._size, error)
 
     def abort(self, error: BaseException) -> None:
         """Delete the parts."""

@@ -103,6 +103,30 @@ class RemoteStore(ABC, Generic[_Client]):
         with buffered(lambda start, length: self._read(path, start, length), size) as reader:
             yield reader
 
+    def settle(self, path: str, size: int, error: StorageError) -> None:
+        """Return if an upload that ended with an error has published its object all the same.
+
+        The client repeats the request that ends an upload. Where the first reply was lost, the store may answer the
+        second that there is no such upload. Data files have names that no other writer uses, so an object of the
+        upload's size is its own.
+
+        Args:
+            path: The object.
+            size: The bytes of the upload.
+            error: Why it failed.
+
+        Raises:
+            StorageError: There is no such object (then this is the given error), or the store does not answer.
+        """
+        try:
+            published = self.head(path).size == size
+        except StoreUnavailableError:
+            raise
+        except StorageError:
+            published = False
+        if not published:
+            raise error
+
     def temporaries(self) -> Iterator[ObjectInfo]:
         """Yield nothing: an upload that was cut off is no object; see `ObjectStore.temporaries`."""
         return iter(())

@@ -95,6 +95,34 @@ def test_a_create_without_a_reply_is_made_once(proxy: Proxy, s3_location: str, f
     assert store.get("new") == b"bytes"
 
 
+UPLOAD = 20 * 1024 * 1024
+END = "POST .*/new.*uploadId"
+LOST_REPLY = (Fault(END, 0, forwarded=True), Fault(END, 404, "NoSuchUpload", times=100))
+
+
+def upload(store: ObjectStore) -> None:
+    with store.open_writer("new") as writer:
+        writer.write(bytes(UPLOAD))
+
+
+def test_an_upload_whose_last_reply_is_lost_is_whole(proxy: Proxy, s3_location: str) -> None:
+    """The client asks again, and the store has no such upload any more."""
+    store = open_store(parse_location(s3_location), proxy.options)
+    proxy.strike(*LOST_REPLY)
+    upload(store)
+    assert store.get("new") == bytes(UPLOAD)
+    assert proxy.statuses(END) == [0, 404]
+
+
+@pytest.mark.parametrize("code", ["NoSuchUpload", "InvalidPart", "InvalidBlockList"])
+def test_an_upload_that_the_store_has_lost_may_be_made_again(proxy: Proxy, s3_location: str, code: str) -> None:
+    store = open_store(parse_location(s3_location), proxy.options)
+    proxy.strike(Fault(END, 404 if code == "NoSuchUpload" else 400, code, times=100))
+    with pytest.raises(StoreUnavailableError, match=f"{s3_location}/new.*{code}.*lost the upload"):
+        upload(store)
+    assert list(store.list()) == []
+
+
 @pytest.mark.parametrize("first_answers", [2, 100])
 def test_the_probe_never_takes_a_passing_answer_for_a_missing_condition(
     remote: ObjectStore, proxy: Proxy, first_answers: int
