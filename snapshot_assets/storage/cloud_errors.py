@@ -31,7 +31,7 @@ from snapshot_assets.errors import (
     StoreUnavailableError,
 )
 from snapshot_assets.storage.aws_credentials import GIVE_CREDENTIALS
-from snapshot_assets.storage.remote import certificate_error
+from snapshot_assets.storage.remote import NO_UPLOAD, certificate_error
 
 _STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)")
@@ -49,7 +49,6 @@ _GIVE_CREDENTIALS = {
     "environment, or give this machine a managed identity",
 }
 _NO_BUCKET = {"NoSuchBucket", "ContainerNotFound"}
-_NO_UPLOAD = {"NoSuchUpload", "InvalidPart", "InvalidBlockList"}
 _DENIED = {"AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId", "ExpiredToken", "InvalidToken"}
 _FULL = {"QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "EntityTooLarge"}
 _PASSING = {408, 409, 425, 429}
@@ -81,7 +80,7 @@ def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
     failed = f"Cannot {operation} {uri}: {_reason(text, status, code)}"
     if code in _NO_BUCKET:
         return StorageError(f"{failed}. Create the bucket, or correct its name.", uri=uri)
-    if code in _NO_UPLOAD:
+    if code in NO_UPLOAD:
         return StoreUnavailableError(f"{failed}. The store has lost the upload or its parts; run again.", uri=uri)
     # Azure answers 409 also where the object exists.
     conflict = number == 409 and not (code or "").endswith("AlreadyExists")

@@ -27,6 +27,8 @@ from snapshot_assets.storage.retry import Attempts, Contact, Patience, Rate
 
 PART_SIZE = 8 * 1024 * 1024
 PARTS_AT_ONCE = 4
+NO_UPLOAD = ("NoSuchUpload", "InvalidPart", "InvalidBlockList")
+"""Error codes of stores that have lost an upload or a part of it."""
 
 _used_by: dict[str, int] = {}
 """The process that first used each native library."""

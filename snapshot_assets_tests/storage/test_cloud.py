@@ -208,6 +208,12 @@ def test_options_resolve_as_a_whole() -> None:
 def test_a_refusal_names_the_operation_and_the_object(s3_server: S3Server, s3_location: str) -> None:
     with pytest.raises(StoreDeniedError, match=f"Cannot create {s3_location}/a"):
         open_opendal(s3_location, s3_server.as_user("reader")).create("a", b"")
+    reader = open_opendal(s3_location, s3_server.as_user("reader"))
+    with (
+        pytest.raises(StoreDeniedError, match=f"Cannot write {s3_location}/a"),
+        reader.open_writer("a") as writer,
+    ):
+        writer.write(bytes(20 * MIB))
 
 
 def test_a_server_that_does_not_answer_is_unavailable(s3_location: str) -> None:

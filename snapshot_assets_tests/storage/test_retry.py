@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -105,22 +106,30 @@ def upload(store: ObjectStore) -> None:
         writer.write(bytes(UPLOAD))
 
 
-def test_an_upload_whose_last_reply_is_lost_is_whole(proxy: Proxy, s3_location: str) -> None:
+def test_an_upload_whose_last_reply_is_lost_is_whole(remote: ObjectStore, proxy: Proxy) -> None:
     """The client asks again, and the store has no such upload any more."""
-    store = open_store(parse_location(s3_location), proxy.options)
     proxy.strike(*LOST_REPLY)
-    upload(store)
-    assert store.get("new") == bytes(UPLOAD)
+    upload(remote)
+    assert remote.get("new") == bytes(UPLOAD)
     assert proxy.statuses(END) == [0, 404]
 
 
+def test_an_upload_by_opendal_keeps_to_the_time_limit(proxy: Proxy, s3_location: str) -> None:
+    options = replace(proxy.options, retries=None, retry_timeout="2s")
+    proxy.strike(Fault("POST .*/new.*uploads", 503, "SlowDown", times=1000))
+    with pytest.raises(StoreUnavailableError):
+        upload(open_opendal(s3_location, options))
+    assert 2 <= len(proxy.statuses("POST .*/new.*uploads")) <= 4  # waits of 0.2, 0.4 and 0.8 s
+
+
 @pytest.mark.parametrize("code", ["NoSuchUpload", "InvalidPart", "InvalidBlockList"])
-def test_an_upload_that_the_store_has_lost_may_be_made_again(proxy: Proxy, s3_location: str, code: str) -> None:
-    store = open_store(parse_location(s3_location), proxy.options)
+def test_an_upload_that_the_store_has_lost_may_be_made_again(
+    remote: ObjectStore, proxy: Proxy, code: str
+) -> None:
     proxy.strike(Fault(END, 404 if code == "NoSuchUpload" else 400, code, times=100))
-    with pytest.raises(StoreUnavailableError, match=f"{s3_location}/new.*{code}.*lost the upload"):
-        upload(store)
-    assert list(store.list()) == []
+    with pytest.raises(StoreUnavailableError, match=f"{remote.uri}/new.*lost the upload"):
+        upload(remote)
+    assert list(remote.list()) == []
 
 
 @pytest.mark.parametrize("first_answers", [2, 100])
