@@ -123,9 +123,7 @@ def test_an_upload_by_opendal_keeps_to_the_time_limit(proxy: Proxy, s3_location:
 
 
 @pytest.mark.parametrize("code", ["NoSuchUpload", "InvalidPart", "InvalidBlockList"])
-def test_an_upload_that_the_store_has_lost_may_be_made_again(
-    remote: ObjectStore, proxy: Proxy, code: str
-) -> None:
+def test_an_upload_that_the_store_has_lost_may_be_made_again(remote: ObjectStore, proxy: Proxy, code: str) -> None:
     proxy.strike(Fault(END, 404 if code == "NoSuchUpload" else 400, code, times=100))
     with pytest.raises(StoreUnavailableError, match=f"{remote.uri}/new.*lost the upload"):
         upload(remote)
