@@ -40,6 +40,8 @@ _BROKEN_CONNECTION = re.compile(
     r"kind: (?:Connect|Timeout|Request|Interrupted|Decode)\b"
     r"|HTTP error: (?:error sending request|request or response body error|operation timed out)"  # of uploads
 )
+_CREDENTIALS = re.compile(r"credential provider: (StoreUnavailableError|StoreDeniedError): ([^\n]+)")
+"""An error of `aws_credentials`, at a renewal."""
 _INSTANCE_CREDENTIALS = "169.254.169.254"
 _GIVE_CREDENTIALS = {
     "s3": GIVE_CREDENTIALS,
@@ -75,6 +77,10 @@ def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
     untrusted = certificate_error(operation, uri, text)
     if untrusted is not None:
         return untrusted
+    refused = _CREDENTIALS.search(text)
+    if refused is not None:
+        kind = StoreUnavailableError if refused[1] == StoreUnavailableError.__name__ else StoreDeniedError
+        return kind(f"Cannot {operation} {uri}: {refused[2]}", uri=uri)
     status, code = _first(_STATUS, text), _first(_CODE, text)
     number = int(status) if status else 0
     failed = f"Cannot {operation} {uri}: {_reason(text, status, code)}"

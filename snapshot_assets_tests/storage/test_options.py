@@ -298,7 +298,7 @@ def test_certificates_below_comments_are_certificates() -> None:
 
 @pytest.mark.parametrize("text", ["c2VjcmV0LWtleQ==", "s3cret" * 100, "s3\0cret", "~nobody-here/s3cret\n"])
 def test_a_text_that_is_no_path_is_not_shown(text: str) -> None:
-    with pytest.raises(PlanError, match="Cannot read the Google service account: .*name a readable file") as caught:
+    with pytest.raises(PlanError, match=r"Cannot read the Google service account: .*name a readable file") as caught:
         StoreOptions().resolved("gs", {"GOOGLE_SERVICE_ACCOUNT": text})
     assert text not in str(caught.value)
     assert "cret" not in str(caught.value)
