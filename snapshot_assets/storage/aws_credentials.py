@@ -28,7 +28,7 @@ Provider = Callable[[], "S3Credential"]
 _ASK_AGAIN = timedelta(minutes=5)
 """boto3 renews credentials that expire within 10 minutes, so they must not be kept for longer than that."""
 _METADATA = {"metadata_service_num_attempts": 3, "metadata_service_timeout": 2}
-"""botocore asks an instance's metadata service once, for a second, and then takes the machine for one without a role."""
+"""botocore asks an instance's metadata service once, for a second, and then takes the machine to have no role."""
 
 GIVE_CREDENTIALS = (
     "Set the storage options access_key_id and secret_access_key, or profile, or AWS_ACCESS_KEY_ID and "
@@ -140,7 +140,7 @@ def _metadata_fails(session: Session) -> bool:
     endpoint = (given or "http://169.254.169.254").rstrip("/")
     request = AWSRequest("GET", f"{endpoint}/latest/meta-data/iam/security-credentials/").prepare()
     try:
-        status = URLLib3Session(timeout=_METADATA["metadata_service_timeout"]).send(request).status_code
+        status = int(URLLib3Session(timeout=_METADATA["metadata_service_timeout"]).send(request).status_code)
     except BotoCoreError:
         return False
     return status >= 500 or status == 429

@@ -34,6 +34,7 @@ from snapshot_assets.storage.aws_credentials import GIVE_CREDENTIALS
 from snapshot_assets.storage.remote import NO_UPLOAD, certificate_error
 
 _STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
+_REPEATED = re.compile(r"after (\d+) retries")
 _CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)")
 _TEXT = re.compile(r"<Message>([^<]{1,300})</Message>")
 _BROKEN_CONNECTION = re.compile(
@@ -68,7 +69,10 @@ def cloud_errors(operation: str, uri: str) -> Iterator[None]:
     try:
         yield
     except (BaseError, OSError) as error:  # obstore raises built-in ones for missing objects and from its writer
-        raise storage_error(operation, uri, error) from None  # its text repeats the request
+        translated, text = storage_error(operation, uri, error), str(error)
+        translated.attributes["answered"] = bool(_first(_STATUS, text)) and _INSTANCE_CREDENTIALS not in text
+        translated.attributes["repeated"] = int(_first(_REPEATED, text) or 0)
+        raise translated from None  # the text repeats the request
 
 
 def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
@@ -113,7 +117,7 @@ def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
         return StoreFullError(f"{failed}. Free space or raise the quota, then run again.", uri=uri)
     if isinstance(error, GenericError | AlreadyExistsError | OSError) and _may_pass(number, code, text):
         advice = "The store may answer later; run again"
-        return StoreUnavailableError(f"{failed}. {advice}.", uri=uri, answered=number > 0)
+        return StoreUnavailableError(f"{failed}. {advice}.", uri=uri)
     return StorageError(f"{failed}. Check the location and the storage options.", uri=uri)
 
 

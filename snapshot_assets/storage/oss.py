@@ -8,7 +8,7 @@ probe detects.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -24,12 +24,19 @@ from snapshot_assets.errors import (
 from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, check_size, folder_of
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.options import StoreOptions
-from snapshot_assets.storage.remote import NO_UPLOAD, PART_SIZE, PARTS_AT_ONCE, RemoteStore, certificate_error
+from snapshot_assets.storage.remote import (
+    LIST_PAGE,
+    NO_UPLOAD,
+    PART_SIZE,
+    PARTS_AT_ONCE,
+    RemoteStore,
+    certificate_error,
+)
 from snapshot_assets.storage.retry import FIRST_WAIT, LONGEST_WAIT, Patience, retried
 
 if TYPE_CHECKING:
     from opendal import Operator
-    from opendal.types import Metadata
+    from opendal.types import Entry, Metadata
 
 
 def open_oss(location: Location, options: StoreOptions) -> OpendalStore:
@@ -67,7 +74,7 @@ class OpendalStore(RemoteStore["Operator"]):
 
     def __init__(self, location: Location, service: str, settings: Mapping[str, str], patience: Patience) -> None:
         """Take a location, OpenDAL's name of its service, and the service's settings. Connects to nothing."""
-        super().__init__(location, patience)
+        super().__init__(location, settings.get("endpoint"), patience)
         self._service = service
         self._settings = dict(settings)
 
@@ -96,12 +103,14 @@ class OpendalStore(RemoteStore["Operator"]):
     def open_writer(self, path: str) -> Iterator[ObjectWriter]:
         """Stream an object; see `ObjectStore.open_writer`."""
         uri = self._uri_of(path)
+        self._meet(path)
         with _opendal_errors("write", uri):
             upload = self._client(repeats=True).open(check_path(path), "wb", chunk=PART_SIZE, concurrent=PARTS_AT_ONCE)
         size = 0
 
         def write(data: bytes | memoryview) -> int:
             nonlocal size
+            self.wait((size + len(data)) // PART_SIZE - size // PART_SIZE)
             size += upload.write(bytes(data))
             return len(data)
 
@@ -118,7 +127,7 @@ class OpendalStore(RemoteStore["Operator"]):
         folder = folder_of(prefix)
         with _opendal_errors("list", self._uri_of(prefix)):
             entries = self._client().list(f"{folder}/" if folder else "", recursive=True)
-            found = [_info(entry.path, entry.metadata) for entry in entries if not entry.path.endswith("/")]
+            found = [_info(entry.path, entry.metadata) for entry in self._paced(entries) if entry.path[-1:] != "/"]
         return iter(sorted(found))
 
     @retried
@@ -127,7 +136,7 @@ class OpendalStore(RemoteStore["Operator"]):
         folder = folder_of(prefix)
         start = f"{folder}/" if folder else ""
         with _opendal_errors("list", self._uri_of(prefix)):
-            paths = [entry.path for entry in self._client().list(start)]
+            paths = [entry.path for entry in self._paced(self._client().list(start))]
         return tuple(sorted(path.removeprefix(start)[:-1] for path in paths if path.endswith("/") and path != start))
 
     @retried
@@ -148,6 +157,12 @@ class OpendalStore(RemoteStore["Operator"]):
             return b""
         with _opendal_errors("read", self._uri_of(path)):
             return bytes(self._client().read(check_path(path), offset=start, size=length))
+
+    def _paced(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        for number, entry in enumerate(entries, 1):
+            yield entry
+            if number % LIST_PAGE == 0:
+                self.wait()
 
     def _connect(self, repeats: bool) -> Operator:
         from opendal import Operator
@@ -182,13 +197,16 @@ def _info(path: str, metadata: Metadata) -> ObjectInfo:
 def _opendal_errors(operation: str, uri: str) -> Iterator[None]:
     from opendal import exceptions as kinds
 
-    all_kinds = tuple(kind for kind in vars(kinds).values() if isinstance(kind, type) and issubclass(kind, Exception))
+    opendals = (kind for kind in vars(kinds).values() if isinstance(kind, type) and issubclass(kind, Exception))
+    all_kinds: tuple[type[Exception], ...] = (*opendals, OSError)  # its files raise built-in ones, with the same text
     try:
         yield
-    except (*all_kinds, OSError) as error:  # its files raise built-in ones, with the same text
+    except all_kinds as error:
         # The first line alone: below it OpenDAL prints the request.
         line = str(error).split("\n", 1)[0][:300].rstrip(". ")
-        raise _storage_error(operation, uri, error, line) from None
+        translated = _storage_error(operation, uri, error, line)
+        translated.attributes["answered"] = "status:" in str(error)
+        raise translated from None
 
 
 def _storage_error(operation: str, uri: str, error: Exception, line: str) -> StorageError:
@@ -218,6 +236,5 @@ def _storage_error(operation: str, uri: str, error: Exception, line: str) -> Sto
         )
     # OpenDAL marks a passing error as temporary, and as persistent once its retries are used up.
     if conflict or kind == "RateLimited" or "(temporary)" in line or "(persistent)" in line:
-        answered = "status:" in str(error)
-        return StoreUnavailableError(f"{failed} The store may answer later; run again.", uri=uri, answered=answered)
+        return StoreUnavailableError(f"{failed} The store may answer later; run again.", uri=uri)
     return StorageError(f"{failed} Check the location and the storage options.", uri=uri)

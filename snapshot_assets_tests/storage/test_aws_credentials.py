@@ -1,4 +1,4 @@
-"""Services of AWS credentials that fail for the moment: an instance's metadata service, in front of a real S3 server."""
+"""Services of AWS credentials that fail for the moment, in front of a real S3 server."""
 
 from __future__ import annotations
 
