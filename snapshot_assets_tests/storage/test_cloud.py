@@ -8,11 +8,13 @@ import socket
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from snapshot_assets.errors import PlanError, StorageError, StoreDeniedError, StoreUnavailableError, TransientError
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.in_parallel import hashing_threads
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
@@ -192,6 +194,13 @@ def test_secrets_are_not_shown(s3_server: S3Server) -> None:
     assert "s3cret" not in repr(options)
     for_s3 = replace(options, account_key=None, service_account=None)
     assert "s3cret" not in repr(open_s3("s3://bucket/x", for_s3))
+
+
+def test_few_objects_of_a_store_are_read_at_a_time(tmp_path: Path) -> None:
+    """Each takes 24 MiB of memory; a local file takes none."""
+    local = open_store(parse_location(tmp_path.as_uri()))
+    remote = open_s3("s3://bucket/x", StoreOptions(access_key_id="a", secret_access_key="b"))
+    assert [hashing_threads(local, 64), hashing_threads(remote, 64), hashing_threads(remote, 4)] == [64, 16, 4]
 
 
 def test_options_resolve_as_a_whole() -> None:
