@@ -28,6 +28,7 @@ from snapshot_assets.errors import (
     StoreUnavailableError,
 )
 from snapshot_assets.storage.base import ObjectInfo
+from snapshot_assets.storage.create import holds
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.read_ahead import buffered
 from snapshot_assets.storage.retry import Attempts, Contact, Patience, Rate
@@ -110,15 +111,12 @@ class RemoteStore(ABC, Generic[_Client]):
                 if not unknown:
                     raise
                 try:
-                    if self._holds(path, data):
+                    if holds(self, path, data):
                         return
                 except ObjectNotFoundError:  # the store refused because of an object that it does not have
                     attempts.failed(StoreUnavailableError(f"{self._uri_of(path)} exists, and then it does not."))
                 else:
                     raise
-
-    def _holds(self, path: str, data: bytes) -> bool:
-        return self.head(path).size == len(data) and self._read(path, 0, len(data)) == data
 
     @contextmanager
     def open_reader(self, path: str) -> Iterator[BinaryIO]:
@@ -154,6 +152,10 @@ class RemoteStore(ABC, Generic[_Client]):
     def temporaries(self) -> Iterator[ObjectInfo]:
         """Yield nothing: an upload that was cut off is no object; see `ObjectStore.temporaries`."""
         return iter(())
+
+    @abstractmethod
+    def get(self, path: str, *, limit: int | None = None) -> bytes:
+        """Return an object's bytes; see `ObjectStore.get`."""
 
     @abstractmethod
     def head(self, path: str) -> ObjectInfo:
