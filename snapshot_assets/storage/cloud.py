@@ -15,19 +15,17 @@ from typing import TYPE_CHECKING
 import obstore
 from obstore.exceptions import BaseError, GenericError
 
-from snapshot_assets.errors import ObjectNotFoundError, StoreUnavailableError
+from snapshot_assets.errors import StorageError
 from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, check_size, folder_of
 from snapshot_assets.storage.cloud_clients import Client, connect
 from snapshot_assets.storage.cloud_errors import cloud_errors, is_unsatisfiable_range
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.options import StoreOptions
-from snapshot_assets.storage.remote import PART_SIZE, PARTS_AT_ONCE, RemoteStore
+from snapshot_assets.storage.remote import LIST_PAGE, PART_SIZE, PARTS_AT_ONCE, RemoteStore
 from snapshot_assets.storage.retry import retried
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, WritableFile
-
-_LIST_PAGE = 1000
 
 
 class CloudStore(RemoteStore[Client]):
@@ -37,7 +35,7 @@ class CloudStore(RemoteStore[Client]):
 
     def __init__(self, location: Location, options: StoreOptions) -> None:
         """Take a location of `s3`, `gs` or `azblob`, and options that are already resolved. Connects to nothing."""
-        super().__init__(location, options.patience)
+        super().__init__(location, options.endpoint, options.patience)
         self._options = options
 
     @retried
@@ -89,9 +87,13 @@ class CloudStore(RemoteStore[Client]):
                 upload.abort(error)
             raise
 
-    @retried
     def start_upload(self, path: str, data: bytes) -> WritableFile:
         """Begin a multipart upload with the bytes of its first part."""
+        self._meet(path)
+        return self._start_upload(path, data)
+
+    @retried
+    def _start_upload(self, path: str, data: bytes) -> WritableFile:
         with cloud_errors("write", self._uri_of(path)):
             started = obstore.open_writer(
                 self._client(repeats=True), check_path(path), buffer_size=PART_SIZE, max_concurrency=PARTS_AT_ONCE
@@ -105,13 +107,17 @@ class CloudStore(RemoteStore[Client]):
         All are held in memory to be sorted (a few hundred bytes each): some stores list folder by folder. For the same
         reason a listing that fails begins anew: after its last object, a store may leave out others.
         """
-        return iter(self._list(folder_of(prefix)))
+        # The client repeats pages, because a page that fails would repeat all before it; but not at a wrong address.
+        return iter(self._list(folder_of(prefix), self._contact().made))
 
     @retried
-    def _list(self, folder: str) -> Sequence[ObjectInfo]:
+    def _list(self, folder: str, repeats: bool) -> Sequence[ObjectInfo]:
+        found: list[ObjectInfo] = []
         with cloud_errors("list", self._uri_of(folder)):
-            pages = self._client(repeats=True).list(folder or None, chunk_size=_LIST_PAGE)
-            return sorted(_info(item) for page in pages for item in page)
+            for page in self._client(repeats=repeats).list(folder or None, chunk_size=LIST_PAGE):
+                found += map(_info, page)
+                self.wait(len(page) // LIST_PAGE)
+        return sorted(found)
 
     @retried
     def folders(self, prefix: str = "") -> tuple[str, ...]:
@@ -119,6 +125,7 @@ class CloudStore(RemoteStore[Client]):
         folder = folder_of(prefix)
         with cloud_errors("list", self._uri_of(prefix)):
             listing = self._client().list_with_delimiter(folder or None)
+        self.wait((len(listing["common_prefixes"]) + len(listing["objects"])) // LIST_PAGE)
         return tuple(sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in listing["common_prefixes"]))
 
     @retried
@@ -143,8 +150,7 @@ class CloudStore(RemoteStore[Client]):
 class CloudUpload:
     """An object that is written in parts, or at once if it has no more bytes than one part.
 
-    The client repeats parts. Beginning is repeated here. An end whose outcome is unknown is settled by a look at the
-    object: data files have names that no other writer uses.
+    The client repeats parts. Beginning is repeated here. An end that failed is settled; see `RemoteStore.settle`.
     """
 
     def __init__(self, store: CloudStore, path: str) -> None:
@@ -156,7 +162,9 @@ class CloudUpload:
 
     def write(self, data: bytes | memoryview) -> int:
         """Append bytes; returns how many."""
+        parts = self._size // PART_SIZE
         self._size += len(data)
+        self._store.wait(self._size // PART_SIZE - parts)
         if self._upload is not None:
             with cloud_errors("write", self._uri):
                 self._upload.write(data)
@@ -175,13 +183,8 @@ class CloudUpload:
         try:
             with cloud_errors("write", self._uri):
                 self._upload.close()
-        except StoreUnavailableError as error:
-            try:
-                found = self._store.head(self._path).size
-            except ObjectNotFoundError:
-                raise error from None
-            if found != self._size:
-                raise
+        except StorageError as error:
+            self._store.settle(self._path, self._size, error)
 
     def abort(self, error: BaseException) -> None:
         """Delete the parts."""

@@ -31,15 +31,18 @@ from snapshot_assets.errors import (
     StoreUnavailableError,
 )
 from snapshot_assets.storage.aws_credentials import GIVE_CREDENTIALS
-from snapshot_assets.storage.remote import certificate_error
+from snapshot_assets.storage.remote import NO_UPLOAD, certificate_error
 
 _STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
+_REPEATED = re.compile(r"after (\d+) retries")
 _CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)")
 _TEXT = re.compile(r"<Message>([^<]{1,300})</Message>")
 _BROKEN_CONNECTION = re.compile(
     r"kind: (?:Connect|Timeout|Request|Interrupted|Decode)\b"
     r"|HTTP error: (?:error sending request|request or response body error|operation timed out)"  # of uploads
 )
+_CREDENTIALS = re.compile(r"credential provider: (StoreUnavailableError|StoreDeniedError): ([^\n]+)")
+"""An error of `aws_credentials`, at a renewal."""
 _INSTANCE_CREDENTIALS = "169.254.169.254"
 _GIVE_CREDENTIALS = {
     "s3": GIVE_CREDENTIALS,
@@ -66,7 +69,10 @@ def cloud_errors(operation: str, uri: str) -> Iterator[None]:
     try:
         yield
     except (BaseError, OSError) as error:  # obstore raises built-in ones for missing objects and from its writer
-        raise storage_error(operation, uri, error) from None  # its text repeats the request
+        translated, text = storage_error(operation, uri, error), str(error)
+        translated.attributes["answered"] = bool(_first(_STATUS, text)) and _INSTANCE_CREDENTIALS not in text
+        translated.attributes["repeated"] = int(_first(_REPEATED, text) or 0)
+        raise translated from None  # the text repeats the request
 
 
 def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
@@ -75,11 +81,17 @@ def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
     untrusted = certificate_error(operation, uri, text)
     if untrusted is not None:
         return untrusted
+    refused = _CREDENTIALS.search(text)
+    if refused is not None:
+        kind = StoreUnavailableError if refused[1] == StoreUnavailableError.__name__ else StoreDeniedError
+        return kind(f"Cannot {operation} {uri}: {refused[2]}", uri=uri)
     status, code = _first(_STATUS, text), _first(_CODE, text)
     number = int(status) if status else 0
     failed = f"Cannot {operation} {uri}: {_reason(text, status, code)}"
     if code in _NO_BUCKET:
         return StorageError(f"{failed}. Create the bucket, or correct its name.", uri=uri)
+    if code in NO_UPLOAD:
+        return StoreUnavailableError(f"{failed}. The store has lost the upload or its parts; run again.", uri=uri)
     # Azure answers 409 also where the object exists.
     conflict = number == 409 and not (code or "").endswith("AlreadyExists")
     if isinstance(error, AlreadyExistsError | PreconditionError) and not conflict:
@@ -105,7 +117,7 @@ def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
         return StoreFullError(f"{failed}. Free space or raise the quota, then run again.", uri=uri)
     if isinstance(error, GenericError | AlreadyExistsError | OSError) and _may_pass(number, code, text):
         advice = "The store may answer later; run again"
-        return StoreUnavailableError(f"{failed}. {advice}.", uri=uri, answered=number > 0)
+        return StoreUnavailableError(f"{failed}. {advice}.", uri=uri)
     return StorageError(f"{failed}. Check the location and the storage options.", uri=uri)
 
 

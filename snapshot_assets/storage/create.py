@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from snapshot_assets.errors import ObjectExistsError, ObjectNotFoundError, StoreUnavailableError
-from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+
+
+class Readable(Protocol):
+    """What `holds` needs of a store."""
+
+    def head(self, path: str) -> ObjectInfo:
+        """See `ObjectStore.head`."""
+
+    def get(self, path: str) -> bytes:
+        """See `ObjectStore.get`."""
 
 
 def create_own(store: ObjectStore, path: str, data: bytes) -> None:
@@ -21,13 +31,18 @@ def create_own(store: ObjectStore, path: str, data: bytes) -> None:
         store.create(path, data)
     except ObjectExistsError:
         try:
-            if store.head(path).size != len(data) or store.get(path) != data:
+            if not holds(store, path, data):
                 raise
         except ObjectNotFoundError as gone:
             raise StoreUnavailableError(
                 f"{store.uri} refused to create {path} because it exists, but has no such object; run again.",
                 uri=store.uri,
             ) from gone
+
+
+def holds(store: Readable, path: str, data: bytes) -> bool:
+    """Return whether an object has these bytes; raises `ObjectNotFoundError` if there is none."""
+    return store.head(path).size == len(data) and store.get(path) == data
 
 
 class SingleWriterStore:

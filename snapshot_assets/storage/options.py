@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -134,9 +135,8 @@ class StoreOptions:
         missing = {name: value for name, value in found.items() if value and getattr(self, name) is None}
         allow_http = self.allow_http or (scheme == "s3" and environment.get("AWS_ALLOW_HTTP", "").lower() == "true")
         complete = replace(self, allow_http=allow_http, **missing)  # type: ignore[arg-type]
-        files = {"service_account": "the Google service account", "ca_bundle": "the certificates of ca_bundle"}
         contents = {
-            name: _content(text, what) for name, what in files.items() if (text := getattr(complete, name)) is not None
+            name: _content(text, what) for name, what in _FILES.items() if (text := getattr(complete, name)) is not None
         }
         return replace(complete, **contents)  # type: ignore[arg-type]
 
@@ -155,12 +155,22 @@ class StoreOptions:
 
 def _content(text: str, what: str) -> str:
     """Return a text, or that of the file that it names, so that it travels to other machines."""
-    if text.lstrip().startswith(("{", "-----")):
+    if text.lstrip().startswith("{") or "-----BEGIN" in text:
         return text
     try:
         return Path(text).expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PlanError(f"Cannot read {what} {text!r}: {error}; name a readable file.") from None
+    except (OSError, ValueError, RuntimeError) as error:  # also a NUL in the text, and no home folder
+        # A text that is no path may be a secret, and errors repeat it.
+        shown = f" {text!r}" if _PATH.fullmatch(text) else ""
+        reason = error.strerror if isinstance(error, OSError) else type(error).__name__
+        raise PlanError(f"Cannot read {what}{shown}: {reason}; name a readable file, or give its content.") from None
+
+
+_FILES = {
+    "service_account": "the Google service account",
+    "ca_bundle": "the certificates of ca_bundle",
+}
+_PATH = re.compile(r"(?:/|~|\.\.?/)[^\n]{0,255}")
 
 
 _CONNECTION = ("endpoint", "allow_http", "retry_timeout", "retries", "requests_per_second")
@@ -208,3 +218,8 @@ _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "session_token": ("ALIBABA_CLOUD_SECURITY_TOKEN",),
     },
 }
+
+VARIABLES = frozenset(
+    {"AWS_ALLOW_HTTP", *(key for names in _VARIABLES.values() for keys in names.values() for key in keys)}
+)
+"""All variables of the environment that `StoreOptions.resolved` reads."""

@@ -8,7 +8,7 @@ probe detects.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -24,16 +24,19 @@ from snapshot_assets.errors import (
 from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, check_size, folder_of
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.options import StoreOptions
-from snapshot_assets.storage.remote import PART_SIZE, PARTS_AT_ONCE, RemoteStore, certificate_error
+from snapshot_assets.storage.remote import (
+    LIST_PAGE,
+    NO_UPLOAD,
+    PART_SIZE,
+    PARTS_AT_ONCE,
+    RemoteStore,
+    certificate_error,
+)
 from snapshot_assets.storage.retry import FIRST_WAIT, LONGEST_WAIT, Patience, retried
 
 if TYPE_CHECKING:
     from opendal import Operator
-    from opendal.types import Metadata
-
-
-_MANY = 60
-"""Repetitions of a part of an upload: ten minutes, if each waits 10 s."""
+    from opendal.types import Entry, Metadata
 
 
 def open_oss(location: Location, options: StoreOptions) -> OpendalStore:
@@ -71,7 +74,7 @@ class OpendalStore(RemoteStore["Operator"]):
 
     def __init__(self, location: Location, service: str, settings: Mapping[str, str], patience: Patience) -> None:
         """Take a location, OpenDAL's name of its service, and the service's settings. Connects to nothing."""
-        super().__init__(location, patience)
+        super().__init__(location, settings.get("endpoint"), patience)
         self._service = service
         self._settings = dict(settings)
 
@@ -100,11 +103,23 @@ class OpendalStore(RemoteStore["Operator"]):
     def open_writer(self, path: str) -> Iterator[ObjectWriter]:
         """Stream an object; see `ObjectStore.open_writer`."""
         uri = self._uri_of(path)
+        self._meet(path)
         with _opendal_errors("write", uri):
             upload = self._client(repeats=True).open(check_path(path), "wb", chunk=PART_SIZE, concurrent=PARTS_AT_ONCE)
-        yield ObjectWriter(lambda data: upload.write(bytes(data)), lambda: _opendal_errors("write", uri))
-        with _opendal_errors("write", uri):
-            upload.close()  # only here: closing publishes, and so would its context after an error
+        size = 0
+
+        def write(data: bytes | memoryview) -> int:
+            nonlocal size
+            self.wait((size + len(data)) // PART_SIZE - size // PART_SIZE)
+            size += upload.write(bytes(data))
+            return len(data)
+
+        yield ObjectWriter(write, lambda: _opendal_errors("write", uri))
+        try:
+            with _opendal_errors("write", uri):
+                upload.close()  # only here: closing publishes, and so would its context after an error
+        except StorageError as error:
+            self.settle(path, size, error)
 
     @retried
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
@@ -112,7 +127,7 @@ class OpendalStore(RemoteStore["Operator"]):
         folder = folder_of(prefix)
         with _opendal_errors("list", self._uri_of(prefix)):
             entries = self._client().list(f"{folder}/" if folder else "", recursive=True)
-            found = [_info(entry.path, entry.metadata) for entry in entries if not entry.path.endswith("/")]
+            found = [_info(entry.path, entry.metadata) for entry in self._paced(entries) if entry.path[-1:] != "/"]
         return iter(sorted(found))
 
     @retried
@@ -121,7 +136,7 @@ class OpendalStore(RemoteStore["Operator"]):
         folder = folder_of(prefix)
         start = f"{folder}/" if folder else ""
         with _opendal_errors("list", self._uri_of(prefix)):
-            paths = [entry.path for entry in self._client().list(start)]
+            paths = [entry.path for entry in self._paced(self._client().list(start))]
         return tuple(sorted(path.removeprefix(start)[:-1] for path in paths if path.endswith("/") and path != start))
 
     @retried
@@ -143,6 +158,12 @@ class OpendalStore(RemoteStore["Operator"]):
         with _opendal_errors("read", self._uri_of(path)):
             return bytes(self._client().read(check_path(path), offset=start, size=length))
 
+    def _paced(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        for number, entry in enumerate(entries, 1):
+            yield entry
+            if number % LIST_PAGE == 0:
+                self.wait()
+
     def _connect(self, repeats: bool) -> Operator:
         from opendal import Operator
         from opendal.layers import RetryLayer, TimeoutLayer
@@ -151,8 +172,17 @@ class OpendalStore(RemoteStore["Operator"]):
         bounded = operator.layer(TimeoutLayer(timeout=120.0, io_timeout=30.0))
         if not repeats:
             return bounded
-        times = _MANY if self.patience.retries is None else self.patience.retries
+        times = _repetitions(self.patience)
         return bounded.layer(RetryLayer(max_times=times, jitter=True, min_delay=FIRST_WAIT, max_delay=LONGEST_WAIT))
+
+
+def _repetitions(patience: Patience) -> int:
+    """Return how often OpenDAL repeats a part of an upload: as often as its waits fit in the limit, which it lacks."""
+    times, wait, waited = 0, FIRST_WAIT, FIRST_WAIT
+    while waited <= patience.limit:
+        times, wait = times + 1, min(2 * wait, LONGEST_WAIT)
+        waited += wait
+    return times if patience.retries is None else min(times, patience.retries)
 
 
 def _info(path: str, metadata: Metadata) -> ObjectInfo:
@@ -167,41 +197,44 @@ def _info(path: str, metadata: Metadata) -> ObjectInfo:
 def _opendal_errors(operation: str, uri: str) -> Iterator[None]:
     from opendal import exceptions as kinds
 
-    all_kinds = tuple(kind for kind in vars(kinds).values() if isinstance(kind, type) and issubclass(kind, Exception))
+    opendals = (kind for kind in vars(kinds).values() if isinstance(kind, type) and issubclass(kind, Exception))
+    all_kinds: tuple[type[Exception], ...] = (*opendals, OSError)  # its files raise built-in ones, with the same text
     try:
         yield
     except all_kinds as error:
         # The first line alone: below it OpenDAL prints the request.
         line = str(error).split("\n", 1)[0][:300].rstrip(". ")
-        raise _storage_error(operation, uri, error, line) from None
+        translated = _storage_error(operation, uri, error, line)
+        translated.attributes["answered"] = "status:" in str(error)
+        raise translated from None
 
 
 def _storage_error(operation: str, uri: str, error: Exception, line: str) -> StorageError:
-    from opendal import exceptions as kinds
-
     failed = f"Cannot {operation} {uri}: {line}."
-    if isinstance(error, kinds.NotFound):
+    kind = line.split(" ", 1)[0] if isinstance(error, OSError) else type(error).__name__
+    if any(f'code: "{code}"' in str(error) for code in NO_UPLOAD):
+        return StoreUnavailableError(f"{failed} The store has lost the upload or its parts; run again.", uri=uri)
+    if kind == "NotFound":
         return ObjectNotFoundError(f"There is no object {uri}.", uri=uri)
     untrusted = certificate_error(operation, uri, str(error))
     if untrusted is not None:
         return untrusted
     conflict = "status: 409" in str(error)  # OSS answers this also where the object exists
-    if 'AlreadyExists"' in line or (not conflict and isinstance(error, kinds.ConditionNotMatch | kinds.AlreadyExists)):
+    if 'AlreadyExists"' in line or (not conflict and kind in ("ConditionNotMatch", "AlreadyExists")):
         return ObjectExistsError(f"Object {uri} exists already.", uri=uri)
-    if isinstance(error, kinds.PermissionDenied):
+    if kind == "PermissionDenied":
         return StoreDeniedError(
             f"{failed} Check the credentials, and give them the right to {operation} there.",
             uri=uri,
             operation=operation,
         )
-    if isinstance(error, kinds.Unsupported) and operation == "create":
+    if kind == "Unsupported" and operation == "create":
         return ConditionalCreateUnsupportedError(
             f"{failed} This store has no conditional creates; only a single writer may use it, with "
             "single_writer: true in the plan.",
             uri=uri,
         )
     # OpenDAL marks a passing error as temporary, and as persistent once its retries are used up.
-    if conflict or isinstance(error, kinds.RateLimited) or "(temporary)" in line or "(persistent)" in line:
-        answered = "status:" in str(error)
-        return StoreUnavailableError(f"{failed} The store may answer later; run again.", uri=uri, answered=answered)
+    if conflict or kind == "RateLimited" or "(temporary)" in line or "(persistent)" in line:
+        return StoreUnavailableError(f"{failed} The store may answer later; run again.", uri=uri)
     return StorageError(f"{failed} Check the location and the storage options.", uri=uri)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
+
+from snapshot_assets.storage.retry import STOPS
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -35,7 +38,9 @@ class _ReadAhead(io.RawIOBase):
         self._position = 0
         self._last = -1
         self._blocks: dict[int, Future[bytes]] = {}
-        self._pool = ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="read-ahead")
+        self._stop = threading.Event()
+        stops = (*STOPS.get(), self._stop)
+        self._pool = ThreadPoolExecutor(IN_FLIGHT, "read-ahead", initializer=STOPS.set, initargs=(stops,))
 
     def readable(self) -> bool:
         return True
@@ -70,6 +75,7 @@ class _ReadAhead(io.RawIOBase):
         return bytes(data[:done])
 
     def close(self) -> None:
+        self._stop.set()  # reads that are repeated would keep Python from ending
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._blocks.clear()
         super().close()

@@ -6,27 +6,39 @@ library's. So a child of a process that used the library gets an error instead. 
 may fork: Spark's Python daemon and Dagster's executors do.
 
 A store has two clients. That of requests repeats nothing, because `storage.retry` does. That of uploads repeats the
-parts of streamed objects, which only the library has.
+parts of streamed objects, and the pages of listings, which only the library has.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, ClassVar, Generic, TypeVar
 from urllib.parse import quote
 
-from snapshot_assets.errors import ObjectExistsError, ObjectNotFoundError, StorageError, StoreUnavailableError
+from snapshot_assets.errors import (
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageError,
+    StoreDeniedError,
+    StoreUnavailableError,
+)
 from snapshot_assets.storage.base import ObjectInfo
+from snapshot_assets.storage.create import holds
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.read_ahead import buffered
 from snapshot_assets.storage.retry import Attempts, Contact, Patience, Rate
 
 PART_SIZE = 8 * 1024 * 1024
 PARTS_AT_ONCE = 4
+LIST_PAGE = 1000
+"""Objects of a page of a listing."""
+NO_UPLOAD = ("NoSuchUpload", "InvalidPart", "InvalidBlockList")
+"""Error codes of stores that have lost an upload or a part of it."""
 
 _used_by: dict[str, int] = {}
 """The process that first used each native library."""
@@ -36,7 +48,10 @@ _NO_TLS = re.compile(r"\b(?:InvalidMessage|InvalidContentType|PeerIncompatible|P
 
 _Client = TypeVar("_Client")
 
-_rates: dict[tuple[str, str, float], Rate] = {}
+_Bucket = tuple[str, str | None, str]
+_contacts: dict[_Bucket, Contact] = {}
+"""Whether a bucket has answered this process."""
+_rates: dict[tuple[_Bucket, float], Rate] = {}
 """The limits of this process, by bucket."""
 
 
@@ -50,14 +65,18 @@ class RemoteStore(ABC, Generic[_Client]):
 
     library: ClassVar[str]
 
-    def __init__(self, location: Location, patience: Patience) -> None:
+    def __init__(self, location: Location, endpoint: str | None, patience: Patience) -> None:
         self.patience = patience
         self._location = location
-        self._contact = Contact()
+        self._bucket = location.scheme, endpoint, location.bucket
         self._made: dict[tuple[int, bool], _Client] = {}
+        self._making = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_made": {}, "_contact": Contact()}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_made", "_making")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= {**state, "_made": {}, "_making": threading.Lock()}
 
     @property
     def uri(self) -> str:
@@ -66,7 +85,13 @@ class RemoteStore(ABC, Generic[_Client]):
 
     def attempts(self) -> Attempts:
         """Return the attempts of one call."""
-        return Attempts(self.patience, self._contact, self._rate())
+        return Attempts(self.patience, self._contact(), self._rate())
+
+    def wait(self, requests: int = 1) -> None:
+        """Wait until more requests of a call may start: pages of a listing, or parts of an upload."""
+        rate = self._rate()
+        if rate is not None and requests > 0:
+            rate.wait(requests)
 
     def create(self, path: str, data: bytes) -> None:
         """Write an object only if none exists; see `ObjectStore.create`.
@@ -86,15 +111,12 @@ class RemoteStore(ABC, Generic[_Client]):
                 if not unknown:
                     raise
                 try:
-                    if self._holds(path, data):
+                    if holds(self, path, data):
                         return
                 except ObjectNotFoundError:  # the store refused because of an object that it does not have
                     attempts.failed(StoreUnavailableError(f"{self._uri_of(path)} exists, and then it does not."))
                 else:
                     raise
-
-    def _holds(self, path: str, data: bytes) -> bool:
-        return self.head(path).size == len(data) and self._read(path, 0, len(data)) == data
 
     @contextmanager
     def open_reader(self, path: str) -> Iterator[BinaryIO]:
@@ -103,9 +125,37 @@ class RemoteStore(ABC, Generic[_Client]):
         with buffered(lambda start, length: self._read(path, start, length), size) as reader:
             yield reader
 
+    def settle(self, path: str, size: int, error: StorageError) -> None:
+        """Return if an upload that ended with an error has published its object all the same.
+
+        The client repeats the request that ends an upload. Where the first reply was lost, the store may answer the
+        second that there is no such upload. Data files have names that no other writer uses, so an object of the
+        upload's size is its own.
+
+        Args:
+            path: The object.
+            size: The bytes of the upload.
+            error: Why it failed.
+
+        Raises:
+            StorageError: There is no such object (then this is the given error), or the store does not answer.
+        """
+        try:
+            published = self.head(path).size == size
+        except StoreUnavailableError:
+            raise
+        except StorageError:
+            published = False
+        if not published:
+            raise error
+
     def temporaries(self) -> Iterator[ObjectInfo]:
         """Yield nothing: an upload that was cut off is no object; see `ObjectStore.temporaries`."""
         return iter(())
+
+    @abstractmethod
+    def get(self, path: str, *, limit: int | None = None) -> bytes:
+        """Return an object's bytes; see `ObjectStore.get`."""
 
     @abstractmethod
     def head(self, path: str) -> ObjectInfo:
@@ -123,11 +173,18 @@ class RemoteStore(ABC, Generic[_Client]):
     def _connect(self, repeats: bool) -> _Client:
         """Return a new client that repeats failed requests itself, or does not."""
 
+    def _contact(self) -> Contact:
+        return _contacts.setdefault(self._bucket, Contact())
+
+    def _meet(self, path: str) -> None:
+        """Send a request before a client that repeats by itself: it would take the whole limit for a wrong address."""
+        if not self._contact().made:
+            with suppress(ObjectNotFoundError, StoreDeniedError):  # the call itself reports what is wrong
+                self.head(path)
+
     def _rate(self) -> Rate | None:
-        rate, location = self.patience.rate, self._location
-        if rate is None:
-            return None
-        return _rates.setdefault((location.scheme, location.bucket, rate), Rate(rate))
+        rate = self.patience.rate
+        return None if rate is None else _rates.setdefault((self._bucket, rate), Rate(rate))
 
     def _client(self, *, repeats: bool = False) -> _Client:
         pid = os.getpid()
@@ -137,9 +194,10 @@ class RemoteStore(ABC, Generic[_Client]):
                 f" {self.library} would hang here. Start processes with the method 'spawn' or 'forkserver', or fork"
                 " before the first use."
             )
-        if (pid, repeats) not in self._made:
-            self._made[pid, repeats] = self._connect(repeats)
-        return self._made[pid, repeats]
+        with self._making:
+            if (pid, repeats) not in self._made:
+                self._made[pid, repeats] = self._connect(repeats)
+            return self._made[pid, repeats]
 
     def _uri_of(self, path: str) -> str:
         return f"{self.uri}/{quote(path, errors='replace')}"

@@ -4,7 +4,8 @@ This is the one place below the catalog that repeats requests. A call is repeate
 `StoreUnavailableError`: throttling, server errors, conflicts (409, which S3 answers while another request for the same
 object is under way), failed and broken connections. It ends after `Patience.limit` seconds. Every other error is
 permanent and raised at once. A streamed object cannot be repeated, because its bytes are gone: the client repeats its
-parts, and the engine the task that writes it.
+parts, and the engine the task that writes it. A client also repeats the pages of a long listing, which has no other
+place to go on from. What it has repeated counts here, so that no request is repeated by both.
 """
 
 from __future__ import annotations
@@ -14,16 +15,19 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from snapshot_assets.errors import StoreUnavailableError
+from snapshot_assets.errors import StorageError, StoreUnavailableError
 
 FIRST_WAIT = 0.2
 LONGEST_WAIT = 10.0
 FIRST_CONTACT = 60.0
 """Most seconds for a store that has never answered this process: its address may be wrong."""
+STOPS: ContextVar[tuple[threading.Event, ...]] = ContextVar("STOPS", default=())
+"""Events that end the waits of a thread, because nobody needs its result any more."""
 
 _WARN_AFTER = 5
 _LOG = logging.getLogger(__name__)
@@ -78,7 +82,7 @@ class Attempts:
             self._rate.wait()
         try:
             result = request()
-        except StoreUnavailableError as error:
+        except StorageError as error:
             if error.attributes.get("answered"):
                 self._contact.made = True
             raise
@@ -93,16 +97,28 @@ class Attempts:
         """
         patience, seconds = self._patience, time.monotonic() - self._since
         wait = random.uniform(0, min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(self._failures, 10)))
-        self._failures += 1
+        self._failures += 1 + error.attributes.get("repeated", 0)
         limit = patience.limit if self._contact.made else min(patience.limit, FIRST_CONTACT)
         many = patience.retries is not None and self._failures > patience.retries
-        if many or seconds + wait > limit:
+        if many or seconds + wait > limit or stopped():
             tries = f"{self._failures} {'try' if self._failures == 1 else 'tries'} in {seconds:.1f} s"
             attributes = {**error.attributes, "exhausted": True}
             raise StoreUnavailableError(f"{error} ({tries}.)", **attributes) from error
         level = logging.WARNING if self._failures % _WARN_AFTER == 0 else logging.INFO
         _LOG.log(level, "%s Trying again in %.1f s.", error, wait)
-        time.sleep(wait)
+        pause(wait)
+
+
+def stopped() -> bool:
+    """Return whether nobody needs the result of this thread any more."""
+    return any(stop.is_set() for stop in STOPS.get())
+
+
+def pause(seconds: float) -> None:
+    """Wait, but not on for a thread that is stopped."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0 and not stopped():
+        time.sleep(min(left, 0.1) if STOPS.get() else left)
 
 
 class Contact:
@@ -125,7 +141,7 @@ class Rate:
         with self._lock:
             start = max(self._next, time.monotonic())
             self._next = start + requests * self._interval
-        time.sleep(max(0.0, start - time.monotonic()))
+        pause(start - time.monotonic())
 
 
 _Store = TypeVar("_Store", bound=Repeating)

@@ -8,11 +8,13 @@ import socket
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from snapshot_assets.errors import PlanError, StorageError, StoreDeniedError, StoreUnavailableError, TransientError
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.in_parallel import hashing_threads
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
@@ -194,6 +196,13 @@ def test_secrets_are_not_shown(s3_server: S3Server) -> None:
     assert "s3cret" not in repr(open_s3("s3://bucket/x", for_s3))
 
 
+def test_few_objects_of_a_store_are_read_at_a_time(tmp_path: Path) -> None:
+    """Each takes 24 MiB of memory; a local file takes none."""
+    local = open_store(parse_location(tmp_path.as_uri()))
+    remote = open_s3("s3://bucket/x", StoreOptions(access_key_id="a", secret_access_key="b"))
+    assert [hashing_threads(local, 64), hashing_threads(remote, 64), hashing_threads(remote, 4)] == [64, 16, 4]
+
+
 def test_options_resolve_as_a_whole() -> None:
     environment = {"AWS_ACCESS_KEY_ID": "theirs", "AWS_SECRET_ACCESS_KEY": "theirs", "AWS_SESSION_TOKEN": "theirs"}
     mine = StoreOptions(access_key_id="mine", secret_access_key="mine")
@@ -208,6 +217,12 @@ def test_options_resolve_as_a_whole() -> None:
 def test_a_refusal_names_the_operation_and_the_object(s3_server: S3Server, s3_location: str) -> None:
     with pytest.raises(StoreDeniedError, match=f"Cannot create {s3_location}/a"):
         open_opendal(s3_location, s3_server.as_user("reader")).create("a", b"")
+    reader = open_opendal(s3_location, s3_server.as_user("reader"))
+    with (
+        pytest.raises(StoreDeniedError, match=f"Cannot write {s3_location}/a"),
+        reader.open_writer("a") as writer,
+    ):
+        writer.write(bytes(20 * MIB))
 
 
 def test_a_server_that_does_not_answer_is_unavailable(s3_location: str) -> None:

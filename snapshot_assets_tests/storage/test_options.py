@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -24,7 +24,7 @@ from snapshot_assets.plan.read_configuration import parse_configuration
 from snapshot_assets.storage.cloud import CloudStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets.storage.options import VARIABLES, StoreOptions
 from snapshot_assets.storage.oss import OpendalStore
 
 GOOGLE = '{{"disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": "", "gcs_base_url": "{}"}}'
@@ -289,6 +289,33 @@ def test_files_of_credentials_and_certificates_travel_by_content(tmp_path: Path)
     assert StoreOptions().resolved("s3", {"AWS_CA_BUNDLE": str(bundle)}).ca_bundle == bundle.read_text()
     with pytest.raises(PlanError, match=r"Cannot read.*/no/such.*readable file"):
         StoreOptions(ca_bundle="/no/such").resolved("s3", {})
+
+
+def test_certificates_below_comments_are_certificates() -> None:
+    text = "\n# Issuer: CN=Example\n-----BEGIN CERTIFICATE-----\n"
+    assert StoreOptions(ca_bundle=text).resolved("s3", {}).ca_bundle == text
+
+
+@pytest.mark.parametrize("text", ["c2VjcmV0LWtleQ==", "s3cret" * 100, "s3\0cret", "~nobody-here/s3cret\n"])
+def test_a_text_that_is_no_path_is_not_shown(text: str) -> None:
+    with pytest.raises(PlanError, match=r"Cannot read the Google service account: .*name a readable file") as caught:
+        StoreOptions().resolved("gs", {"GOOGLE_SERVICE_ACCOUNT": text})
+    assert text not in str(caught.value)
+    assert "cret" not in str(caught.value)
+
+
+def test_every_variable_that_is_read_is_named() -> None:
+    class Environment(dict[str, str]):
+        read: ClassVar[set[str]] = set()
+
+        def get(self, key: str, default: Any = None) -> Any:
+            self.read.add(key)
+            return super().get(key, default)
+
+    for scheme in ("s3", "gs", "azblob", "oss"):
+        StoreOptions().resolved(scheme, Environment())
+    assert Environment.read == VARIABLES
+    assert {"AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET"} <= VARIABLES
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
-from snapshot_assets.errors import ConditionalCreateUnsupportedError, ObjectExistsError, StoreUnavailableError
+from snapshot_assets.errors import (
+    ConditionalCreateUnsupportedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StoreUnavailableError,
+)
+from snapshot_assets.storage import retry
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.cloud import CloudStore
 from snapshot_assets.storage.create import SingleWriterStore, create_own
@@ -95,6 +106,40 @@ def test_a_create_without_a_reply_is_made_once(proxy: Proxy, s3_location: str, f
     assert store.get("new") == b"bytes"
 
 
+UPLOAD = 20 * 1024 * 1024
+END = "POST .*/new.*uploadId"
+LOST_REPLY = (Fault(END, 0, forwarded=True), Fault(END, 404, "NoSuchUpload", times=100))
+
+
+def upload(store: ObjectStore) -> None:
+    with store.open_writer("new") as writer:
+        writer.write(bytes(UPLOAD))
+
+
+def test_an_upload_whose_last_reply_is_lost_is_whole(remote: ObjectStore, proxy: Proxy) -> None:
+    """The client asks again, and the store has no such upload any more."""
+    proxy.strike(*LOST_REPLY)
+    upload(remote)
+    assert remote.get("new") == bytes(UPLOAD)
+    assert proxy.statuses(END) == [0, 404]
+
+
+def test_an_upload_by_opendal_keeps_to_the_time_limit(proxy: Proxy, s3_location: str) -> None:
+    options = replace(proxy.options, retries=None, retry_timeout="2s")
+    proxy.strike(Fault("POST .*/new.*uploads", 503, "SlowDown", times=1000))
+    with pytest.raises(StoreUnavailableError):
+        upload(open_opendal(s3_location, options))
+    assert 2 <= len(proxy.statuses("POST .*/new.*uploads")) <= 4  # waits of 0.2, 0.4 and 0.8 s
+
+
+@pytest.mark.parametrize("code", ["NoSuchUpload", "InvalidPart", "InvalidBlockList"])
+def test_an_upload_that_the_store_has_lost_may_be_made_again(remote: ObjectStore, proxy: Proxy, code: str) -> None:
+    proxy.strike(Fault(END, 404 if code == "NoSuchUpload" else 400, code, times=100))
+    with pytest.raises(StoreUnavailableError, match=f"{remote.uri}/new.*lost the upload"):
+        upload(remote)
+    assert list(remote.list()) == []
+
+
 @pytest.mark.parametrize("first_answers", [2, 100])
 def test_the_probe_never_takes_a_passing_answer_for_a_missing_condition(
     remote: ObjectStore, proxy: Proxy, first_answers: int
@@ -125,3 +170,83 @@ def test_a_conflict_that_names_an_object_that_is_there_is_final(proxy: Proxy, s3
     with pytest.raises(ObjectExistsError):
         store.create("new", b"bytes")
     assert proxy.statuses("PUT .*/new") == [409]
+
+
+LONG_CALLS: dict[str, tuple[str, Callable[[ObjectStore], object]]] = {
+    "list": (r"GET .*\?.*list-type", lambda store: list(store.list())),
+    "upload": ("POST .*/new.*uploads", lambda store: upload(store)),
+}
+
+
+@pytest.mark.parametrize("met", [False, True])
+@pytest.mark.parametrize("call", LONG_CALLS)
+def test_a_request_is_repeated_by_the_client_or_here(remote: ObjectStore, proxy: Proxy, call: str, met: bool) -> None:
+    if met:
+        remote.put("there", b"x")
+    request, act = LONG_CALLS[call]
+    proxy.strike(Fault(request, 503, "SlowDown", times=1000))
+    with pytest.raises(StoreUnavailableError):
+        act(remote)
+    assert len(proxy.statuses(request)) == 3  # two repetitions, as in the options
+
+
+@pytest.mark.parametrize("call", [*CALLS, "upload"])
+def test_a_store_that_never_answered_is_given_up_early(
+    remote: ObjectStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    monkeypatch.setattr(retry, "FIRST_CONTACT", 0.0)
+    proxy.strike(Fault(".", 0, times=1000))
+    _, act = (CALLS | LONG_CALLS)[call]
+    with pytest.raises(StoreUnavailableError):
+        act(remote)
+    requests = proxy.statuses(".")
+    assert len(requests) == (2 if call.startswith("probe") else 1)  # the probe also deletes its object
+
+
+def test_every_answer_is_a_contact_for_all_stores_of_a_bucket(
+    proxy: Proxy, s3_location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry, "FIRST_CONTACT", 0.0)
+    with pytest.raises(ObjectNotFoundError):
+        open_store(parse_location(s3_location), proxy.options).head("nothing")
+    proxy.strike(Fault("PUT .*/new", 0, times=1))
+    open_store(parse_location(f"{s3_location}/below"), proxy.options).put("new", b"x")
+    assert proxy.statuses("PUT .*/new") == [0, 200]
+
+
+def test_pages_and_parts_count_as_requests(s3_server: S3Server, proxy: Proxy, s3_location: str) -> None:
+    calm = open_store(parse_location(s3_location), s3_server.options)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: calm.put(f"many/{number}", b""), range(2001)))
+    store = open_store(parse_location(s3_location), replace(proxy.options, requests_per_second=2.0))
+    store.head("many/1")
+    started = time.monotonic()
+    assert len(list(store.list("many"))) == 2001
+    assert time.monotonic() - started > 1.4  # three pages, each half a second after the request before it
+    started = time.monotonic()
+    upload(store)
+    assert time.monotonic() - started > 1.4  # its beginning and two whole parts
+
+
+def test_a_closed_reader_ends_its_requests(proxy: Proxy, s3_location: str) -> None:
+    store = open_store(parse_location(s3_location), replace(proxy.options, retries=None, retry_timeout="30s"))
+    store.put("there", os.urandom(UPLOAD))
+    with store.open_reader("there") as reader:
+        proxy.strike(Fault("GET .*/there", 503, "SlowDown", times=100_000))
+        raw = reader.raw  # type: ignore[attr-defined]
+        failures: list[Exception] = []
+
+        def read_on() -> None:
+            try:
+                raw.readinto(bytearray(1))
+            except StoreUnavailableError as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=read_on)
+        thread.start()
+        while not proxy.statuses("GET .*/there"):
+            time.sleep(0.01)
+        raw.close()
+        thread.join(10)
+        assert not thread.is_alive()
+        assert failures

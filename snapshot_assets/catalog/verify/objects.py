@@ -12,7 +12,6 @@ import io
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence, Set
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import accumulate
@@ -25,6 +24,7 @@ from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format.checksums import chunk_checksum
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.in_parallel import hashing_threads, threads
 from snapshot_assets.storage.listed import Listed
 
 Depth = Literal["quick", "full"]
@@ -36,7 +36,7 @@ FEW_CHUNKS = 10
 """Most chunks that `damaged_chunks` hashes."""
 
 HASHING_THREADS = max(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-"""Threads that hash files: one for each core, and at least as many as keep a store's requests in flight."""
+"""Threads that hash files, but see `hashing_threads`: one for each core, and enough to keep requests in flight."""
 
 _BLOCK = 4 << 20
 _LOCAL_BLOCK = 256 << 10  # stays in a core's own cache between reading and hashing
@@ -128,7 +128,7 @@ def file_faults(
             )
         return _hash_fault(store, file, report) if hashed else None
 
-    with ThreadPoolExecutor(HASHING_THREADS) as pool:
+    with threads(hashing_threads(store, HASHING_THREADS)) as pool:
         for (file, _), fault in zip(work, pool.map(check, work), strict=True):
             report.files += 1
             progress(file)

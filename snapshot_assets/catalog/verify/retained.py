@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
@@ -24,6 +23,7 @@ from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import chunk_of, transaction_path
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.in_parallel import threads
 from snapshot_assets.storage.listed import Listed
 
 _SHOWN = 5
@@ -89,7 +89,7 @@ def older_document_faults(store: ObjectStore, head: State, objects: Listed, *, f
             return [Fault(FaultKind.SIZE, ref.path, f"{ref.path} has {info.size} bytes; expected {ref.bytes}.", chunk)]
         return list(object_faults(store, ref, True, chunk)) if full or info is None else []
 
-    with ThreadPoolExecutor(_READERS) as pool:
+    with threads(_READERS) as pool:
         for ref, faults in zip(needed, pool.map(check, needed), strict=True):
             yield from (of_older(fault, head, needed[ref]) for fault in faults)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from weakref import WeakKeyDictionary
 
@@ -18,6 +17,7 @@ from snapshot_assets.engine.session import send_package, spark_errors, task_fram
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.in_parallel import hashing_threads, threads
 
 _Known = tuple[str, str, str, datetime | None]
 _hashed: WeakKeyDictionary[SparkSession, set[_Known]] = WeakKeyDictionary()
@@ -64,7 +64,7 @@ def _identity(store: ObjectStore, file: DataFile, local: bool) -> _Known:
 
 
 def _in_threads(store: ObjectStore, files: Iterable[DataFile]) -> Iterator[tuple[str, str | None]]:
-    with ThreadPoolExecutor(HASHING_THREADS) as pool:
+    with threads(hashing_threads(store, HASHING_THREADS)) as pool:
         yield from pool.map(lambda file: (file.path, _sha256(store, file.path)), files)
 
 

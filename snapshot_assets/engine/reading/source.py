@@ -20,20 +20,19 @@ from snapshot_assets.engine.session_settings import is_local
 from snapshot_assets.errors import PlanError
 from snapshot_assets.storage.location import FILE, Location
 from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets.storage.options import VARIABLES, StoreOptions
 
 _REDACTED = "(?i:account_key|service_account)"
 """Names of options whose values Spark would show in plans; it redacts those of other secrets itself."""
 
 _REDACTION = "spark.sql.redaction.options.regex"
-_VARIABLES = ("AWS_", "GOOGLE_", "AZURE_STORAGE_", "OSS_", "ALIBABA_CLOUD_")
 
 
 def register(spark: SparkSession, storage: Mapping[str, StoreOptions | None] | None = None) -> None:
     """Let a Spark session read snapshots with `spark.read.format("snapshot")`, and in SQL with `USING snapshot`.
 
     From then on the session redacts options that hold secrets wherever it shows options. Credentials in this process's
-    environment (`AWS_…` and so on) are read at this call.
+    environment (`AWS_…`, `AZURE_…` and so on) are read at this call.
 
     Args:
         spark: The session.
@@ -45,7 +44,7 @@ def register(spark: SparkSession, storage: Mapping[str, StoreOptions | None] | N
     if _REDACTED not in hidden:
         spark.conf.set(_REDACTION, "|".join(filter(None, (hidden, _REDACTED))))
     options = {scheme: each for scheme, each in (storage or {}).items() if each is not None}
-    variables = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
+    variables = {name: value for name, value in os.environ.items() if name in VARIABLES}
 
     # Spark sends the class, with these attributes, to its processes.
     class RegisteredSource(SnapshotSource):
@@ -112,14 +111,15 @@ def open_read(options: ReadOptions, master: str, environment: Mapping[str, str])
             f"{location.uri} can be on one machine only, and Spark's master is {master or 'unknown'!r}, whose tasks run"
             " on others. Use object storage (s3, gs, azblob, oss), or a local master."
         )
-    storage = options.store.resolved(location.scheme, environment)
+    variables = environment or os.environ  # Spark users may register the class itself, without an environment
+    store = open_store(location, options.store, variables)
     if options.federation:
         return plan_federated(
-            open_store(location, storage),
-            lambda *names: open_store(reduce(Location.child, names, location), storage),
+            store,
+            lambda *names: open_store(reduce(Location.child, names, location), options.store, variables),
             options,
         )
-    return choose_read(open_store(location, storage), options)
+    return choose_read(store, options)
 
 
 class SnapshotReader(DataSourceReader):
