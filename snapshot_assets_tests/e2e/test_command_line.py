@@ -96,8 +96,8 @@ def test_a_failed_chunk_fails_the_command_and_the_next_one_exports_it(
 ) -> None:
     source = make_source(
         tmp_path / "bad.duckdb",
-        "CREATE TABLE risky (moment TIMESTAMPTZ, day DATE)",
-        "INSERT INTO risky SELECT moment, CASE WHEN value = 30 THEN 'infinity'::DATE END FROM readings",
+        "CREATE TABLE texts AS SELECT moment, CASE value WHEN 30 THEN 'thirty' ELSE '1' END AS text FROM readings",
+        "CREATE VIEW risky AS SELECT moment, text::BIGINT AS number FROM texts",
     )
     call = ("export", "create", "--source", source, "--to", location.as_uri(), "--tables", "main.readings,main.risky")
     failed = snapshots(*call, *RANGE, "--json")
@@ -110,7 +110,7 @@ def test_a_failed_chunk_fails_the_command_and_the_next_one_exports_it(
     kept = sorted(location.glob("data/1/*.parquet"))
 
     with duckdb.connect(str(tmp_path / "bad.duckdb")) as connection:
-        connection.execute("UPDATE risky SET day = NULL")
+        connection.execute("UPDATE texts SET text = '1'")
     resumed = snapshots(*call, *RANGE, "--json")
     assert resumed.status == 0, resumed.err
     assert (resumed.json["outcomes"], resumed.json["rows"]) == ({"exported": 1, "skipped": 3}, 144)
