@@ -29,7 +29,7 @@ from snapshot_assets_tests.servers.s3 import S3Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.clouds]
 
-STORM = Weather(busy=0.2, delay=0.02, cut=0.05)
+STORM = Weather(busy=0.2, delay=0.2, cut=0.05)
 MIB = 1024 * 1024
 ROWS = "SELECT count(*), sum(i), md5(string_agg(md5(b), '' ORDER BY i)), min(t), max(t) FROM m"
 
