@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -11,10 +11,10 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 from duckdb.sqltypes import DuckDBPyType
 
 from snapshot_assets.databases.columns import scanned_column, unfit_value
+from snapshot_assets.databases.duckdb.batches import BATCH_BYTES, MOST_VECTORS, conform, merged
 from snapshot_assets.databases.duckdb.introspect.documents import extract_schema
 from snapshot_assets.databases.duckdb.query import extract_query, query_types, set_bounds
 from snapshot_assets.databases.duckdb.session import DuckDBSession
@@ -33,13 +33,10 @@ from snapshot_assets.databases.time_column import TimedSource
 from snapshot_assets.errors import DatabaseError, SnapshotError
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table
 
-_BATCH_BYTES = 16 * 1024 * 1024
 _VECTOR = 2048  # rows that DuckDB processes at once, and the fewest in a batch
 _ROW_GROUP = 122_880
-_MOST_VECTORS = 8
 _PROBE_ROWS = 16
 _PART = re.compile(r"rowid:(\d+)-(\d+)")
-_DAY = {"us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
 
 @dataclass(frozen=True)
@@ -107,7 +104,7 @@ class DuckDBDatabase(TimedSource):
             set_bounds(cursor, scan.rows)
             batches = self._batches(cursor, query, f"reading {scan.table.table_name}")
             try:
-                yield _conform(batches, scan.table)
+                yield conform(batches, scan.table)
             finally:
                 batches.close()
 
@@ -173,16 +170,16 @@ class DuckDBDatabase(TimedSource):
     ) -> Generator[pa.RecordBatch, None, None]:
         with self._session.translated(doing):
             if query.order or not query.row_ids:  # may be costly to run, so it runs once, without a look at its rows
-                yield from _merged(_stream(cursor, query.sql() + query.order, _VECTOR))
+                yield from merged(_stream(cursor, query.sql() + query.order, _VECTOR))
                 return
             width = self._row_bytes(cursor, query)
-            vectors = int(_BATCH_BYTES / (width * _VECTOR)) if width else _MOST_VECTORS
+            vectors = int(BATCH_BYTES / (width * _VECTOR)) if width else MOST_VECTORS
             if vectors:
-                yield from _stream(cursor, query.sql(), min(vectors, _MOST_VECTORS) * _VECTOR)
+                yield from _stream(cursor, query.sql(), min(vectors, MOST_VECTORS) * _VECTOR)
                 return
             # A single vector of rows as large as these is too large, so each query reads a few row ids. Not too few,
             # because some compressions unpack a whole vector for any of its rows.
-            step = max(int(4 * _BATCH_BYTES / width), 1)
+            step = max(int(4 * BATCH_BYTES / width), 1)
             slices = cursor.sql(
                 f"SELECT rowid // {step} AS slice FROM {query.table} WHERE {query.where} GROUP BY slice ORDER BY slice"
             ).fetchall()
@@ -230,18 +227,6 @@ def _stream(cursor: duckdb.DuckDBPyConnection, query: str, rows: int) -> Iterato
         reader.close()
 
 
-def _merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join small batches to ones of about `_BATCH_BYTES`, which cost less to write."""
-    held: list[pa.RecordBatch] = []
-    for batch in batches:
-        held.append(batch)
-        if len(held) == _MOST_VECTORS or sum(each.nbytes for each in held) >= _BATCH_BYTES:
-            yield pa.concat_batches(held)
-            held.clear()
-    if held:
-        yield pa.concat_batches(held)
-
-
 def _order(scan: Scan) -> str:
     numbers = range(1, len(scan.table.columns) + 1)
     return order_clause(scan, list(map(str, numbers)), '"binary"')
@@ -266,50 +251,3 @@ def _row_range(start: int, stop: int) -> str:
 def _selected(table: Table, column: Column, kinds: Mapping[str, DuckDBPyType]) -> str:
     found = str(kinds[column.name]) if column.name in kinds else None
     return scanned_column(table, column, found, lambda override, name: carry(kinds[column.name], override, name))
-
-
-def _conform(batches: Iterable[pa.RecordBatch], table: Table) -> Iterator[pa.RecordBatch]:
-    """Yield DuckDB's batches, of bounded size, in the schema of the table's document; refuse values that do not fit."""
-    schema = table.arrow_schema()
-    for batch in batches:
-        for array, column in zip(batch.columns, table.columns, strict=True):
-            _check(array, column, table)
-        # The cast renames the members of lists and maps, for which DuckDB has other names. It copies no values.
-        exact = pa.RecordBatch.from_arrays(
-            [array.cast(field.type) for array, field in zip(batch.columns, schema, strict=True)], schema=schema
-        )
-        yield from _cut(exact)
-
-
-def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    pieces = min(batch.num_rows, -(-batch.nbytes // _BATCH_BYTES)) or 1
-    rows = -(-batch.num_rows // pieces)
-    if rows:
-        yield from (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))
-
-
-def _check(array: pa.Array, column: Column, table: Table) -> None:
-    kind = array.type
-    if pa.types.is_list(kind):
-        _check(array.values, column, table)
-    elif pa.types.is_map(kind):
-        _check(array.keys, column, table)
-        _check(array.items, column, table)
-    elif pa.types.is_struct(kind):
-        for index in range(kind.num_fields):
-            _check(array.field(index), column, table)
-    elif pa.types.is_time64(kind):
-        if _ends(array.view(pa.int64()))[1] >= _DAY[kind.unit]:
-            raise unfit_value(table, column, "the time 24:00:00")
-    elif pa.types.is_temporal(kind):
-        bits = kind.bit_width
-        infinite = 2 ** (bits - 1) - 1  # DuckDB's infinity; Arrow treats it as an ordinary time
-        least, greatest = _ends(array.view(pa.int32() if bits == 32 else pa.int64()))
-        if least == -infinite or greatest == infinite:
-            raise unfit_value(table, column, "an infinite time")
-
-
-def _ends(numbers: pa.Array) -> tuple[int, int]:
-    """Return the least and the greatest number; zeros if there is none."""
-    ends = pc.min_max(numbers).as_py()
-    return (ends["min"] or 0, ends["max"] or 0)
