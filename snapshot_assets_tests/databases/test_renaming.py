@@ -55,6 +55,9 @@ def test_old_names_must_be_in_the_snapshot_and_new_ones_free() -> None:
         check_renaming(Renaming.of([("s", "t")]), schema, every)
     with pytest.raises(PlanError, match=r"s\.a cannot be mapped into snapshot_assets_ledger"):
         check_renaming(Renaming.of([("s", "snapshot_assets_ledger")]), schema, every)
+    objects = schema.tables[0].model_copy(update={"options": {"large_objects": {"page_bytes": 1}}})
+    with pytest.raises(PlanError, match=r"s\.a holds large objects, .* do not map it"):
+        check_renaming(Renaming.of([("s", "x")]), schema.model_copy(update={"tables": (objects,)}), {A})
     check_renaming(Renaming.of((), [(A, B)]), schema, {A})
     check_renaming(Renaming.of((), [(A, B), (B, A)]), schema, every)
     check_renaming(Renaming.of([("s", "t"), ("t", "s")]), schema, every)
