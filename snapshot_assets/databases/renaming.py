@@ -140,7 +140,7 @@ def check_renaming(renaming: Renaming, schema: DatabaseSchema, restored: Collect
             )
     for table in schema.tables:
         if "large_objects" in table.options and renaming.table(table.table_name) != table.table_name:
-            raise PlanError(f"{table.table_name} holds large objects, which have no table in PostgreSQL; do not map it.")
+            raise PlanError(f"{table.table_name} holds large objects, which keep their place: do not map it.")
     if reserved := [name for name in sorted(restored) if renaming.table(name).schema == LEDGER_SCHEMA]:
         raise PlanError(f"{reserved[0]} cannot be mapped into {LEDGER_SCHEMA}, which is the schema of the ledger.")
     check_distinct((f"table {name}", renaming.table(name)) for name in sorted(restored))
