@@ -252,6 +252,10 @@ class RestoreError(SnapshotError):
     """A snapshot or a part of it could not be restored."""
 
 
+class RefusedImportError(RestoreError, UsageError):
+    """A target lacks what a snapshot's tables need, or refuses a restore for several reasons; nothing was changed."""
+
+
 class RestoreFailedError(SnapshotError):
     """Some chunks could not be loaded; the others are. `attributes["chunks"]` maps chunk id to the error text."""
 

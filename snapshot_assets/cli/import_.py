@@ -112,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
         return _forget(options, request)
     session = partial(_session, request)
     run = RestoreRun(request.store, request.address, InlineRunner(), request.settings, session=session)
-    plan = run.prepare(depth="full" if options.dry_run else "quick")
+    plan = run.prepare(depth="full" if options.dry_run else "quick", rehearse=options.dry_run)
     if plan.ledger.loaded:
         run.check_rows(plan, added=True)
     if options.dry_run:
@@ -224,19 +224,23 @@ def _show_plan(options: argparse.Namespace, request: _Request, plan: RestorePlan
         "files": len(files),
         "rows_of_files": rows,
         "bytes": size,
+        "would_fail": {each.statement.makes: each.message for each in plan.failing},
         "lost": list(plan.lost),
     }
+    status = 1 if plan.failing else 0
     if options.json:
         show_json(report)
-        return 0
+        return status
     show(f"{request.store.uri} at revision {plan.state.revision} into {request.address.alias}: nothing was changed")
     show(f"  would load {len(files)} files, {rows:,} rows, {human_bytes(size)}")
     if replaced:
         show(f"  would delete the rows of {numbered(replaced)} first")
     for each in plan.to_create():
         show(f"  would make {each.makes}")
+    for failed in plan.failing:
+        show(f"  would fail after the rows: {failed.statement.makes}: {failed.message}")
     _show_lost(plan)
-    return 0
+    return status
 
 
 def _show_lost(plan: RestorePlan) -> None:

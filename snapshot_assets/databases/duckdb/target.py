@@ -25,7 +25,7 @@ from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.databases.sql_target import SqlTarget
-from snapshot_assets.databases.target import ExistingTable, OtherType, RestoreRecord, Statement
+from snapshot_assets.databases.target import ExistingTable, FailedStatement, OtherType, RestoreRecord, Statement
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError
 from snapshot_assets.format.relations import Table, TableName
 
@@ -41,6 +41,7 @@ _FOREIGN_KEYS = """
     FROM duckdb_constraints() WHERE database_name = ? AND constraint_type = 'FOREIGN KEY'
     ORDER BY table_oid, constraint_index
 """
+_INDEXES = "SELECT schema_oid, index_name FROM duckdb_indexes() WHERE database_name = ?"
 
 
 class DuckDBTarget(DuckDBConnection, SqlTarget):
@@ -140,6 +141,23 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         existing = self.existing([table.table_name for table in tables])
         present = [table for table in tables if table.table_name in existing]
         return [other for table in present for other in _others(table, self.column_types(table.table_name))]
+
+    def rehearse(self, statements: Sequence[Statement]) -> list[FailedStatement]:
+        """Return the statements of indexes whose names are taken; the definition has tried all others.
+
+        Nothing is run: a file that is only planned for is open read-only, or does not exist.
+        """
+        if self._opened is None:
+            return []
+        schemas = self.schema_names()
+        taken = {(schemas[schema].lower(), name.lower()) for schema, name in self.rows(_INDEXES, [TARGET])}
+        failed = []
+        for each in statements:
+            if each.table is not None and each.makes.startswith("index "):
+                name = each.makes.removeprefix("index ").removesuffix(f" of {each.table}")
+                if (each.table.schema.lower(), name.lower()) in taken:
+                    failed.append(FailedStatement(each, f"an index {name} is in schema {each.table.schema} already"))
+        return failed
 
     def close(self) -> None:
         """Close the file."""

@@ -15,7 +15,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.target import Definition, RestoreRecord, Statement
+from snapshot_assets.databases.target import Definition, FailedStatement, RestoreRecord, RestoreTarget, Statement
 from snapshot_assets.engine.files.read import text_schemas
 from snapshot_assets.engine.restore.changes import ChunkChanges
 from snapshot_assets.engine.restore.decide import ChunkLoad, check_files, check_replaceable
@@ -28,20 +28,22 @@ from snapshot_assets.engine.restore.files import (
     tombstones_at,
 )
 from snapshot_assets.engine.restore.ledger import TargetLedger
+from snapshot_assets.engine.restore.lengths import too_long
 from snapshot_assets.engine.restore.pin import IMPORT
+from snapshot_assets.engine.restore.refusals import refuse, rehearsed, schema_refusals, would_fail
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.source import RestoreSource, open_source
 from snapshot_assets.engine.restore.spark_loader import open_restore_target
 from snapshot_assets.engine.restore.target import (
     TargetContents,
     check_ledger,
-    check_tables,
     definition_for,
     read_target,
+    table_refusals,
 )
 from snapshot_assets.engine.restore.windows import PinnedWindows, check_windows, numbered
 from snapshot_assets.engine.session import Session
-from snapshot_assets.errors import RestoreError
+from snapshot_assets.errors import RestoreError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -61,6 +63,7 @@ class RestorePlan:
         any_carrier: Whether the target can read columns whose carrier differs from that of the newest schema.
         only: Ids of the chunks to restore; empty for all.
         again: Ids of chunks to replace, whatever the ledger lists.
+        failing: Statements after the rows that the target refused in a rehearsal.
     """
 
     settings: RestoreSettings
@@ -74,6 +77,7 @@ class RestorePlan:
     any_carrier: bool = True
     only: frozenset[int] = frozenset()
     again: frozenset[int] = frozenset()
+    failing: tuple[FailedStatement, ...] = ()
 
     @property
     def state(self) -> State:
@@ -182,7 +186,9 @@ class RestorePlan:
         Raises:
             SnapshotError: The target refuses it; see `plan_restore`.
         """
-        return _checked_plan(self.source, self.definition, contents, self.settings, self.any_carrier)
+        plan, refusals = _planned(self.source, self.definition, contents, self.settings, self.any_carrier)
+        refuse(refusals)
+        return plan
 
     def with_ledger(self, ledger: TargetLedger) -> RestorePlan:
         """Return the plan for a newer state of the ledger; storage is not read.
@@ -209,8 +215,11 @@ def plan_restore(
     session: Session | None = None,
     depth: Depth = "quick",
     recorded: bool = False,
+    rehearse: bool = False,
 ) -> RestorePlan:
     """Verify the snapshot, map its schema, and check the target; changes nothing.
+
+    The statements before the rows are rehearsed in the target, in a transaction that is rolled back.
 
     Args:
         store: The location.
@@ -219,8 +228,10 @@ def plan_restore(
         session: Returns the Spark session; called only for a Spark catalog.
         depth: `quick` verifies log, documents and sizes; `full` also reads all data.
         recorded: Choose the revision of the newest recorded restore, if there is one, instead of the newest seal.
+        rehearse: Whether to rehearse the statements after the rows too.
 
     Raises:
+        RefusedImportError: The target refuses it for several reasons, or lacks what tables need; lists all of it.
         NoSnapshotError: There is no sealed snapshot.
         DamageError: The location is damaged, or has lost its log; names the objects.
         VersionNotFoundError: There is no such sealed version.
@@ -235,23 +246,51 @@ def plan_restore(
         records = target.imports()
     source = open_source(store, settings, records, depth=depth, recorded=recorded)
     definition = definition_for(source.schema, address.uri, expressions=settings.filters.expressions)
-    with open_restore_target(address, session) as target:
-        contents = read_target(target, source, definition)
     any_carrier = kind_of(address.uri) in ("spark", source.schema.database)
-    return _checked_plan(source, definition, contents, settings, any_carrier)
+    with open_restore_target(address, session) as target:
+        while True:
+            contents = read_target(target, source, definition)
+            plan, refusals = _planned(source, definition, contents, settings, any_carrier)
+            errors, failing = _rehearsed(target, plan, contents, whole=rehearse)
+            if not errors or tuple(target.imports()) == contents.ledger.records:
+                break  # else another restore created the tables meanwhile
+    refusals += [*errors, *_too_long(store, plan, contents)]
+    refuse([*refusals, *(would_fail(failing) if refusals else ())])
+    return replace(plan, failing=failing)
 
 
-def _checked_plan(
+def _too_long(store: ObjectStore, plan: RestorePlan, contents: TargetContents) -> Iterable[SnapshotError]:
+    files = (file for chunk in plan.chunks for file in plan.missing(chunk))
+    shorter = [each for each in contents.other_types if each.limit is not None]
+    return too_long(store, files, plan.definition.tables, plan.source.documents, shorter)
+
+
+def _rehearsed(
+    target: RestoreTarget, plan: RestorePlan, contents: TargetContents, *, whole: bool
+) -> tuple[list[SnapshotError], tuple[FailedStatement, ...]]:
+    """Rehearse what a restore that starts would run; one that is resumed has created its tables."""
+    if plan.resumed:
+        return [], ()
+    after = plan.statements(plan.definition.after) if whole else []
+    return rehearsed(target, plan.statements(plan.definition.before), after, contents.missing)
+
+
+def _planned(
     source: RestoreSource,
     definition: Definition,
     contents: TargetContents,
     settings: RestoreSettings,
     any_carrier: bool,
-) -> RestorePlan:
+) -> tuple[RestorePlan, list[SnapshotError]]:
+    """Return the plan, and the errors for which the target refuses it."""
     ledger = contents.ledger
     check_ledger(ledger, source, settings.filters)
     resumed = _resumed(ledger, source)
-    check_tables(contents, definition, resumed=resumed is not None, into_nonempty=settings.into_nonempty)
+    into_nonempty = settings.into_nonempty
+    refusals = [
+        *schema_refusals(definition, contents),
+        *table_refusals(contents, definition, resumed=resumed is not None, into_nonempty=into_nonempty),
+    ]
     record = resumed or _new_record(source, definition, contents, settings)
     deleted = _deleted(source, ledger)
     tables = source.schema.tables
@@ -261,7 +300,8 @@ def _checked_plan(
         windows = PinnedWindows.parse(record.windows)
         ids = {chunk.chunk for chunk in chunks}
         check_windows(ledger.loaded, ledger.earlier, windows, ids, source.state.revision)
-    return RestorePlan(settings, source, definition, ledger, record, resumed is not None, deleted, chunks, any_carrier)
+    plan = RestorePlan(settings, source, definition, ledger, record, resumed is not None, deleted, chunks, any_carrier)
+    return plan, refusals
 
 
 def _resumed(ledger: TargetLedger, source: RestoreSource) -> RestoreRecord | None:

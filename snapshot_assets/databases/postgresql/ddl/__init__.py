@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from graphlib import TopologicalSorter
 
+from snapshot_assets.databases.clashes import too_long
 from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.postgresql.ddl import columns, keys, tables, types, views
+from snapshot_assets.databases.postgresql.ddl.needs import needs
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext
 from snapshot_assets.databases.target import LEDGER_SCHEMA, Definition, Statement
 from snapshot_assets.errors import RestoreError
@@ -52,7 +54,14 @@ def _define(context: RestoreContext) -> Definition:
     for use in used:
         before += columns.own_sequence(use)
     after = [*unvalidated, *_after(context, list(restored.values()), used)]
-    return Definition(tuple(restored.values()), tuple(before), tuple(after), tuple(context.lost))
+    return Definition(
+        tuple(restored.values()),
+        tuple(before),
+        tuple(after),
+        tuple(context.lost),
+        needs(context, before),
+        too_long(schema),
+    )
 
 
 def _after(
