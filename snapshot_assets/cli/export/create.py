@@ -11,6 +11,7 @@ from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import damage_error
+from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import outside_text, refuse_recorded, rows_outside
 from snapshot_assets.catalog.verify.faults import Fault
@@ -20,6 +21,7 @@ from snapshot_assets.cli.export import create_request as request
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.cli.spark import refuse_files_elsewhere, start_spark_early
 from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.engine.export.restorable import restore_warnings
 from snapshot_assets.engine.export.start_snapshot import skipped_text
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
@@ -139,6 +141,8 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
         "rows_outside": [vars(each) for each in rows_outside(state)],
         "not_exported": outside_text(state),
     }
+    warnings = restore_warnings(read_schema(store, state.schemas[state.schema_id]))
+    report["warnings"] = list(warnings)
     if work.skipped is not None:
         report["tables_skipped"] = [table_text(name) for name in work.skipped]
     if work.run_id is None:
@@ -158,4 +162,6 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
         show(f"  {outside}")
     if work.skipped:
         show(f"  {skipped_text(work.skipped)}")
+    for sentence in warnings:
+        show(f"  warning: {sentence}")
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -52,9 +53,13 @@ def into(make_postgresql_database: MakeDatabase) -> Into:
     return Into(make_postgresql_database())
 
 
-def incomplete(place: Place, into: Into, **settings: Any) -> tuple[RestoreRun, list[dict[str, Any]]]:
-    """Restore, and return the run with the steps that failed."""
+def incomplete(
+    place: Place, into: Into, *, meanwhile: Sequence[str] = (), **settings: Any
+) -> tuple[RestoreRun, list[dict[str, Any]]]:
+    """Restore, and return the run with the steps that failed; `meanwhile` another user changes the target."""
     run = into.run(place.store, **settings)
+    run.prepare()
+    execute(into, *meanwhile)
     run.begin()
     list(run.restore())
     with pytest.raises(SchemaIncompleteError) as error:
