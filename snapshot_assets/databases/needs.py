@@ -12,8 +12,8 @@ AVAILABLE_EXTENSION = "available extension"
 """Kind of an extension whose files a server has, installed in the database or not."""
 
 
-_AFTER_ROWS = re.compile(r"(?:check|constraint|foreign key|index|statistics|view|materialized view) ")
-"""Parts of a schema that an import creates after the rows."""
+_AFTER_ROWS = re.compile(r"(?:constraint|foreign key|index|statistics|view|materialized view) ")
+"""Parts of a schema that an import creates after the rows, and that say nothing about a row's values."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,7 @@ def of_rows(needs: Collection[Need]) -> set[str]:
 def _holds_rows(part: str, labels: Container[str], found: Container[str]) -> bool:
     if part in labels:
         return part in found
-    after = _AFTER_ROWS.match(part) is not None
-    return not after or (part.startswith("check ") and " of domain " in part)
+    return _AFTER_ROWS.match(part) is None
 
 
 def carried_types(schema: DatabaseSchema) -> set[str]:

@@ -36,6 +36,7 @@ class Statement:
         unless: Query that yields a row if the statement is to be skipped, for objects without `IF NOT EXISTS`; "" for
             none.
         always: Whether every import runs it, even if an earlier one created `table`, because it depends on the rows.
+        lacks: Why it fails in a target that has nothing but what the other statements make; "" if it does not.
     """
 
     makes: str
@@ -43,6 +44,7 @@ class Statement:
     table: TableName | None = None
     unless: str = ""
     always: bool = False
+    lacks: str = ""
 
 
 def comment(on: str, text: str | None, makes: str, of: TableName | None, unless: str = "") -> Iterator[Statement]:

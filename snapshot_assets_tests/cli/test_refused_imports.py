@@ -52,5 +52,5 @@ def test_a_dry_run_that_ends_with_a_failure_has_status_1(
     call = ("import", "--from", location, "--target", target, "--dry-run")
     planned = snapshots(*call)
     assert planned.status == 1
-    assert "would fail after the rows: index by_id of public.t: relation" in planned.out
+    assert "would fail: index by_id of public.t: relation" in planned.out
     assert list(snapshots(*call, "--json").json["would_fail"]) == ["index by_id of public.t"]

@@ -49,6 +49,7 @@ _FOREIGN_KEYS = """
     ORDER BY table_oid, constraint_index
 """
 _INDEXES = "SELECT schema_oid, index_name FROM duckdb_indexes() WHERE database_name = ?"
+_MACROS = "SELECT 1 AS found FROM duckdb_functions() WHERE database_name = ? AND NOT internal LIMIT 1"
 
 
 class DuckDBTarget(DuckDBConnection, SqlTarget):
@@ -166,10 +167,16 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
             yield TableName(schemas[schema], table), column
 
     def rehearse(self, statements: Sequence[Statement]) -> list[FailedStatement]:
-        """Return the statements of indexes whose names are taken; the definition has tried all others.
+        """Return the indexes whose names are taken, and what lacks something that no file has but one with macros.
 
         Nothing is run: a file that is only planned for is open read-only, or does not exist.
         """
+        macros = [] if self._opened is None else self.rows(_MACROS, [TARGET])
+        failed = [FailedStatement(each, each.lacks) for each in statements if each.lacks and not macros]
+        return [*failed, *self._taken(statements)]
+
+    def _taken(self, statements: Sequence[Statement]) -> list[FailedStatement]:
+        """Return the statements of indexes whose names are taken."""
         if self._opened is None:
             return []
         schemas = self.schema_names()

@@ -12,7 +12,7 @@ from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.engine.restore.refusals import rehearsed
 from snapshot_assets.engine.restore.settings import Filters
-from snapshot_assets.errors import RefusedImportError, RestoreError, SnapshotError
+from snapshot_assets.errors import RefusedImportError, RestoreError, SchemaIncompleteError, SnapshotError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.databases.postgresql.helpers import client
 from snapshot_assets_tests.engine.exports import Place
@@ -106,6 +106,26 @@ def test_what_fails_because_of_a_missing_object_is_not_listed_again_and_all_else
         assert failing == ()
         errors, _ = rehearsed(target, statements, ())
     assert len(errors) == 7
+
+
+def test_what_only_an_index_needs_is_listed_by_a_dry_run_and_fails_alone(place: Place, into: Into) -> None:
+    execute(
+        place.source,
+        EVERYTHING_FOR_ORDERS[0],
+        "CREATE TABLE s.orders (t timestamptz, id int)",
+        "CREATE INDEX by_f ON s.orders (s.f(id))",
+        "INSERT INTO s.orders VALUES ('2025-01-01 01:00:00Z', 1)",
+    )
+    place.export()
+    plan = into.run(place.store).prepare(depth="full", rehearse=True)
+    assert [each.statement.makes for each in plan.failing] == ["index by_f of s.orders"]
+    [lacking] = plan.lacking
+    assert lacking.label == "function s.f(integer)"
+    with pytest.raises(SchemaIncompleteError, match=r"index by_f of s\.orders could not be made"):
+        into.restore(place.store)
+    assert into.tables()["orders"]["id"].to_pylist() == [1]
+    execute(into.uri, *lacking.sql)
+    assert into.restore(place.store).finished
 
 
 def test_a_table_that_exists_needs_nothing(place: Place, into: Into) -> None:

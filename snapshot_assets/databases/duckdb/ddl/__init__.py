@@ -8,6 +8,7 @@ columns, and foreign keys: tables with these are created a second time.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -30,6 +31,8 @@ from snapshot_assets.databases.indexes import is_plain, other_method
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.databases.target import Definition, Statement, comment
 from snapshot_assets.format.relations import Column, DatabaseSchema, Sequence, Table, TableName, UserType, View
+
+_LACKS = re.compile(r"^(?:Catalog|Binder) Error: .* does not exist", re.DOTALL)
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
@@ -77,16 +80,22 @@ class _Defining:
         return self._rehearsed(Definition(tables, tuple(before), tuple(after)))
 
     def _rehearsed(self, definition: Definition) -> Definition:
-        """Return a definition without the keys, indexes and views that DuckDB cannot have, which become lost."""
-        refused, impossible = [], set()
+        """Return a definition without the keys, indexes and views that DuckDB cannot have, which become lost.
+
+        What only lacks something, such as a macro, is kept: the target may have it.
+        """
+        refused, impossible, lacking = [], set(), {}
         for failed in rehearse([*definition.before, *definition.after]):
             makes = failed.statement.makes
             if failed.statement in definition.before:
                 refused.append(f"{makes} could not be made in DuckDB: {failed.message}.")
+            elif _LACKS.search(failed.message):
+                lacking[makes] = failed.message
             else:
                 impossible.add(makes)
                 self._lost.append(f"{makes[0].upper()}{makes[1:]} is left out: {failed.message}.")
-        after = tuple(each for each in definition.after if each.makes not in impossible)
+        kept = (each for each in definition.after if each.makes not in impossible)
+        after = tuple(replace(each, lacks=lacking.get(each.makes, "")) for each in kept)
         return replace(definition, after=after, lost=tuple(self._lost), refused=tuple(refused))
 
     def _lose_uncarried(self, options: Mapping[str, Any], of: str = "") -> None:

@@ -25,7 +25,8 @@ def rehearse(statements: Sequence[Statement]) -> list[FailedStatement]:
             if statement.makes in failed:
                 continue
             try:
-                connection.execute(statement.sql)
+                if not (statement.unless and connection.execute(statement.unless).fetchall()):
+                    connection.execute(statement.sql)
             except duckdb.Error as error:
                 failed[statement.makes] = FailedStatement(statement, " ".join(str(error).split()))
     return list(failed.values())
