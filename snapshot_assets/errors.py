@@ -260,6 +260,10 @@ class SchemaIncompleteError(RestoreError):
     """Steps of a restore's schema failed; the others are made, and rows are loaded. `attributes["steps"]` has each."""
 
 
+class RefusedImportError(RestoreError, UsageError):
+    """A target lacks what a snapshot's tables need, or refuses a restore for several reasons; nothing was changed."""
+
+
 class RestoreFailedError(SnapshotError):
     """Some chunks could not be loaded; the others are. `attributes["chunks"]` maps chunk id to the error text."""
 

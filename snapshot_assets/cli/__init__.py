@@ -13,10 +13,11 @@ import traceback
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from snapshot_assets.cli.output import show_json, show_message
 from snapshot_assets.cli.parser import build_parser
-from snapshot_assets.errors import InterruptedRunError, SnapshotError, UsageError
+from snapshot_assets.errors import InterruptedRunError, RefusedImportError, SnapshotError, UsageError
 from snapshot_assets.format.scrub import scrub
 
 
@@ -42,10 +43,16 @@ def _failed(options: Namespace, error: BaseException, message: str) -> int:
     message = scrub(message)
     show_message(f"snapshots: {message}")
     if options.json:
-        show_json({"error": {"kind": type(error).__name__, "message": message}})
+        show_json({"error": {"kind": type(error).__name__, "message": message, **_details(error)}})
     if isinstance(error, KeyboardInterrupt | InterruptedRunError):
         return 130
     return 2 if isinstance(error, UsageError) else 1
+
+
+def _details(error: BaseException) -> dict[str, Any]:
+    """Return the parts of a refusal, which its message lists for people."""
+    parts = error.attributes if isinstance(error, RefusedImportError) else {}
+    return {name: parts[name] for name in ("reasons", "missing") if name in parts}
 
 
 @contextmanager

@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
         return _forget(options, request)
     session = partial(_session, request)
     run = RestoreRun(request.store, request.address, InlineRunner(), request.settings, session=session)
-    plan = run.prepare(depth="full" if options.dry_run else "quick")
+    plan = run.prepare(depth="full" if options.dry_run else "quick", rehearse=options.dry_run)
     for warning in plan.warnings:
         show_message(f"warning: {warning}")
     if plan.ledger.loaded:

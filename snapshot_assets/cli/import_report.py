@@ -12,8 +12,10 @@ from snapshot_assets.cli.output import show, show_json, show_message
 from snapshot_assets.databases.kinds import counts_by_kind
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.plan import RestorePlan
+from snapshot_assets.engine.restore.refusals import missing_facts
 from snapshot_assets.engine.restore.report import (
     failed_lines,
+    failing_lines,
     lost_facts,
     lost_lines,
     made_lines,
@@ -61,18 +63,23 @@ def show_plan(options: argparse.Namespace, location: str, alias: str, plan: Rest
         "files": len(files),
         "rows_of_files": rows,
         "bytes": size,
+        "would_fail": {each.statement.makes: each.message for each in plan.failing},
+        "missing": missing_facts(plan.lacking),
         **lost_facts(plan),
     }
+    status = 1 if plan.failing else 0
     if options.json:
         show_json(report)
-        return 0
+        return status
     show(f"{location} at revision {plan.state.revision} into {alias}: nothing was changed")
     show(f"  would load {len(files)} files, {rows:,} rows, {human_bytes(size)}")
     if replaced:
         show(f"  would delete the rows of {numbered(replaced)} first")
     for line in (*step_lines(plan, verbose=options.verbose), *lost_lines(plan, verbose=options.verbose)):
         show(f"  {line}")
-    return 0
+    for line in failing_lines(plan):
+        show(f"  {line}")
+    return status
 
 
 def _refuse_differing(plan: RestorePlan, counts: dict[TableName, tuple[int, int]]) -> bool:

@@ -12,8 +12,11 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from snapshot_assets.databases.columns import identity_sequences
+from snapshot_assets.databases.foreign_keys import possible_keys
+from snapshot_assets.databases.indexes import is_plain
+from snapshot_assets.databases.lost_details import lost_details, lost_limit
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
-from snapshot_assets.errors import UnsupportedTypeError
+from snapshot_assets.errors import DocumentError, UnsupportedTypeError
 from snapshot_assets.format.relations import (
     Carrier,
     Column,
@@ -40,11 +43,13 @@ _TEMPORAL = re.compile(r"\b(?:WITHOUT OVERLAPS|PERIOD)\b")
 _MANY_TEXTS = re.compile(r"numeric|interval|citext|json|float|double", re.IGNORECASE)
 """Types whose equal values may have different texts: as texts they cannot be the columns of a foreign key."""
 
-_INDEX_HEAD = re.compile(r"CREATE (?:UNIQUE )?INDEX .* ON .*?(?: USING btree ?)?\((?P<keys>[^()]*)\);?", re.DOTALL)
 _SILENT_OPTIONS = frozenset(
-    {"view", "relation", "extensions", "row_types", "columns", "identity_sequences", "not_carried", "masks"}
-    | {"large_objects"}
+    {"view", "relation", "extensions", "extension_schemas", "row_types", "columns", "identity_sequences"}
+    | {"not_carried", "needs", "masks", "large_objects"}
 )
+"""Options that a sentence of their own mentions, or that mean nothing to another kind of database."""
+
+_EXTRAS = re.compile(r"INCLUDE \([^)]*\)|DEFERRABLE(?: INITIALLY DEFERRED)?")
 
 
 def converted(schema: DatabaseSchema, kind: str, type_for: TypeFor) -> tuple[DatabaseSchema, tuple[str, ...]]:
@@ -59,24 +64,40 @@ def converted(schema: DatabaseSchema, kind: str, type_for: TypeFor) -> tuple[Dat
         The documents, and a sentence for each object that is left out or becomes another type.
 
     Raises:
-        UnsupportedTypeError: That kind has no type for a column's Arrow type.
+        UnsupportedTypeError: That kind has no type for some columns' Arrow types; names them all.
+        DocumentError: The documents do not have the form of that kind of source.
     """
     conversion = _Conversion(schema, kind, type_for)
-    result = DatabaseSchema(
-        database=kind,
-        schemas=tuple(conversion.schema_document(each) for each in schema.schemas),
-        tables=tuple(conversion.table(each) for each in schema.tables if conversion.takes(each)),
-    )
-    for view in schema.views:
-        conversion.lose(f"View {view.table_name} is left out: its query is {schema.database}'s SQL.")
-    return result, tuple(conversion.lost)
+    try:
+        result = conversion.schema()
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        # Options have no model of their own: in a hostile document their values may be anything.
+        raise DocumentError(
+            f"The snapshot's schema documents do not have the form of {schema.database}'s:"
+            f" {type(error).__name__}: {' '.join(str(error).split()):.300}"
+        ) from error
+    if conversion.unsupported:
+        raise UnsupportedTypeError(" ".join(conversion.unsupported), columns=conversion.unsupported)
+    return result, tuple(dict.fromkeys(conversion.lost))
 
 
 class _Conversion:
     def __init__(self, schema: DatabaseSchema, kind: str, type_for: TypeFor) -> None:
-        self._source, self._kind, self._type_for = schema.database, kind, type_for
+        self._schema, self._source, self._kind, self._type_for = schema, schema.database, kind, type_for
         self._tables = {table.table_name: table for table in schema.tables}
         self.lost: list[str] = []
+        self.unsupported: list[str] = []
+
+    def schema(self) -> DatabaseSchema:
+        schema = self._schema
+        result = DatabaseSchema(
+            database=self._kind,
+            schemas=tuple(self.schema_document(each) for each in schema.schemas),
+            tables=self.possible([self.table(each) for each in schema.tables if self.takes(each)]),
+        )
+        for view in schema.views:
+            self.lose(f"View {view.table_name} is left out: its query is {self._source}'s SQL.")
+        return result
 
     def lose(self, sentence: str) -> None:
         self.lost.append(sentence)
@@ -117,8 +138,8 @@ class _Conversion:
             self.lose(f"Large objects become rows of table {name}: only {self._source} has them.")
         for check in table.checks:
             self.lose(f"Check {check.name} of {name} is left out: {self._source}'s SQL {check.definition}.")
-        for each in table.options.get("not_carried", ()):
-            self.lose(f"{each} of {name} is not in a snapshot.")
+        for sentence in lost_details(table, self._source):
+            self.lose(sentence)
         if options := sorted(set(table.options) - _SILENT_OPTIONS):
             self.lose(f"Of {name}, {', '.join(options)} are left out: only {self._source} has them.")
         return result
@@ -132,14 +153,17 @@ class _Conversion:
         return None
 
     def _column(self, table: Table, column: Column, sequence: Sequence | None) -> Column:
-        where = f"{table.table_name}.{column.name}"
+        where, settings = f"{table.table_name}.{column.name}", table.options.get("columns", {}).get(column.name, {})
         arrow_type = column.arrow_field().type
         try:
             type_text = self._type_for(arrow_type)
         except UnsupportedTypeError as error:
-            raise UnsupportedTypeError(f"Column {where} of type {column.type}: {error}", column=where) from error
+            self.unsupported.append(f"Column {where} of type {column.type}: {error}")
+            return column
         if change := _change(column, arrow_type, type_text):
             self.lose(f"Column {where} of type {column.type} becomes {type_text}, {change}.")
+        if limit := lost_limit(column.type, type_text):
+            self.lose(f"{limit} of column {where} is left out: {column.type} becomes {type_text}.")
         if column.generated is not None:
             self.lose(
                 f"Column {where} holds the values that {column.generated} had, and is no longer generated:"
@@ -156,7 +180,7 @@ class _Conversion:
             name=column.name,
             type=type_text,
             arrow_type=column.arrow_type,
-            nullable=column.nullable,
+            nullable=column.nullable or "not_null_not_valid" in settings,
             default=_drawing(sequence) if sequence else None,
             comment=column.comment,
         )
@@ -185,6 +209,7 @@ class _Conversion:
         key = table.primary_key
         if key is None or self._temporal(key.definition, f"Primary key of {table.table_name}"):
             return None
+        self._lose_extras(key.definition, f"Primary key of {table.table_name}")
         return PrimaryKey(name=key.name, columns=key.columns)
 
     def _unique(self, table: Table) -> Iterator[UniqueConstraint]:
@@ -194,6 +219,7 @@ class _Conversion:
                 continue
             if "NULLS NOT DISTINCT" in (key.definition or ""):
                 self.lose(f"{what} allows several NULLs: NULLS NOT DISTINCT is left out.")
+            self._lose_extras(key.definition, what)
             yield UniqueConstraint(name=key.name, columns=key.columns)
 
     def _foreign_keys(self, table: Table) -> Iterator[ForeignKey]:
@@ -204,9 +230,23 @@ class _Conversion:
             if reason := self._unsafe(table, key):
                 self.lose(f"{what} is left out: {reason}.")
                 continue
-            if match := _ACTIONS.search(key.definition or ""):
-                self.lose(f"{what} is carried over without {match.group()}.")
             yield key.model_copy(update={"definition": None})
+
+    def possible(self, tables: list[Table]) -> tuple[Table, ...]:
+        """Return the tables with the foreign keys that the other kind can have."""
+        by_name = {table.table_name: table for table in tables}
+        if self._kind == "duckdb":
+            by_name |= {table.table_name: table for table in possible_keys(tables, self.lost)}
+        for name, table in by_name.items() if self._kind != "spark" else ():
+            definitions = {key.name: key.definition or "" for key in self._tables[name].foreign_keys}
+            for key in table.foreign_keys:
+                if match := _ACTIONS.search(definitions[key.name]):
+                    self.lose(f"Foreign key {key.name} of {name} is carried over without {match.group()}.")
+        return tuple(by_name.values())
+
+    def _lose_extras(self, definition: str | None, what: str) -> None:
+        if self._kind != "spark" and (extras := _EXTRAS.findall(definition or "")):
+            self.lose(f"{what} is carried over without {' and '.join(extras)}.")
 
     def _unsafe(self, table: Table, key: ForeignKey) -> str:
         """Return why rows of the source might violate a foreign key in the target; "" if they cannot."""
@@ -247,18 +287,6 @@ def _change(column: Column, arrow_type: pa.DataType, type_text: str) -> str:
     if pa.types.is_binary(arrow_type) and plain not in _PLAIN_BINARIES:
         return "each value in its binary form"
     return ""
-
-
-def is_plain(index: Index) -> bool:
-    """Return whether an index is a B-tree of columns alone, in ascending order."""
-    match = _INDEX_HEAD.fullmatch(index.definition.strip())
-    if match is None or not index.columns:
-        return False
-    written = [part.strip() for part in match["keys"].split(",")]
-    return all(
-        text in (name, identifier(name), f"'{identifier(name)}'")
-        for text, name in zip(written, index.columns, strict=False)
-    ) and len(written) == len(index.columns)
 
 
 def _draws_from(default: str | None, sequence: Sequence) -> bool:

@@ -10,12 +10,21 @@ from typing import ClassVar
 import pyarrow as pa
 
 from snapshot_assets.databases import ledger
+from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.references import Reference, parents_first, refusal
 from snapshot_assets.databases.source import AllRows, Rows
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.databases.sql_steps import SqlSteps
 from snapshot_assets.databases.steps import SchemaStep
-from snapshot_assets.databases.target import LEDGER_SCHEMA, Load, LoadedFile, RestoreRecord, RestoreTarget
+from snapshot_assets.databases.target import (
+    LEDGER_SCHEMA,
+    FailedStatement,
+    Load,
+    LoadedFile,
+    RestoreRecord,
+    RestoreTarget,
+    Statement,
+)
 from snapshot_assets.databases.time_column import TimeColumn
 from snapshot_assets.errors import OtherImportError, RestoreError
 from snapshot_assets.format.relations import Table, TableName
@@ -51,6 +60,18 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
     @abstractmethod
     def _references(self, tables: Sequence[TableName]) -> list[Reference]:
         """Return all foreign keys in the target that refer to the tables."""
+
+    def missing(self, needs: Sequence[Need]) -> list[Need]:
+        """Return none: only PostgreSQL's snapshots need other objects; see `RestoreTarget`."""
+        return []
+
+    def conflicts(self, tables: Sequence[Table]) -> list[str]:
+        """Return none: the definition knows all reasons; see `RestoreTarget`."""
+        return []
+
+    def rehearse(self, statements: Sequence[Statement]) -> list[FailedStatement]:
+        """Return none: the definition has checked the statements; see `RestoreTarget`."""
+        return []
 
     def imports(self) -> list[RestoreRecord]:
         """Return the imports in the ledger, oldest first; see `RestoreTarget`."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
+from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.source import Rows
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.format.relations import Table, TableName
@@ -35,6 +36,7 @@ class Statement:
         unless: Query that yields a row if the statement is to be skipped, for objects without `IF NOT EXISTS`; "" for
             none.
         always: Whether every import runs it, even if an earlier one created `table`, because it depends on the rows.
+        lacks: Why it fails in a target that has nothing but what the other statements make; "" if it does not.
     """
 
     makes: str
@@ -42,6 +44,7 @@ class Statement:
     table: TableName | None = None
     unless: str = ""
     always: bool = False
+    lacks: str = ""
 
 
 def comment(on: str, text: str | None, makes: str, of: TableName | None, unless: str = "") -> Iterator[Statement]:
@@ -59,12 +62,16 @@ class Definition:
         before: Statements to run before the rows: schemas, types, sequences, tables.
         after: Statements to run after the rows: keys, indexes, values of sequences, foreign keys, views.
         lost: What cannot be restored, a sentence each.
+        needs: Objects that the target must have first, each after those that it needs itself.
+        refused: Why the target cannot have the schema, a sentence each.
     """
 
     tables: tuple[Table, ...] = ()
     before: tuple[Statement, ...] = ()
     after: tuple[Statement, ...] = ()
     lost: tuple[str, ...] = ()
+    needs: tuple[Need, ...] = ()
+    refused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -86,12 +93,31 @@ class ExistingTable:
 
 @dataclass(frozen=True)
 class OtherType:
-    """A column whose type in the target, `found`, differs from that in the import, `expected`."""
+    """A column whose type in the target, `found`, differs from that in the import, `expected`.
+
+    Attributes:
+        limit: If only longer values do not fit: the longest that does, in characters, bits, or digits before the
+            decimal point; else None.
+    """
 
     table: TableName
     column: str
     found: str
     expected: str
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class FailedStatement:
+    """A statement that a target refused in a rehearsal, and its message.
+
+    Attributes:
+        holds_rows: Whether rows cannot be loaded without what it makes.
+    """
+
+    statement: Statement
+    message: str
+    holds_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -160,8 +186,21 @@ class RestoreTarget(Protocol):
     def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
         """Return the columns whose type in the target differs from that in the tables.
 
-        Spellings and lengths do not matter. A scale or precision that would round does. A target that checks every
-        value itself returns none.
+        Spellings and greater lengths do not matter. A scale or precision that would round does. A smaller length does
+        if a value is longer, see `OtherType.limit`.
+        """
+
+    def missing(self, needs: Sequence[Need]) -> list[Need]:
+        """Return the objects that the target lacks, in order."""
+
+    def conflicts(self, tables: Sequence[Table]) -> list[str]:
+        """Return why the target cannot have the tables, a sentence each, such as a type of another form."""
+
+    def rehearse(self, statements: Sequence[Statement]) -> list[FailedStatement]:
+        """Run statements in a transaction that is rolled back, and return those that fail.
+
+        Statements that fail only because an earlier one did are left out. A target without such transactions returns
+        none.
         """
 
     def imports(self) -> list[RestoreRecord]:

@@ -10,6 +10,7 @@ import dagster as dg
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.state.totals import outside_text
 from snapshot_assets.databases.open import kind_of
+from snapshot_assets.engine.export.restorable import restore_warnings
 from snapshot_assets.engine.export.start_snapshot import skipped_text
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
@@ -181,6 +182,8 @@ def _schema(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
         if export.skipped:
             snapshots.on_skipped(export.skipped)
             context.log.info(skipped_text(export.skipped))
+        for sentence in restore_warnings(export.schema):
+            context.log.warning(sentence)
         version = dg.DataVersion(export.catalog.state.snapshot_id)  # chunks belong to one snapshot
         return dg.MaterializeResult(metadata=schema_metadata(export), data_version=version)
 

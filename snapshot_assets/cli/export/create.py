@@ -21,6 +21,7 @@ from snapshot_assets.cli.export import create_request as request
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.cli.spark import refuse_files_elsewhere, start_spark_early
 from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.engine.export.restorable import restore_warnings
 from snapshot_assets.engine.export.start_snapshot import skipped_text
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
@@ -146,6 +147,8 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
         "not_exported": outside_text(state),
         "hidden": list(state.header.hidden) if state.header else [],
     }
+    warnings = restore_warnings(read_schema(store, state.schemas[state.schema_id]))
+    report["warnings"] = list(warnings)
     if work.skipped is not None:
         report["tables_skipped"] = [table_text(name) for name in work.skipped]
     if work.run_id is None:
@@ -171,4 +174,6 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
         show(f"  code, restored only with --with-code: {kinds_text(code)}")
     if uncarried:
         show(f"  not in the snapshot: {kinds_text(uncarried)}")
+    for sentence in warnings:
+        show(f"  warning: {sentence}")
     return 0

@@ -27,7 +27,7 @@ from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.steps import SchemaStep, StepResult
-from snapshot_assets.databases.target import ExistingTable, OtherType, RestoreRecord
+from snapshot_assets.databases.target import ExistingTable, FailedStatement, OtherType, RestoreRecord, Statement
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError, SnapshotError
 from snapshot_assets.format.relations import Table, TableName
 
@@ -48,6 +48,8 @@ _FOREIGN_KEYS = """
     FROM duckdb_constraints() WHERE database_name = ? AND constraint_type = 'FOREIGN KEY'
     ORDER BY table_oid, constraint_index
 """
+_INDEXES = "SELECT schema_oid, index_name FROM duckdb_indexes() WHERE database_name = ?"
+_MACROS = "SELECT 1 AS found FROM duckdb_functions() WHERE database_name = ? AND NOT internal LIMIT 1"
 
 
 class DuckDBTarget(DuckDBConnection, SqlTarget):
@@ -154,8 +156,8 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
             for column in table.columns:
                 there = (table.schema_name.lower(), table.name.lower(), column.name) in computed
                 if there is not (column.generated is not None):
-                    kinds = [f"{column.type}, generated" if each else column.type for each in (there, not there)]
-                    others.append(OtherType(table.table_name, column.name, *kinds))
+                    found, wanted = (f"{column.type}, generated" if e else column.type for e in (there, not there))
+                    others.append(OtherType(table.table_name, column.name, found, wanted))
         return others
 
     def _generated(self) -> Iterator[tuple[TableName, str]]:
@@ -163,6 +165,29 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         schemas = self.schema_names()
         for schema, table, column in self.rows(_GENERATED, [TARGET]):
             yield TableName(schemas[schema], table), column
+
+    def rehearse(self, statements: Sequence[Statement]) -> list[FailedStatement]:
+        """Return the indexes whose names are taken, and what lacks something that no file has but one with macros.
+
+        Nothing is run: a file that is only planned for is open read-only, or does not exist.
+        """
+        macros = [] if self._opened is None else self.rows(_MACROS, [TARGET])
+        failed = [FailedStatement(each, each.lacks) for each in statements if each.lacks and not macros]
+        return [*failed, *self._taken(statements)]
+
+    def _taken(self, statements: Sequence[Statement]) -> list[FailedStatement]:
+        """Return the statements of indexes whose names are taken."""
+        if self._opened is None:
+            return []
+        schemas = self.schema_names()
+        taken = {(schemas[schema].lower(), name.lower()) for schema, name in self.rows(_INDEXES, [TARGET])}
+        failed = []
+        for each in statements:
+            if each.table is not None and each.makes.startswith("index "):
+                name = each.makes.removeprefix("index ").removesuffix(f" of {each.table}")
+                if (each.table.schema.lower(), name.lower()) in taken:
+                    failed.append(FailedStatement(each, f"an index {name} is in schema {each.table.schema} already"))
+        return failed
 
     def close(self) -> None:
         """Close the file."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -11,6 +10,8 @@ from itertools import product
 import pyarrow as pa
 
 from snapshot_assets.databases.feed import Feed
+from snapshot_assets.databases.needs import Need
+from snapshot_assets.databases.postgresql.existing_types import conflicts
 from snapshot_assets.databases.postgresql.large_objects import (
     COLUMNS,
     LARGE_OBJECTS,
@@ -21,7 +22,10 @@ from snapshot_assets.databases.postgresql.large_objects import (
     insert_large_objects,
     is_large_objects,
 )
+from snapshot_assets.databases.postgresql.limits import rounds, smaller_limit
+from snapshot_assets.databases.postgresql.objects import lookup
 from snapshot_assets.databases.postgresql.quiet import quiet
+from snapshot_assets.databases.postgresql.rehearsal import rehearse
 from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.postgresql.write_forms import Receiver, WriteForm, receivers, receivers_query, write_form
@@ -29,7 +33,7 @@ from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.sql_target import SqlTarget
-from snapshot_assets.databases.target import ExistingTable, Load, OtherType
+from snapshot_assets.databases.target import ExistingTable, FailedStatement, Load, OtherType, Statement
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Table, TableName
 
@@ -94,10 +98,6 @@ SELECT pg_catalog.set_config(name, '{_INDEX_MEMORY}kB', true) FROM pg_catalog.pg
 WHERE name = 'maintenance_work_mem' AND setting::pg_catalog.int8 < {_INDEX_MEMORY}
 """
 
-_LIMITS = re.compile(r"\((\d+)(?:,\s*(-?\d+))?\)")
-_MOST_PRECISE = 6
-"""Decimal digits of a second in a type without a precision."""
-
 _TYPES = """
 WITH RECURSIVE base (of, id) AS (
     SELECT t.oid, t.oid FROM pg_catalog.pg_type t WHERE t.typtype <> 'd'
@@ -148,9 +148,8 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         """Return the columns to which values of the tables' types cannot be written; see `RestoreTarget`.
 
         COPY's binary stream carries no types: the eight bytes of a bigint would become some double precision number.
-        The server resolves the text of types, so spellings do not matter, and a domain counts as its base type. Lengths
-        do not matter either, because the server refuses a value that is too long. But a smaller scale or precision
-        would silently round.
+        The server resolves the text of types, so spellings do not matter, and a domain counts as its base type. A
+        smaller scale or precision would silently round. The server refuses a value that is too long for its column.
         """
         rows = []
         for table in tables:
@@ -161,12 +160,28 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
                 rows.append(f"({', '.join((*map(literal, values), computed))})")
         others = []
         for row in self.rows(_TYPES.format(rows=", ".join(rows)), "comparing types") if rows else ():
-            plain = not row["computed"]
-            if row["generated"] is plain or (plain and (not row["same"] or _rounds(row["found"], row["made_of"]))):
+            name, plain = TableName(row["schema"], row["name"]), not row["computed"]
+            if row["generated"] is plain or (plain and (not row["same"] or rounds(row["found"], row["made_of"]))):
                 found = f"{row['found']}, generated" if row["generated"] else row["found"]
                 expected = row["expected"] if plain else f"{row['expected']}, generated"
-                others.append(OtherType(TableName(row["schema"], row["name"]), row["column"], found, expected))
+                others.append(OtherType(name, row["column"], found, expected))
+            elif plain and (limit := smaller_limit(row["found"], row["made_of"])) is not None:
+                others.append(OtherType(name, row["column"], row["found"], row["expected"], limit))
         return others
+
+    def missing(self, needs: Sequence[Need]) -> list[Need]:
+        """Return the objects that the target lacks; see `RestoreTarget`."""
+        rows = self.rows(lookup(needs), "looking up what tables depend on") if needs else []
+        there = {(row["kind"], row["name"]) for row in rows}
+        return [need for need in needs if (need.kind, need.name) not in there]
+
+    def conflicts(self, tables: Sequence[Table]) -> list[str]:
+        """Return how types of the target differ from those of the tables; see `RestoreTarget`."""
+        return conflicts(self, tables)
+
+    def rehearse(self, statements: Sequence[Statement]) -> list[FailedStatement]:
+        """Return the statements that the server refuses; see `RestoreTarget`."""
+        return rehearse(self, statements)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -281,18 +296,6 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
 
 def _names(tables: Iterable[TableName]) -> str:
     return ", ".join(f"({literal(name.schema)}, {literal(name.table)})" for name in tables)
-
-
-def _rounds(found: str, expected: str) -> bool:
-    """Return whether a type rounds values of the expected type."""
-    existing, wanted = _LIMITS.search(found), _LIMITS.search(expected)
-    if existing is None:
-        return False
-    if found.startswith("numeric"):
-        return wanted is None or int(existing[2] or 0) < int(wanted[2] or 0)
-    if found.startswith(("time", "interval")):
-        return int(existing[1]) < (int(wanted[1]) if wanted else _MOST_PRECISE)
-    return False
 
 
 def _domains(table: Table) -> dict[str, str]:

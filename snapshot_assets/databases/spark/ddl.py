@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.errors import PySparkException
 
+from snapshot_assets.databases.clashes import clashes
 from snapshot_assets.databases.exclusions import uncarried
 from snapshot_assets.databases.spark.sql import identifier, literal
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema, type_text
@@ -31,13 +32,14 @@ _TOKEN = re.compile(
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
     """Return the statements that create a schema; see `DatabaseModule.define`. `expressions` changes nothing."""
     return Definition(
-        tables=schema.tables,
+        tables=tuple(table.model_copy(update={"foreign_keys": ()}) for table in schema.tables),
         before=tuple(_create(table) for table in schema.tables),
         lost=(
             *uncarried(schema),
             *_lost_views(schema),
             *(sentence for table in schema.tables for sentence in _lost(table)),
         ),
+        refused=clashes(schema, "Spark"),
     )
 
 

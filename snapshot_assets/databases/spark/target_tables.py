@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
+from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows
 from snapshot_assets.databases.spark import catalog_path
 from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.sql import qualified
 from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
+from snapshot_assets.databases.spark.types import column_type_text
 from snapshot_assets.databases.steps import SchemaStep
-from snapshot_assets.databases.target import ExistingTable, OtherType
+from snapshot_assets.databases.target import ExistingTable, FailedStatement, OtherType, Statement
 from snapshot_assets.errors import DatabaseError, RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.relations import Table, TableName
+
+_LENGTH = re.compile(r"(?:var)?char\((\d+)\)")
 
 
 class TargetTables:
@@ -33,7 +38,7 @@ class TargetTables:
         """Describe the tables that exist; see `RestoreTarget`.
 
         Raises:
-            RestoreError: Two of them would be one table.
+            RestoreError: Two of them, of different schemas, would be one table.
         """
         self._refuse_clashes(tables)
         existing = {}
@@ -47,8 +52,8 @@ class TargetTables:
     def _refuse_clashes(self, tables: Sequence[TableName]) -> None:
         by_path: dict[tuple[str, ...], TableName] = {}
         for name in tables:
-            other = by_path.setdefault(self._path(name), name)
-            if other != name:
+            other = by_path.setdefault(tuple(part.lower() for part in self._path(name)), name)
+            if other.schema.lower() != name.schema.lower():
                 raise RestoreError(
                     f"{other} and {name} would be one table in {'.'.join((self._catalog, *self._namespace))}. Give one"
                     " a new name with --map-table, choose tables with --tables, or restore into"
@@ -57,7 +62,37 @@ class TargetTables:
                 )
 
     def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
-        """Return none: Spark checks the type of every insert, and formats store some types as others."""
+        """Return the columns with a smaller length than the tables'.
+
+        Spark checks all other types with each insert, and formats store some types as others.
+        """
+        others: list[OtherType] = []
+        for table in tables:
+            with translated(self._doing(f"reading the columns of {table.table_name}")):
+                if self._spark.catalog.tableExists(self._sql_name(table.table_name)):
+                    others += self._shorter(table)
+        return others
+
+    def _shorter(self, table: Table) -> Iterator[OtherType]:
+        name = table.table_name
+        schema = self._spark.table(self._sql_name(name)).schema
+        fields = {field.name.lower(): column_type_text(field) for field in schema}
+        for column in table.columns:
+            found = fields.get(column.name.lower(), "")
+            limit, wanted = _LENGTH.fullmatch(found), _LENGTH.fullmatch(column.type)
+            if limit and not (wanted and int(wanted[1]) <= int(limit[1])):
+                yield OtherType(name, column.name, found, column.type, int(limit[1]))
+
+    def missing(self, needs: Sequence[Need]) -> list[Need]:
+        """Return none: only PostgreSQL's snapshots need other objects; see `RestoreTarget`."""
+        return []
+
+    def conflicts(self, tables: Sequence[Table]) -> list[str]:
+        """Return none: tables have no types of their own; see `RestoreTarget`."""
+        return []
+
+    def rehearse(self, statements: Sequence[Statement]) -> list[FailedStatement]:
+        """Return none: a catalog has no transactions; see `RestoreTarget`."""
         return []
 
     def count(self, table: Table, rows: Rows) -> int:

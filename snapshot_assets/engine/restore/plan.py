@@ -11,11 +11,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.objects import Depth
-from snapshot_assets.databases.open import kind_of
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.steps import SchemaStep
-from snapshot_assets.databases.target import Definition, RestoreRecord
+from snapshot_assets.databases.target import Definition, FailedStatement, RestoreRecord
 from snapshot_assets.engine.files.read import text_schemas
 from snapshot_assets.engine.restore.changes import ChunkChanges
 from snapshot_assets.engine.restore.coverage import outside
@@ -30,23 +28,15 @@ from snapshot_assets.engine.restore.files import (
 )
 from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.engine.restore.record import new_record, resumed_record
+from snapshot_assets.engine.restore.refusals import refuse, schema_refusals
 from snapshot_assets.engine.restore.settings import RestoreSettings
-from snapshot_assets.engine.restore.source import RestoreSource, open_source
-from snapshot_assets.engine.restore.spark_loader import open_restore_target
+from snapshot_assets.engine.restore.source import RestoreSource
 from snapshot_assets.engine.restore.steps import RestoreSteps
-from snapshot_assets.engine.restore.target import (
-    TargetContents,
-    check_ledger,
-    check_tables,
-    definition_for,
-    read_target,
-)
+from snapshot_assets.engine.restore.target import TargetContents, check_ledger, table_refusals
 from snapshot_assets.engine.restore.windows import PinnedWindows, check_windows, numbered
-from snapshot_assets.engine.session import Session
-from snapshot_assets.errors import RestoreError
+from snapshot_assets.errors import RestoreError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.storage.base import ObjectStore
 
 
 @dataclass(frozen=True)
@@ -64,6 +54,8 @@ class RestorePlan:
         only: Ids of the chunks to restore; empty for all.
         again: Ids of chunks to replace, whatever the ledger lists.
         tried: Whether the steps before the rows were tried: rows of tables that are not there are then left out.
+        failing: Statements that the target refused in a rehearsal, and without which rows can be loaded.
+        lacking: Objects that the target lacks, and that only keys, indexes and views need.
     """
 
     settings: RestoreSettings
@@ -78,6 +70,8 @@ class RestorePlan:
     only: frozenset[int] = frozenset()
     again: frozenset[int] = frozenset()
     tried: bool = False
+    failing: tuple[FailedStatement, ...] = ()
+    lacking: tuple[Need, ...] = ()
 
     @property
     def state(self) -> State:
@@ -200,9 +194,11 @@ class RestorePlan:
         """Return the plan of all chunks for what the target has now; storage is not read.
 
         Raises:
-            SnapshotError: The target refuses it; see `plan_restore`.
+            SnapshotError: The target refuses it; see `prepare.plan_restore`.
         """
-        return _checked_plan(self.source, self.definition, contents, self.settings, self.any_carrier)
+        plan, refusals = planned(self.source, self.definition, contents, self.settings, self.any_carrier)
+        refuse(refusals)
+        return plan
 
     def with_ledger(self, ledger: TargetLedger) -> RestorePlan:
         """Return the plan for a newer state of the ledger; storage is not read.
@@ -221,62 +217,34 @@ class RestorePlan:
         )
 
 
-def plan_restore(
-    store: ObjectStore,
-    address: DatabaseAddress,
-    settings: RestoreSettings,
-    *,
-    session: Session | None = None,
-    depth: Depth = "quick",
-    recorded: bool = False,
-) -> RestorePlan:
-    """Verify the snapshot, map its schema, and check the target; changes nothing.
-
-    Args:
-        store: The location.
-        address: The target.
-        settings: What the restore selects, and what it may do.
-        session: Returns the Spark session; called only for a Spark catalog.
-        depth: `quick` verifies log, documents and sizes; `full` also reads all data.
-        recorded: Choose the revision of the newest recorded restore, if there is one, instead of the newest seal.
-
-    Raises:
-        NoSnapshotError: There is no sealed snapshot.
-        DamageError: The location is damaged, or has lost its log; names the objects.
-        VersionNotFoundError: There is no such sealed version.
-        UnknownRelationError: A chosen schema or table is not in the snapshot.
-        PlanError: A chosen table lies outside the chosen schemas.
-        TargetNotEmptyError: A target table has rows that no restore loaded.
-        OtherImportError: The tables were restored with other filters, from elsewhere, or at another revision by a
-            restore that is unfinished.
-        RestoreError: The ledger does not fit the target or the revision.
-    """
-    if settings.verify_first:
-        depth = "full"
-    with open_restore_target(address, session) as target:
-        records = target.imports()
-    source = open_source(store, settings, records, depth=depth, recorded=recorded)
-    with open_restore_target(address, session) as target:
-        recorded_steps = target.steps(source.state.location_id)
-        definition = definition_for(source.schema, address.uri, settings.filters, recorded_steps)
-        contents = read_target(target, source, definition)
-    any_carrier = kind_of(address.uri) in ("spark", source.schema.database)
-    return _checked_plan(source, definition, contents, settings, any_carrier)
-
-
-def _checked_plan(
+def planned(
     source: RestoreSource,
     definition: Definition,
     contents: TargetContents,
     settings: RestoreSettings,
     any_carrier: bool,
-) -> RestorePlan:
+) -> tuple[RestorePlan, list[SnapshotError]]:
+    """Return the plan for what a target has, and the errors for which it refuses the plan.
+
+    Args:
+        source: The verified revision.
+        definition: How the target creates the tables.
+        contents: The tables in the target, and its ledger.
+        settings: What the restore selects, and what it may do.
+        any_carrier: See `RestorePlan`.
+
+    Raises:
+        SnapshotError: The ledger has a different restore, or does not fit the revision.
+    """
     ledger = contents.ledger
     check_ledger(ledger, source, settings.filters)
     resumed = resumed_record(ledger, source, settings.filters)
     record = resumed or new_record(source, definition, contents, settings)
     steps = RestoreSteps(definition, ledger, record, resumed is not None)
-    check_tables(contents, definition, steps, into_nonempty=settings.into_nonempty)
+    refusals = [
+        *schema_refusals(definition, contents, resumed=resumed is not None),
+        *table_refusals(contents, definition, steps, into_nonempty=settings.into_nonempty),
+    ]
     deleted = _deleted(source, ledger)
     tables = dict(zip((table.table_name for table in source.schema.tables), source.tables, strict=True))
     text_of = text_schemas(source.state.header, source.documents)
@@ -285,7 +253,8 @@ def _checked_plan(
         windows = PinnedWindows.parse(record.windows)
         ids = {chunk.chunk for chunk in chunks}
         check_windows(ledger.loaded, ledger.earlier, windows, ids, source.state.revision)
-    return RestorePlan(settings, source, definition, ledger, record, resumed is not None, deleted, chunks, any_carrier)
+    plan = RestorePlan(settings, source, definition, ledger, record, resumed is not None, deleted, chunks, any_carrier)
+    return plan, refusals
 
 
 def _deleted(source: RestoreSource, ledger: TargetLedger) -> TombstoneDeletions:

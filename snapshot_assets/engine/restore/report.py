@@ -7,6 +7,7 @@ from typing import Any
 
 from snapshot_assets.databases.kinds import counts_by_kind, counts_text
 from snapshot_assets.engine.restore.plan import RestorePlan
+from snapshot_assets.engine.restore.refusals import missing_lines
 from snapshot_assets.engine.restore.steps import FailedStep
 
 
@@ -47,6 +48,15 @@ def step_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
         yield from (f"would make {name}" for name in names)
     elif names:
         yield f"would make {counts_text(counts_by_kind(names))}; --verbose names them"
+
+
+def failing_lines(plan: RestorePlan) -> Iterator[str]:
+    """Yield what an import would fail to make, and what the target lacks for it, a line each."""
+    for failed in plan.failing:
+        yield f"would fail: {failed.statement.makes}: {failed.message}"
+    if plan.lacking:
+        yield "the target lacks what only these need; the statements are the snapshot's text, so read them first:"
+        yield from missing_lines(plan.lacking).splitlines()
 
 
 def made_lines(plan: RestorePlan, failed: Sequence[FailedStep]) -> Iterator[str]:

@@ -22,7 +22,8 @@ from snapshot_assets.engine.restore import pin as restore_pins
 from snapshot_assets.engine.restore.compare import ComparedRows, compare_plan
 from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.engine.restore.loader import ChunkOutcome, Loader
-from snapshot_assets.engine.restore.plan import RestorePlan, plan_restore
+from snapshot_assets.engine.restore.plan import RestorePlan
+from snapshot_assets.engine.restore.prepare import plan_restore
 from snapshot_assets.engine.restore.row_counts import check_rows, table_counts
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.spark_loader import SparkLoader, is_spark, open_restore_target
@@ -68,19 +69,26 @@ class RestoreRun:
         """Open the target for a few statements: a file of one writer must not be held while tasks load into it."""
         return open_restore_target(self.address, self.session)
 
-    def current(self, *, depth: Depth = "quick", recorded: bool = False) -> RestorePlan:
+    def current(self, *, depth: Depth = "quick", recorded: bool = False, rehearse: bool = False) -> RestorePlan:
         """Return the plan for the target's current ledger; only the first call reads the location.
 
         Args:
             depth: See `plan_restore`.
             recorded: See `plan_restore`.
+            rehearse: See `plan_restore`.
 
         Raises:
             SnapshotError: See `plan_restore`.
         """
         if self.plan is None or self.plan.settings != self.settings:
             self.plan = plan_restore(
-                self.store, self.address, self.settings, session=self.session, depth=depth, recorded=recorded
+                self.store,
+                self.address,
+                self.settings,
+                session=self.session,
+                depth=depth,
+                recorded=recorded,
+                rehearse=rehearse,
             )
         else:
             with self.target() as target:
@@ -92,16 +100,17 @@ class RestoreRun:
         self.plan = plan.with_ledger(ledger)
         return self.plan
 
-    def prepare(self, *, depth: Depth = "quick") -> RestorePlan:
+    def prepare(self, *, depth: Depth = "quick", rehearse: bool = False) -> RestorePlan:
         """Return the plan for all chunks, after checking that each can be restored; changes nothing.
 
         Args:
             depth: See `plan_restore`.
+            rehearse: See `plan_restore`.
 
         Raises:
             SnapshotError: See `plan_restore` and `RestorePlan.choose`.
         """
-        self.plan = self.current(depth=depth).choose()
+        self.plan = self.current(depth=depth, rehearse=rehearse).choose()
         return self.plan
 
     def _checked(self) -> RestorePlan:

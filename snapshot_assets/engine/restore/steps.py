@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from snapshot_assets.databases.steps import SchemaStep, StepResult, steps_of
-from snapshot_assets.databases.target import Definition, RestoreRecord, RestoreTarget
+from snapshot_assets.databases.target import Definition, RestoreRecord, RestoreTarget, Statement
 from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.errors import SchemaIncompleteError
 from snapshot_assets.format.relations import TableName
@@ -92,6 +92,16 @@ class RestoreSteps:
             elif step.table in remade and self._made_before(step):
                 pending.append(step.again())
         return pending
+
+    def rehearsed(self, *, whole: bool) -> list[Statement]:
+        """Return the statements that a restore which starts runs to make what is not there.
+
+        Args:
+            whole: Whether those after the rows are among them. None is of a table that exists: it may have rows.
+        """
+        pending = [*self.pending_before(), *(self.pending_after() if whole else ())]
+        own = (step for step in pending if step.table is None or step.table in self._made)
+        return [statement for step in own for statement in step.statements]
 
     def _made_before(self, step: SchemaStep) -> bool:
         result = self.results.get(step.name)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from snapshot_assets.databases.convert import converted
+from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.open import database_module, kind_of
 from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.databases.steps import StepResult, steps_of
@@ -25,11 +26,15 @@ class TargetContents:
     Attributes:
         existing: Tables and views that exist.
         other_types: Columns that exist with another type.
+        missing: Objects that the target lacks, for tables that do not exist.
+        conflicts: Why the target cannot have the tables, a sentence each.
     """
 
     existing: Mapping[TableName, ExistingTable]
     other_types: Sequence[OtherType]
     ledger: TargetLedger
+    missing: Sequence[Need] = ()
+    conflicts: Sequence[str] = ()
 
 
 def read_target(target: RestoreTarget, source: RestoreSource, definition: Definition) -> TargetContents:
@@ -41,7 +46,9 @@ def read_target(target: RestoreTarget, source: RestoreSource, definition: Defini
         other_types = target.other_types(definition.tables)
         before, ledger = ledger, TargetLedger.read(target, source.state.location_id, tables)
         if ledger.records == before.records:
-            return TargetContents(existing, other_types, ledger)
+            needs = [need for need in definition.needs if not existing.keys() >= set(need.tables)]
+            conflicts = target.conflicts(definition.tables)
+            return TargetContents(existing, other_types, ledger, target.missing(needs), conflicts)
 
 
 def definition_for(
@@ -143,38 +150,36 @@ def _check_other_names(newest: RestoreRecord, ledger: TargetLedger, source: Rest
         )
 
 
-def check_tables(contents: TargetContents, definition: Definition, steps: RestoreSteps, *, into_nonempty: bool) -> None:
-    """Refuse tables that are missing, differ from those of the snapshot, or have rows that the ledger does not list.
+def table_refusals(
+    contents: TargetContents, definition: Definition, steps: RestoreSteps, *, into_nonempty: bool
+) -> Iterator[SnapshotError]:
+    """Yield the errors of tables that are missing, differ from those of the snapshot, or have rows of others.
 
     Args:
         contents: The tables in the target, and its ledger.
         definition: How the tables are created.
         steps: What the restore has created already.
-        into_nonempty: Whether tables may have rows of others.
-
-    Raises:
-        RestoreError: A table is missing, is not a table, or has other columns or types; names what differs.
-        TargetNotEmptyError: A table has rows of others.
+        into_nonempty: Whether tables may have rows that the ledger does not list.
     """
-    _check_not_dropped(contents, steps)
+    yield from _dropped(contents, steps)
     restored = contents.ledger.newest_of
     filled: list[str] = []
     alone: list[str] = []
     for table in definition.tables:
         existing = contents.existing.get(table.table_name)
         if existing is not None:
-            _check_columns(table.table_name, existing, {column.name for column in table.columns})
+            yield from _other_columns(table.table_name, existing, {column.name for column in table.columns})
             if existing.has_rows and table.table_name not in restored:
                 (filled if existing.mixes else alone).append(str(table.table_name))
-    _check_types(contents.other_types)
+    yield from _other_types(contents.other_types)
     if alone:
-        raise TargetNotEmptyError(
+        yield TargetNotEmptyError(
             f"The target holds rows of {', '.join(alone)} that no import of this snapshot put there, and restored ones"
             " may have the same numbers. Delete them, or restore without this table: name the others with --tables.",
             tables=alone,
         )
     if filled and not into_nonempty:
-        raise TargetNotEmptyError(
+        yield TargetNotEmptyError(
             f"Target tables hold rows that no import of this snapshot put there: {', '.join(filled)}. Empty or drop"
             " them. With --into-nonempty rows are added to theirs: what both have is then there twice, or violates"
             " their keys, and no chunk of them can be replaced later.",
@@ -182,15 +187,15 @@ def check_tables(contents: TargetContents, definition: Definition, steps: Restor
         )
 
 
-def _check_not_dropped(contents: TargetContents, steps: RestoreSteps) -> None:
-    """Refuse to continue where a table is missing that a restore created or filled."""
+def _dropped(contents: TargetContents, steps: RestoreSteps) -> Iterator[SnapshotError]:
+    """Yield an error if a table is missing that a restore created or filled."""
     filled = {entry.table for entry in contents.ledger.loaded}
     tables = contents.ledger.tables
     lacking = [name for name in tables if name not in contents.existing]
     gone = sorted(name for name in lacking if name in filled or (steps.resumed and not steps.untried(name)))
     if gone:
         names = _names(map(str, gone))
-        raise RestoreError(
+        yield RestoreError(
             f"{names} is not there any more, though the target's ledger records that an import made it: it was dropped"
             " or renamed since. Bring it back, or drop the import's other tables too, give --forget-ledger, and import"
             " again.",
@@ -198,26 +203,26 @@ def _check_not_dropped(contents: TargetContents, steps: RestoreSteps) -> None:
         )
 
 
-def _check_columns(name: TableName, existing: ExistingTable, wanted: set[str]) -> None:
+def _other_columns(name: TableName, existing: ExistingTable, wanted: set[str]) -> Iterator[SnapshotError]:
+    there = set(existing.columns)
     if existing.what != "table":
-        raise RestoreError(
+        yield RestoreError(
             f"{name} is a {existing.what} in the target; expected a table, or nothing of that name. Drop or rename it,"
             " or choose other tables.",
             table=str(name),
         )
-    there = set(existing.columns)
-    if wanted != there:
-        raise RestoreError(
+    elif wanted != there:
+        yield RestoreError(
             f"Table {name} is in the target with other columns: missing are {_names(wanted - there)}, too many are"
             f" {_names(there - wanted)}. Alter it, or drop it and let the import make it.",
             table=str(name),
         )
 
 
-def _check_types(others: Sequence[OtherType]) -> None:
-    if others:
+def _other_types(others: Sequence[OtherType]) -> Iterator[SnapshotError]:
+    if others := [each for each in others if each.limit is None]:
         some = "; ".join(f"{each.table}.{each.column} is {each.found}, not {each.expected}" for each in others)
-        raise RestoreError(
+        yield RestoreError(
             f"Columns are in the target with other types than the import would make: {some}. Alter them, or drop the"
             " tables and let the import make them.",
             columns=[f"{each.table}.{each.column}" for each in others],

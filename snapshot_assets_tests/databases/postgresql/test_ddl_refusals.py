@@ -165,6 +165,8 @@ def test_text_that_would_end_its_clause_is_refused_before_anything_runs(what: st
         options(columns=[1]),
         options(inherits=[["a"]]),
         options(extensions=[["x"]], extension_schemas=[]),
+        options(needs=[1]),
+        options(needs=[{"kind": "function"}]),
         schema(view={"options": {"types": [{}]}}),
     ],
 )

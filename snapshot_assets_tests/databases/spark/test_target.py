@@ -21,6 +21,7 @@ from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import (
     OtherImportError,
     PlanError,
+    RefusedImportError,
     RestoreError,
     RestoreFailedError,
     SchemaIncompleteError,
@@ -32,7 +33,7 @@ from snapshot_assets_tests.databases.restores import utc
 from snapshot_assets_tests.databases.spark.conftest import Lake
 from snapshot_assets_tests.engine.compact.compactions import compact, scatter
 from snapshot_assets_tests.engine.exports import Place
-from snapshot_assets_tests.engine.restore.imports import IN_RANGE, unequal_rows
+from snapshot_assets_tests.engine.restore.imports import IN_RANGE, execute, unequal_rows
 from snapshot_assets_tests.engine.test_tombstones import FIRST_DAYS, delete
 from snapshot_assets_tests.faults.source import CHUNKS, EMPTY_WINDOW, TIMES, make_source
 
@@ -375,3 +376,26 @@ def test_a_table_that_cannot_be_created_keeps_no_other_from_being_restored(
     assert sum(outcome.rows for outcome in again.restore()) == lake.table("events").num_rows > 0
     assert again.finish()
     assert lake.differences(exported.source) == {}
+
+
+def test_names_that_differ_only_in_case_are_refused(tmp_path: Path, lake: Lake, postgresql_database: str) -> None:
+    place = Place(postgresql_database, tmp_path / "location")
+    execute(place.source, 'CREATE TABLE "T1" (id int)', "CREATE TABLE t1 (id int)", 'CREATE TABLE c ("A" int, a int)')
+    place.export()
+    with pytest.raises(RefusedImportError) as raised:
+        lake.run(place, Filters(tables=tuple(TableName("public", name) for name in ("t1", "c")))).prepare()
+    assert "Columns A and a of public.c would be one in Spark" in str(raised.value)
+    with pytest.raises(RefusedImportError, match=r"Tables public\.T1 and public\.t1 would be one in Spark") as raised:
+        lake.run(place).prepare()
+    assert "Columns A and a" in str(raised.value)
+
+
+def test_values_that_are_too_long_for_an_existing_table_are_refused(exported: Place, lake: Lake) -> None:
+    lake.spark.sql("CREATE DATABASE restored")
+    lake.spark.sql("CREATE TABLE restored.places (id INT, name VARCHAR(5))")
+    with pytest.raises(RestoreError, match=r"main\.places\.name is varchar\(5\) .*: longer: 2; .* has 6"):
+        lake.run(exported, Filters(tables=(PLACES,))).prepare()
+    lake.spark.sql("DROP TABLE restored.places")
+    lake.spark.sql("CREATE TABLE restored.places (id INT, name VARCHAR(6))")
+    lake.restore(exported, tables=(PLACES,))
+    assert lake.table("places").num_rows == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,10 @@ from snapshot_assets_tests.servers.postgresql import MakeDatabase
 
 SOURCE = (
     "CREATE SCHEMA s",
-    "CREATE FUNCTION s.one() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 1'",
+    "CREATE FUNCTION s.one() RETURNS integer LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 1; END'",
     "CREATE TABLE s.good (t timestamptz NOT NULL, n integer PRIMARY KEY)",
-    "CREATE TABLE s.broken (t timestamptz, n integer DEFAULT s.one(), g integer GENERATED ALWAYS AS (n * 2) STORED)",
+    "CREATE TABLE s.broken (t timestamptz, n integer DEFAULT s.one(),"
+    " g integer GENERATED ALWAYS AS (n * 2 * s.one()) STORED)",
     "COMMENT ON TABLE s.broken IS 'a comment'",
     "CREATE INDEX broken_n ON s.broken (n)",
     "CREATE INDEX good_n ON s.good ((n + s.one()))",
@@ -34,13 +36,16 @@ SOURCE = (
     "INSERT INTO s.broken (t, n) SELECT '2025-01-02 01:00:00Z', n FROM generate_series(1, 3) n",
 )
 FUNCTION = SOURCE[1]
+CHANGED, MENDED = "ALTER FUNCTION s.one() VOLATILE", "ALTER FUNCTION s.one() IMMUTABLE"
+"""What another user does between plan and import: generated columns and indexes call no volatile function."""
+
 FAILED = ["table s.broken", "comment on table s.broken", "index broken_n of s.broken", "index good_n of s.good"]
 BROKEN, GOOD = TableName("s", "broken"), TableName("s", "good")
 
 
 @pytest.fixture
 def place(make_postgresql_database: MakeDatabase, tmp_path: Path) -> Place:
-    """An export of a database whose function no snapshot carries."""
+    """An export of a database whose function no snapshot carries; the target has it."""
     place = Place(make_postgresql_database(), tmp_path / "location")
     execute(place.source, *SOURCE)
     place.export()
@@ -49,12 +54,18 @@ def place(make_postgresql_database: MakeDatabase, tmp_path: Path) -> Place:
 
 @pytest.fixture
 def into(make_postgresql_database: MakeDatabase) -> Into:
-    return Into(make_postgresql_database())
+    made = Into(make_postgresql_database())
+    execute(made, "CREATE SCHEMA s", FUNCTION)
+    return made
 
 
-def incomplete(place: Place, into: Into, **settings: Any) -> tuple[RestoreRun, list[dict[str, Any]]]:
-    """Restore, and return the run with the steps that failed."""
+def incomplete(
+    place: Place, into: Into, *, meanwhile: Sequence[str] = (), **settings: Any
+) -> tuple[RestoreRun, list[dict[str, Any]]]:
+    """Restore, and return the run with the steps that failed; `meanwhile` another user changes the target."""
     run = into.run(place.store, **settings)
+    run.prepare()
+    execute(into, *meanwhile)
     run.begin()
     list(run.restore())
     with pytest.raises(SchemaIncompleteError) as error:
@@ -78,14 +89,14 @@ def numbers(into: Into, table: str) -> list[int]:
 def test_what_fails_is_listed_the_rest_is_made_and_rows_are_loaded_where_their_table_is(
     place: Place, into: Into
 ) -> None:
-    run, failed = incomplete(place, into)
+    run, failed = incomplete(place, into, meanwhile=[CHANGED])
     assert [each["object"] for each in failed] == FAILED
     table, comment, index, other = failed
     assert table["kind"] == "table"
-    assert table["message"].startswith("ERROR: function s.one() does not exist LINE 1: ")
+    assert table["message"].startswith("ERROR: generation expression is not immutable")
     assert table["statements"][0].startswith('CREATE TABLE "s"."broken" (')
     assert comment["message"] == index["message"] == "Not tried: s.broken, or a partition of it, is not there."
-    assert other["message"].startswith("ERROR: function s.one() does not exist")
+    assert other["message"].startswith("ERROR: functions in index expression must be marked IMMUTABLE")
     assert set(into.tables()) == {"good"}
     assert numbers(into, "good") == [1, 2, 3, 4, 5]
     with client(into.uri) as sql:
@@ -98,7 +109,7 @@ def test_what_fails_is_listed_the_rest_is_made_and_rows_are_loaded_where_their_t
 
 
 def test_the_next_run_tries_only_what_is_missing(place: Place, into: Into, monkeypatch: pytest.MonkeyPatch) -> None:
-    incomplete(place, into)
+    incomplete(place, into, meanwhile=[CHANGED])
     tried: list[str] = []
     made = SqlSteps._made
 
@@ -112,7 +123,7 @@ def test_the_next_run_tries_only_what_is_missing(place: Place, into: Into, monke
     assert set(tried) == {"table s.broken", "index good_n of s.good"}
     assert numbers(into, "good") == [1, 2, 3, 4, 5]
     tried.clear()
-    execute(into.uri, FUNCTION)
+    execute(into.uri, MENDED)
     finished(place, into)
     assert sorted(set(tried)) == sorted(FAILED)
     assert (numbers(into, "good"), numbers(into, "broken")) == ([1, 2, 3, 4, 5], [1, 2, 3])
@@ -124,14 +135,14 @@ def test_the_next_run_tries_only_what_is_missing(place: Place, into: Into, monke
 
 
 def test_what_is_run_by_hand_is_not_missing_any_more(place: Place, into: Into) -> None:
-    _, failed = incomplete(place, into)
-    execute(into.uri, FUNCTION, *(sql for each in failed for sql in each["statements"]))
+    _, failed = incomplete(place, into, meanwhile=[CHANGED])
+    execute(into.uri, MENDED, *(sql for each in failed for sql in each["statements"]))
     finished(place, into)
     assert (numbers(into, "good"), numbers(into, "broken")) == ([1, 2, 3, 4, 5], [1, 2, 3])
 
 
 def test_expressions_can_be_left_out_later_and_rows_stay_exact(place: Place, into: Into) -> None:
-    incomplete(place, into)
+    incomplete(place, into, meanwhile=[CHANGED])
     plain = Filters(expressions=False)
     run = finished(place, into, filters=plain)
     lost = " ".join(run.current().lost)
@@ -177,8 +188,8 @@ def test_a_table_whose_partition_cannot_be_made_gets_no_rows_until_it_is(
         "INSERT INTO q VALUES (7)",
     )
     place.export()
-    execute(into.uri, "CREATE TABLE p2 (n integer)", "CREATE TABLE r (n integer)", "CREATE INDEX q_n ON r (n)")
-    run, failed = incomplete(place, into)
+    others = ["CREATE TABLE p2 (n integer)", "CREATE TABLE r (n integer)", "CREATE INDEX q_n ON r (n)"]
+    run, failed = incomplete(place, into, meanwhile=others)
     tried = {each["object"]: each["message"] for each in failed if not each["message"].startswith("Not tried: ")}
     assert set(tried) == {"partition public.p2", "index q_n of public.q"}
     assert "comment on index q_n of public.q" in {each["object"] for each in failed}
@@ -202,7 +213,7 @@ def test_a_table_whose_partition_cannot_be_made_gets_no_rows_until_it_is(
 def test_rows_that_violate_a_key_say_so_and_the_key_is_made_once_they_are_gone(place: Place, into: Into) -> None:
     execute(place.source, "CREATE TABLE s.parent (id integer PRIMARY KEY)")
     execute(place.source, "ALTER TABLE s.good ADD FOREIGN KEY (n) REFERENCES s.parent NOT VALID")
-    execute(into.uri, "CREATE SCHEMA s", FUNCTION, "CREATE TABLE s.good (t timestamptz, n integer)")
+    execute(into.uri, "CREATE TABLE s.good (t timestamptz, n integer)")
     execute(into.uri, "INSERT INTO s.good VALUES (NULL, 1)")
     with pytest.raises(TargetNotEmptyError):
         into.run(place.store).begin()
@@ -220,7 +231,6 @@ def test_rows_that_violate_a_key_say_so_and_the_key_is_made_once_they_are_gone(p
 def test_a_run_that_is_killed_among_the_steps_is_continued(
     place: Place, into: Into, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    execute(into.uri, "CREATE SCHEMA s", FUNCTION)
     made = SqlSteps._made
 
     for target in ("table s.broken", "index broken_n of s.broken"):
@@ -240,7 +250,7 @@ def test_a_run_that_is_killed_among_the_steps_is_continued(
 
 
 def test_a_table_that_a_user_dropped_is_not_taken_for_one_that_failed(place: Place, into: Into) -> None:
-    incomplete(place, into)
+    incomplete(place, into, meanwhile=[CHANGED])
     execute(into.uri, "DROP TABLE s.good CASCADE")
     with pytest.raises(Exception, match=r"s\.good is not there any more"):
         into.run(place.store).prepare()
@@ -259,6 +269,8 @@ def test_a_view_that_fails_in_duckdb_is_listed_and_made_by_the_next_run(tmp_path
         "COMMENT ON VIEW v IS 'x'",
     )
     place.export()
+    planned = into.run(place.store).prepare(rehearse=True)
+    assert {each.statement.makes for each in planned.failing} == {"view main.v", "comment on main.v", "view main.w"}
     _, failed = incomplete(place, into)
     assert [each["object"] for each in failed] == ["view main.v", "comment on main.v", "view main.w"]
     assert failed[0]["statements"] == ['CREATE VIEW "main"."v" ("n") AS SELECT n FROM twice(21)']
@@ -271,7 +283,6 @@ def test_a_view_that_fails_in_duckdb_is_listed_and_made_by_the_next_run(tmp_path
 
 def test_an_import_that_an_earlier_version_recorded_is_continued(place: Place, into: Into) -> None:
     """That one made all its tables when it began, and its ledger has neither steps nor the column for them."""
-    execute(into.uri, "CREATE SCHEMA s", FUNCTION)
     run = into.run(place.store)
     run.begin()
     execute(

@@ -8,25 +8,31 @@ columns, and foreign keys: tables with these are created a second time.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from contextlib import closing
+from dataclasses import replace
 from graphlib import TopologicalSorter
 
-from snapshot_assets.databases.convert import is_plain
+from snapshot_assets.databases.clashes import clashes
 from snapshot_assets.databases.duckdb.ddl.checked_sql import Texts, check_statement
+from snapshot_assets.databases.duckdb.ddl.rehearsal import rehearse
 from snapshot_assets.databases.duckdb.ddl.tables import (
     TARGET,
     create_table,
     has_key,
-    possible_keys,
     rebuild,
     sequence_place,
     target_name,
 )
 from snapshot_assets.databases.exclusions import uncarried
+from snapshot_assets.databases.foreign_keys import possible_keys
+from snapshot_assets.databases.indexes import is_plain, other_method
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.databases.target import Definition, Statement, comment
 from snapshot_assets.format.relations import Column, DatabaseSchema, Sequence, Table, TableName, UserType, View
+
+_LACKS = re.compile(r"^(?:Catalog|Binder) Error: .* does not exist", re.DOTALL)
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
@@ -45,7 +51,11 @@ class _Defining:
     def definition(self) -> Definition:
         self._lost += uncarried(self._schema)
         tables = tuple(self._table(table) for table in self._schema.tables)
+        if refused := clashes(self._schema, "DuckDB"):
+            return Definition(tables, lost=tuple(self._lost), refused=refused)
         keyed = possible_keys(tables, self._lost)  # in an order that has parents before their children
+        by_name = {table.table_name: table for table in keyed}
+        tables = tuple(by_name[table.table_name] for table in tables)
         sequences = self._sequences()
         before = [*self._schemas(), *self._types(), *(_create_sequence(each) for each, _ in sequences)]
         for table in tables:
@@ -64,7 +74,26 @@ class _Defining:
         after += self._views()
         for statement in (*before, *after):
             check_statement(self._texts.connection, statement.sql, statement.makes)
-        return Definition(tables, tuple(before), tuple(after), tuple(self._lost))
+        return self._rehearsed(Definition(tables, tuple(before), tuple(after)))
+
+    def _rehearsed(self, definition: Definition) -> Definition:
+        """Return a definition without the keys, indexes and views that DuckDB cannot have, which become lost.
+
+        What only lacks something, such as a macro, is kept: the target may have it.
+        """
+        refused, impossible, lacking = [], set(), {}
+        for failed in rehearse([*definition.before, *definition.after]):
+            makes = failed.statement.makes
+            if failed.statement in definition.before:
+                refused.append(f"{makes} could not be made in DuckDB: {failed.message}.")
+            elif _LACKS.search(failed.message):
+                lacking[makes] = failed.message
+            else:
+                impossible.add(makes)
+                self._lost.append(f"{makes[0].upper()}{makes[1:]} is left out: {failed.message}.")
+        kept = (each for each in definition.after if each.makes not in impossible)
+        after = tuple(replace(each, lacks=lacking.get(each.makes, "")) for each in kept)
+        return replace(definition, after=after, lost=tuple(self._lost), refused=tuple(refused))
 
     def _table(self, table: Table) -> Table:
         """Return a table as the target will have it: types as DuckDB writes them, expressions only if wanted."""
@@ -135,7 +164,7 @@ class _Defining:
         for index in table.indexes:
             what = f"index {index.name} of {table.table_name}"
             keys = identifiers(index.columns) if is_plain(index) else None
-            if keys is None and self._expressions:
+            if keys is None and self._expressions and not other_method(index):
                 keys = self._texts.index_keys(index.definition, what)
             if keys is None:
                 self._lost.append(f"{what.capitalize()} is left out: {index.definition}.")

@@ -8,12 +8,11 @@ with them, parents first, and its rows are moved.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from graphlib import CycleError, TopologicalSorter
 
 from snapshot_assets.databases.duckdb.ddl.checked_sql import Texts, collation
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.databases.target import Statement
-from snapshot_assets.format.relations import ForeignKey, Sequence, Table, TableName
+from snapshot_assets.format.relations import Sequence, Table, TableName
 
 TARGET = "snapshot_assets_target"
 """Name of the target's database while it is open. The file's own name may be the name of a schema in it."""
@@ -64,59 +63,6 @@ def _keys(table: Table) -> list[str]:
             f"FOREIGN KEY {identifiers(key.columns)} REFERENCES {referenced} {identifiers(key.referenced_columns)}"
         )
     return parts
-
-
-def possible_keys(tables: Iterable[Table], lost: list[str]) -> list[Table]:
-    """Return the tables with the foreign keys that DuckDB can have, each after those that it refers to.
-
-    Args:
-        tables: All tables of the restore.
-        lost: Gets a sentence for each foreign key that is left out.
-    """
-    by_name = {table.table_name: table for table in tables}
-    possible: dict[TableName, Table] = {}
-    for table in tables:
-        keys = []
-        for key in table.foreign_keys:
-            if reason := _impossible(table, key, by_name):
-                lost.append(f"Foreign key {key.name} of {table.table_name} is left out: {reason}.")
-            else:
-                keys.append(key)
-        possible[table.table_name] = table.model_copy(update={"foreign_keys": tuple(keys)})
-    return [possible[name] for name in _ordered(possible, lost)]
-
-
-def _impossible(table: Table, key: ForeignKey, tables: dict[TableName, Table]) -> str:
-    if _referred(key) == table.table_name:
-        return "DuckDB accepts no row that refers to itself, or to one that refers back"
-    referred = tables.get(_referred(key))
-    if referred is None:
-        return f"{_referred(key)} is not restored"
-    if key.referenced_schema != table.schema_name:
-        return "DuckDB has no foreign keys between schemas"
-    keys = [set(each.columns) for each in (referred.primary_key, *referred.unique) if each is not None]
-    if set(key.referenced_columns) not in keys:
-        return f"its referenced columns are no key of {referred.table_name}"
-    pairs = zip(key.columns, key.referenced_columns, strict=True)
-    if any(table.column(here).type != referred.column(there).type for here, there in pairs):
-        return "DuckDB requires one type on both sides"
-    return ""
-
-
-def _ordered(tables: dict[TableName, Table], lost: list[str]) -> list[TableName]:
-    while True:
-        graph = {name: {_referred(key) for key in table.foreign_keys} for name, table in tables.items()}
-        try:
-            return list(TopologicalSorter(graph).static_order())
-        except CycleError as error:
-            parent, child = error.args[1][:2]  # each is referred to by the next one
-            others = [key for key in tables[child].foreign_keys if _referred(key) != parent]
-            tables[child] = tables[child].model_copy(update={"foreign_keys": tuple(others)})
-            lost.append(f"Foreign keys of {child} to {parent} are left out: DuckDB has no circles of foreign keys.")
-
-
-def _referred(key: ForeignKey) -> TableName:
-    return TableName(key.referenced_schema, key.referenced_table)
 
 
 def rebuild(table: Table, texts: Texts) -> Iterator[Statement]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from graphlib import TopologicalSorter
 
+from snapshot_assets.databases.clashes import too_long
 from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.postgresql.ddl import columns, keys, tables, types, views
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject
 from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
+from snapshot_assets.databases.postgresql.ddl.needs import needs
 from snapshot_assets.databases.postgresql.ddl.order import with_code
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext
 from snapshot_assets.databases.postgresql.large_objects import LARGE_OBJECTS, is_large_objects
@@ -71,7 +73,8 @@ def _define(context: RestoreContext) -> Definition:
         before += types.loose(context)
     after = [*unvalidated, *_after(context, list(restored.values()), used)]
     documented = tuple(restored[name] for name in context.tables)
-    return Definition(documented, tuple(before), tuple(after), tuple(context.lost))
+    lost, needed = tuple(context.lost), needs(context, before)
+    return Definition(documented, tuple(before), tuple(after), lost, needed, too_long(schema))
 
 
 def _after(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from snapshot_assets.databases.postgresql.introspect.columns import read_columns
+from snapshot_assets.databases.postgresql.introspect.needs import read_needs
 from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation
 from snapshot_assets.databases.postgresql.introspect.sequences import read_sequences
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import read_types
@@ -141,6 +142,7 @@ def read_details(
     hide()
     for oid, used in read_types(session, {oid: _types(relation) for oid, relation in every.items()}).items():
         every[oid].used = used
+    read_needs(session, tables)
     dimensions = _time_dimensions(session)
     for table in tables:
         table.dimension = dimensions.get(table.name)

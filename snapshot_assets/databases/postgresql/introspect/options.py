@@ -33,6 +33,7 @@ def table_options(relation: SourceRelation) -> dict[str, Any]:
         of_type=relation.row["of_type"],
         identity_sequences=recorded_identity_sequences(relation.sequences),
         row_types=[list(name) for name in relation.used.relations],
+        needs=relation.needs,
     )
 
 

@@ -14,13 +14,14 @@ from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.format.relations import TableName, UserType
 
-_CHILDREN = """
+TYPE_PARTS = """
     SELECT e.typelem FROM pg_type e WHERE e.oid = {type} AND e.typelem <> 0
     UNION ALL SELECT e.typbasetype FROM pg_type e WHERE e.oid = {type} AND e.typbasetype <> 0
     UNION ALL SELECT r.rngsubtype FROM pg_range r WHERE r.rngtypid = {type}
     UNION ALL SELECT r.rngtypid FROM pg_range r WHERE r.rngmultitypid = {type}
     UNION ALL SELECT a.atttypid FROM pg_type e JOIN pg_attribute a ON a.attrelid = e.typrelid
     WHERE e.oid = {type} AND e.typtype = 'c' AND a.attnum > 0 AND NOT a.attisdropped"""
+"""The types that a type consists of."""
 
 _COLLATION = """(SELECT quote_ident(ln.nspname) || '.' || quote_ident(l.collname) FROM pg_collation l
     JOIN pg_namespace ln ON ln.oid = l.collnamespace WHERE l.oid = {collation} AND l.oid <> {plain})"""
@@ -29,11 +30,11 @@ _QUERY = f"""
 WITH RECURSIVE used (type) AS (
     SELECT unnest({{oids}})
     UNION
-    SELECT x.type FROM used u CROSS JOIN LATERAL ({_CHILDREN.format(type="u.type")}) x (type)
+    SELECT x.type FROM used u CROSS JOIN LATERAL ({TYPE_PARTS.format(type="u.type")}) x (type)
 )
 SELECT t.oid::int8 AS oid, n.nspname::text AS schema, t.typname::text AS name, t.typtype::text AS kind,
     obj_description(t.oid, 'pg_type') AS comment, c.relkind::text AS relation_kind,
-    ARRAY(SELECT x.type::int8 FROM ({_CHILDREN.format(type="t.oid")}) x (type)) AS children,
+    ARRAY(SELECT x.type::int8 FROM ({TYPE_PARTS.format(type="t.oid")}) x (type)) AS children,
     e.extname::text AS extension, en.nspname::text AS extension_schema,
     CASE t.typtype WHEN 'e' THEN
         ARRAY(SELECT l.enumlabel::text FROM pg_enum l WHERE l.enumtypid = t.oid ORDER BY l.enumsortorder)

@@ -1,0 +1,84 @@
+"""Names of a schema that a target cannot tell apart, or cannot hold."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from snapshot_assets.format.relations import DatabaseSchema, Table, View
+
+_LONGEST = 63
+"""Bytes of the longest name in PostgreSQL; it cuts longer ones."""
+
+_MAP = "Give --map-table {0}=<schema>.<other name>, or leave one out with --tables."
+_COLUMNS = "Rename one in the source, or export a view with another name for it."
+
+
+def clashes(schema: DatabaseSchema, kind: str) -> tuple[str, ...]:
+    """Return a sentence for each group of names that differ only in case, where a kind of database ignores case."""
+    return tuple(_clashes(schema, kind))
+
+
+def _clashes(schema: DatabaseSchema, kind: str) -> Iterator[str]:
+    relations = [(each.schema_name, each.name) for each in (*schema.tables, *schema.views)]
+    for group in _alike(((name,) for name, _ in relations), kind):
+        some = " and ".join(name for (name,) in group)
+        yield (
+            f"Schemas {some} would be one in {kind}, which ignores case in names. Give --map-schema"
+            f" {group[0][0]}=<other name>, or choose one with --schemas."
+        )
+    for group in _alike(relations, kind):
+        if len({name for name, _ in group}) == 1:  # else their schemas clash
+            some = " and ".join(".".join(each) for each in group)
+            remedy = _MAP.format(".".join(group[0]))
+            yield f"Tables {some} would be one in {kind}, which ignores case in names. {remedy}"
+    for table in schema.tables:
+        yield from _clashing_parts(table, kind)
+    for what in ("indexes", "sequences"):
+        yield from _clashing_objects(schema, kind, what)
+
+
+def _clashing_parts(table: Table, kind: str) -> Iterator[str]:
+    for group in _alike(((column.name,) for column in table.columns), kind):
+        some = " and ".join(name for (name,) in group)
+        yield f"Columns {some} of {table.table_name} would be one in {kind}, which ignores case in names. {_COLUMNS}"
+
+
+def _clashing_objects(schema: DatabaseSchema, kind: str, what: str) -> Iterator[str]:
+    """Yield the indexes or sequences of one schema that would be one; no sequence counts twice."""
+    if what == "indexes":
+        names = [(table.schema_name, index.name) for table in schema.tables for index in table.indexes]
+    else:
+        names = [(each.schema_name, each.name) for table in schema.tables for each in table.sequences]
+    for group in _alike(names, kind):
+        if len({name for name, _ in group}) == 1:
+            some = " and ".join(".".join(each) for each in group)
+            yield f"{what.capitalize()} {some} would be one in {kind}, which ignores case in names. Rename one."
+
+
+def _alike(names: Iterable[tuple[str, ...]], kind: str) -> Iterator[list[tuple[str, ...]]]:
+    """Yield the groups of different names that are equal without case."""
+    groups: dict[tuple[str, ...], dict[tuple[str, ...], None]] = defaultdict(dict)
+    for name in names:
+        groups[tuple(_folded(part, kind) for part in name)][name] = None
+    yield from (list(group) for group in groups.values() if len(group) > 1)
+
+
+def _folded(name: str, kind: str) -> str:
+    # DuckDB ignores the case of ASCII letters only.
+    return name.encode().lower().decode() if kind == "DuckDB" else name.lower()
+
+
+def too_long(schema: DatabaseSchema) -> tuple[str, ...]:
+    """Return a sentence for each name that PostgreSQL would cut: the import would not find it again."""
+    names = [("Schema", each.name, each.name) for each in schema.schemas]
+    relations: list[Table | View] = [*schema.tables, *schema.views]
+    for relation in relations:
+        names.append(("Table", str(relation.table_name), relation.name))
+        names += [("Column", f"{relation.table_name}.{column.name}", column.name) for column in relation.columns]
+    return tuple(
+        f"{what} {shown} has a name of {len(name.encode())} bytes; PostgreSQL has at most {_LONGEST}. Rename it in the"
+        " source, or leave it out."
+        for what, shown, name in dict.fromkeys(names)
+        if len(name.encode()) > _LONGEST
+    )

@@ -1,0 +1,106 @@
+"""What a table of one kind of database loses in another kind: everything that is neither column, key nor index."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from snapshot_assets.format.relations import Table, UserType
+
+_LIMITED = re.compile(
+    r"(?P<name>character varying|varchar|bpchar|character|char|bit varying|varbit|bit|timestamp|time|interval[a-z ]*"
+    r"|numeric|decimal)\((?P<limit>\d+(?:, ?-?\d+)?)\)",
+    re.IGNORECASE,
+)
+_FIELDS = re.compile(r"interval (?P<fields>year|month|day|hour|minute|second)\b")
+_LENGTHS = ("char", "bpchar", "varchar", "bit", "varbit")
+_MOST_PRECISE = "6"
+"""Decimal digits of a second, which other kinds of database have too."""
+
+_OF_COLUMNS = ("storage", "compression", "statistics_target", "options")
+_ROWS_ONLY = ("view", "materialized view", "foreign table")
+
+
+def lost_limit(type_text: str, becomes: str) -> str:
+    """Return what a type limits and its successor does not, such as `Length (20)`; "" for nothing."""
+    match = _LIMITED.search(type_text)
+    limit = f"({match['limit']})" if match else ""
+    if match is None:
+        fields = _FIELDS.search(type_text)
+        return "Range of fields" if fields and not _FIELDS.search(becomes) else ""
+    length = match["name"].lower().startswith(_LENGTHS)
+    unlimited = match["name"].lower().startswith(("time", "interval")) and match["limit"] == _MOST_PRECISE
+    if unlimited or limit.replace(" ", "") in becomes.replace(" ", ""):
+        return ""
+    return f"{'Length' if length else 'Precision'} {limit}"
+
+
+def lost_details(table: Table, source: str) -> Iterator[str]:
+    """Yield a sentence for each detail of a table that only its own kind of database has.
+
+    Args:
+        table: Its document.
+        source: Kind of its database.
+    """
+    name, options = table.table_name, table.options
+    if options.get("relation") in _ROWS_ONLY:
+        yield f"{_capital(options['relation'])} {name} was exported as its rows and is restored as a table."
+    for each in options.get("not_carried", ()):
+        yield f"{_capital(each)} of {name} is not in a snapshot."
+    for extension in options.get("extensions", ()):
+        yield f"Extension {extension} is left out: only {source} has it."
+    for kind in table.types:
+        yield from _lost_of_type(kind, source)
+    yield from _lost_of_columns(table, source)
+    for part in options.get("partitions", ()):
+        yield from _lost_of_partition(table, part, source)
+
+
+def _lost_of_type(kind: UserType, source: str) -> Iterator[str]:
+    """Yield what a domain demands of its values, which a column of its base type does not."""
+    name, fields = kind.table_name, kind.definition
+    if kind.kind != "domain":
+        return
+    for check in fields.get("constraints") or ():
+        yield f"Check {check['name']} of domain {name} is left out: {source}'s SQL {check['definition']}."
+    if fields.get("not_null"):
+        yield f"NOT NULL of domain {name} is left out: its columns accept NULL."
+    if "default" in fields:
+        yield f"Default {fields['default']} of domain {name} is left out: it is {source}'s SQL."
+    if "collation" in fields:
+        yield f"Collation {fields['collation']} of domain {name} is left out."
+    if limit := lost_limit(str(fields.get("base")), ""):
+        yield f"{limit} of domain {name} is left out: its base type is {fields['base']}."
+
+
+def _lost_of_columns(table: Table, source: str) -> Iterator[str]:
+    settings = table.options.get("columns", {})
+    for column, options in settings.items():
+        if "not_null_not_valid" in options:
+            where = f"{table.table_name}.{column}"
+            yield f"NOT NULL of column {where} is left out: {source} has not checked it (NOT VALID)."
+    for setting in _OF_COLUMNS:
+        if columns := [column for column, options in settings.items() if setting in options]:
+            what = setting.replace("_", " ")
+            yield f"Of {table.table_name}, {what} of column {', '.join(columns)} is left out: only {source} has it."
+
+
+def _lost_of_partition(table: Table, part: Mapping[str, Any], source: str) -> Iterator[str]:
+    """Yield what a partition has beside its table: its rows go into the table."""
+    name = f"{part['schema']}.{part['name']}"
+    for each in part.get("not_carried", ()):
+        yield f"{_capital(each)} of {name} is not in a snapshot."
+    for kind in ("constraints", "indexes"):
+        for row in part.get(kind, ()):
+            if "parent" not in row:
+                what = "Constraint" if kind == "constraints" else "Index"
+                yield f"{what} {row['name']} of {name} is left out: {row['definition']}."
+    defaults = {column.name: column.default for column in table.columns}
+    for column, default in part.get("defaults", {}).items():
+        if default != defaults.get(column):
+            yield f"Default {default} of column {name}.{column} is left out: it is {source}'s SQL."
+
+
+def _capital(text: object) -> str:
+    return f"{str(text)[:1].upper()}{str(text)[1:]}"

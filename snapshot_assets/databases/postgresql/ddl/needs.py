@@ -1,0 +1,37 @@
+"""Which objects a restored schema needs that a snapshot does not contain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need, merged, recorded
+from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext
+from snapshot_assets.databases.target import Statement
+from snapshot_assets.format.relations import Table, View
+
+
+def needs(context: RestoreContext, before: Iterable[Statement]) -> tuple[Need, ...]:
+    """Return what must exist before the tables are created, each object after those that it needs.
+
+    Args:
+        context: The schema.
+        before: The statements that create the tables: what they make need not exist, unless a function needs it too.
+    """
+    made = {statement.makes for statement in before}
+    tables, expressions = context.schema.tables, context.expressions
+    every = merged(each for table in tables for each in recorded(table, expressions=expressions))
+    others = {need.label for need in every} - made
+    kept = [need for need in every if need.label in others or others.intersection(need.used_by)]
+    return (*_extensions(context), *(need for need in kept if f"table {need.name}" not in made))
+
+
+def _extensions(context: RestoreContext) -> Iterator[Need]:
+    """Yield the extensions whose files the server must have: the import itself installs them in the database."""
+    users: dict[str, list[Table | View]] = {}
+    relations: list[Table | View] = [*context.schema.tables, *context.schema.views]
+    for relation in relations:
+        for name in relation.options.get("extensions", ()):
+            users.setdefault(str(name), []).append(relation)
+    for name, those in sorted(users.items()):
+        used_by = (f"{'table' if isinstance(each, Table) else 'view'} {each.table_name}" for each in those)
+        yield Need(AVAILABLE_EXTENSION, name, tuple(each.table_name for each in those), tuple(used_by))

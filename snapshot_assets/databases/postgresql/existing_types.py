@@ -1,0 +1,43 @@
+"""Compares the user-defined types of a snapshot with those of the same names in a target, which an import keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from snapshot_assets.databases.postgresql.session import PostgresqlConnection
+from snapshot_assets.databases.sql import literal
+from snapshot_assets.format.relations import Table, TableName, UserType
+
+_EXISTING = """
+SELECT n.nspname AS schema, t.typname AS name, CASE t.typtype WHEN 'e' THEN 'enum' WHEN 'd' THEN 'domain'
+    WHEN 'r' THEN 'range' WHEN 'c' THEN 'composite' ELSE 'other type' END AS kind, ARRAY(
+        SELECT l.enumlabel::text FROM pg_catalog.pg_enum l WHERE l.enumtypid = t.oid) AS labels
+FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+WHERE t.typisdefined AND (n.nspname, t.typname) IN ({names})
+"""
+
+
+def conflicts(connection: PostgresqlConnection, tables: Iterable[Table]) -> list[str]:
+    """Return a sentence for each type that exists in another form: values of the snapshot might not fit it."""
+    types = {kind.table_name: kind for table in tables for kind in table.types}
+    if not types:
+        return []
+    names = ", ".join(f"({literal(name.schema)}, {literal(name.table)})" for name in types)
+    rows = connection.rows(_EXISTING.format(names=names), "looking up types")
+    there = {TableName(row["schema"], row["name"]): row for row in rows}
+    return [sentence for name, row in there.items() for sentence in _differences(types[name], row)]
+
+
+def _differences(kind: UserType, row: Mapping[str, Any]) -> Iterator[str]:
+    if row["kind"] != kind.kind:
+        yield (
+            f"Type {kind.table_name} is in the target as {row['kind']}, not as {kind.kind}. Drop or rename it, and let"
+            " the import make it."
+        )
+    elif lacking := [label for label in kind.labels if label not in row["labels"]]:
+        some = ", ".join(map(repr, lacking))
+        yield (
+            f"Type {kind.table_name} is in the target without {some}. Add them with ALTER TYPE … ADD VALUE, or drop the"
+            " type and let the import make it."
+        )

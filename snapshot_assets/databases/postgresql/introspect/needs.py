@@ -1,0 +1,265 @@
+"""Finds the objects that tables depend on and that a snapshot does not contain, from `pg_depend`.
+
+Such are functions, operators, collations, access methods, operator classes, base types and text search objects that a
+user created. Objects of extensions are not among them, because a restore creates the extension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from snapshot_assets.databases.postgresql.introspect.definitions import read_definitions
+from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation
+from snapshot_assets.databases.postgresql.introspect.types_and_extensions import TYPE_PARTS
+from snapshot_assets.databases.postgresql.objects import described
+from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
+
+Node = tuple[int, int]
+"""An object: the oids of its catalog and of itself."""
+
+# Objects below this number belong to the system. Its collations differ between servers, so they count too.
+_NEEDED = """d.deptype IN ('n', 'a', 'i') AND (d.refobjid >= 16384 OR d.refclassid = 'pg_collation'::regclass)
+    AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_collation'::regclass, 'pg_am'::regclass,
+        'pg_opclass'::regclass, 'pg_type'::regclass, 'pg_ts_config'::regclass, 'pg_ts_dict'::regclass,
+        'pg_ts_parser'::regclass, 'pg_ts_template'::regclass, 'pg_language'::regclass)"""
+
+_NAME = "n.nspname || '.' || c.relname"
+
+_DIRECT = f"""
+WITH RECURSIVE relation AS (
+    SELECT c.oid, {_NAME} AS name, c.reloftype FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.oid = ANY ({{oids}})
+), used (relation, type) AS (
+    SELECT a.attrelid, a.atttypid FROM pg_attribute a
+    WHERE a.attrelid = ANY ({{oids}}) AND a.attnum > 0 AND NOT a.attisdropped
+    UNION SELECT r.oid, r.reloftype FROM relation r WHERE r.reloftype <> 0
+    UNION SELECT u.relation, x.type FROM used u CROSS JOIN LATERAL ({TYPE_PARTS.format(type="u.type")}) x (type)
+), own_type AS (
+    SELECT u.relation, t.oid, t.typtype, t.typrelid, n.nspname || '.' || t.typname AS name
+    FROM used u JOIN pg_type t ON t.oid = u.type JOIN pg_namespace n ON n.oid = t.typnamespace
+    LEFT JOIN pg_class c ON c.oid = t.typrelid
+    WHERE (t.typtype IN ('e', 'd', 'r') OR c.relkind = 'c') AND NOT EXISTS (
+        SELECT FROM pg_depend d
+        WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e')
+), held AS (
+    SELECT u.relation, t.oid, t.typarray FROM used u JOIN pg_type t ON t.oid = u.type WHERE t.typtype <> 'b'
+), part (relation, class, oid, subid, used_by, text) AS (
+    SELECT r.oid, 'pg_class'::regclass, r.oid, a.attnum::int, 'column ' || r.name || '.' || a.attname, false
+    FROM relation r JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
+    UNION ALL SELECT r.oid, 'pg_class'::regclass, r.oid, 0, NULL, false FROM relation r
+    UNION ALL SELECT r.oid, 'pg_attrdef'::regclass, f.oid, NULL,
+        CASE WHEN a.attgenerated = '' THEN 'default' ELSE 'expression' END
+            || ' of column ' || r.name || '.' || a.attname,
+        true
+    FROM relation r JOIN pg_attrdef f ON f.adrelid = r.oid
+    JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum = f.adnum
+    UNION ALL SELECT r.oid, 'pg_constraint'::regclass, k.oid, NULL,
+        CASE k.contype WHEN 'f' THEN 'foreign key ' WHEN 'c' THEN 'check ' ELSE 'constraint ' END
+            || k.conname || ' of ' || r.name, k.contype IN ('c', 'x')
+    FROM relation r JOIN pg_constraint k ON k.conrelid = r.oid WHERE k.conislocal OR k.contype <> 'c'
+    UNION ALL SELECT r.oid, 'pg_class'::regclass, i.indexrelid, NULL,
+        CASE WHEN k.oid IS NULL THEN 'index ' ELSE 'constraint ' END || x.relname || ' of ' || r.name,
+        i.indexprs IS NOT NULL OR i.indpred IS NOT NULL OR coalesce(k.contype = 'x', false)
+    FROM relation r JOIN pg_index i ON i.indrelid = r.oid JOIN pg_class x ON x.oid = i.indexrelid
+    LEFT JOIN pg_constraint k ON k.conindid = x.oid AND k.contype IN ('p', 'u', 'x')
+    UNION ALL SELECT r.oid, 'pg_statistic_ext'::regclass, s.oid, NULL, 'statistics ' || s.stxname || ' of ' || r.name,
+        true
+    FROM relation r JOIN pg_statistic_ext s ON s.stxrelid = r.oid
+    UNION ALL SELECT o.relation, 'pg_type'::regclass, o.oid, NULL, NULL, o.typtype = 'd' FROM own_type o
+    UNION ALL SELECT o.relation, 'pg_class'::regclass, o.typrelid, NULL, 'type ' || o.name, false
+    FROM own_type o WHERE o.typrelid <> 0
+    UNION ALL SELECT o.relation, 'pg_constraint'::regclass, k.oid, NULL,
+        'check ' || k.conname || ' of domain ' || o.name, true
+    FROM own_type o JOIN pg_constraint k ON k.contypid = o.oid AND k.contype = 'c'
+)
+SELECT DISTINCT p.relation::int8 AS relation, d.refclassid::int8 AS class, d.refobjid::int8 AS oid,
+    coalesce(p.used_by, CASE
+        WHEN o.typtype = 'd' AND d.refclassid = 'pg_proc'::regclass THEN 'default of domain ' || o.name
+        WHEN o.typtype = 'd' THEN 'domain ' || o.name
+        WHEN o.oid IS NOT NULL THEN 'type ' || o.name
+        WHEN d.refclassid IN ('pg_am'::regclass, 'pg_type'::regclass) THEN 'table ' || r.name
+        ELSE 'partition key of ' || r.name END) AS used_by,
+    CASE WHEN p.used_by IS NOT NULL THEN p.text WHEN o.oid IS NOT NULL THEN d.refclassid = 'pg_proc'::regclass
+        ELSE d.refclassid NOT IN ('pg_am'::regclass, 'pg_type'::regclass) END AS text
+FROM part p JOIN relation r ON r.oid = p.relation
+LEFT JOIN own_type o ON p.class = 'pg_type'::regclass AND o.relation = p.relation AND o.oid = p.oid
+JOIN pg_depend d ON d.classid = p.class AND d.objid = p.oid AND (p.subid IS NULL OR p.subid = d.objsubid)
+WHERE {_NEEDED}
+    -- A range is created without the functions that a user wrote for it.
+    AND NOT (d.refclassid = 'pg_proc'::regclass AND coalesce(o.typtype = 'r', false))
+    -- Documents contain the types of columns.
+    AND NOT (d.refclassid = 'pg_type'::regclass AND EXISTS (
+        SELECT FROM held h WHERE h.relation = p.relation AND d.refobjid IN (h.oid, h.typarray)))
+ORDER BY 1, 4, 2, 3
+"""
+
+_FURTHER = f"""
+WITH node (class, oid) AS (VALUES {{nodes}})
+SELECT v.class::int8 AS class, v.oid::int8 AS oid, d.refclassid::int8 AS needed_class, d.refobjid::int8 AS needed_oid
+FROM node v JOIN pg_depend d ON d.classid = v.class AND d.objid = v.oid WHERE {_NEEDED}
+UNION SELECT v.class::int8, v.oid::int8, d.refclassid::int8, d.refobjid::int8
+FROM node v JOIN pg_depend m ON m.refclassid = v.class AND m.refobjid = v.oid
+    AND m.classid IN ('pg_amop'::regclass, 'pg_amproc'::regclass)
+JOIN pg_depend d ON d.classid = m.classid AND d.objid = m.objid
+WHERE v.class = 'pg_opclass'::regclass AND {_NEEDED} AND d.refclassid <> 'pg_opclass'::regclass
+UNION SELECT v.class::int8, v.oid::int8, 'pg_am'::regclass::int8, c.opcmethod::int8
+FROM node v JOIN pg_opclass c ON c.oid = v.oid WHERE v.class = 'pg_opclass'::regclass AND c.opcmethod >= 16384
+ORDER BY 1, 2, 3, 4
+"""
+
+_OWNERS = """
+WITH node (class, oid) AS (VALUES {nodes})
+SELECT v.class::int8 AS class, v.oid::int8 AS oid, d.refobjid::int8 AS extension,
+    CASE WHEN v.class = 'pg_type'::regclass THEN (SELECT
+        CASE WHEN t.typcategory = 'A' AND t.typelem <> 0 THEN 'array' WHEN t.typtype = 'b' THEN 'base' ELSE 'other' END
+        FROM pg_type t WHERE t.oid = v.oid) END AS type
+FROM node v LEFT JOIN pg_depend d ON d.classid = v.class AND d.objid = v.oid AND d.deptype = 'e'
+    AND d.refclassid = 'pg_extension'::regclass
+"""
+
+_EXTENSION_CATALOG = "SELECT 'pg_extension'::regclass::int8 AS oid"
+
+
+@dataclass
+class _Graph:
+    """Objects and what each needs.
+
+    Attributes:
+        needs: The objects that an object needs, for everything reachable.
+        extensions: The extension that an object belongs to.
+        types: `array`, `base` or `other`, for types.
+    """
+
+    needs: dict[Node, list[Node]] = field(default_factory=dict)
+    extensions: dict[Node, int] = field(default_factory=dict)
+    types: dict[Node, str] = field(default_factory=dict)
+    extension_catalog: int = 0
+
+    @classmethod
+    def read(cls, session: PostgresqlSession, roots: Iterable[Node]) -> _Graph:
+        graph, [row] = cls(), session.rows(_EXTENSION_CATALOG, "reading dependencies")
+        graph.extension_catalog = row["oid"]
+        new = set(roots)
+        while new:
+            nodes = ", ".join(f"({class_}::oid, {oid}::oid)" for class_, oid in sorted(new))
+            for row in session.rows(_OWNERS.format(nodes=nodes), "reading dependencies"):
+                graph._own((row["class"], row["oid"]), row)
+            for node in new:
+                graph.needs[node] = []
+            for row in session.rows(_FURTHER.format(nodes=nodes), "reading dependencies"):
+                graph._link((row["class"], row["oid"]), (row["needed_class"], row["needed_oid"]))
+            new = {needed for node in new for needed in graph.needs[node]} - set(graph.needs)
+        return graph
+
+    def _own(self, node: Node, row: Mapping[str, Any]) -> None:
+        if row["extension"] is not None:
+            self.extensions[node] = row["extension"]
+        if row["type"] is not None:
+            self.types[node] = row["type"]
+
+    def _link(self, node: Node, needed: Node) -> None:
+        # An extension brings what it needs, and the statement of a base type creates its functions.
+        if node not in self.extensions and self.types.get(node) != "base":
+            self.needs[node].append(needed)
+
+    def direct(self, node: Node) -> Iterator[Node]:
+        """Yield what a part of a table needs that depends on an object: nothing of extensions, elements of arrays."""
+        if self.types.get(node) == "array":
+            for element in self.needs[node]:
+                yield from self.direct(element)
+        elif node not in self.extensions:
+            yield node
+
+    def indirect(self, node: Node) -> Iterator[Node]:
+        """Yield the objects that must exist before another one: extensions in place of their parts."""
+        for needed in self.needs.get(node, ()):
+            if needed in self.extensions:
+                yield (self.extension_catalog, self.extensions[needed])
+            elif self.types.get(needed) == "array":
+                yield from self.indirect(needed)
+            else:
+                yield needed
+
+
+@dataclass
+class _Wanted:
+    """What one table needs, each object after those that it needs itself."""
+
+    used_by: dict[Node, list[str]] = field(default_factory=dict)
+    text: dict[Node, bool] = field(default_factory=dict)
+    order: list[Node] = field(default_factory=list)
+
+    def add(self, graph: _Graph, node: Node, text: bool) -> None:
+        if node in self.text and (text or not self.text[node]):
+            return
+        known = node in self.text
+        self.text[node] = text
+        for needed in graph.indirect(node):
+            self.add(graph, needed, text)
+        if not known:
+            self.order.append(node)
+
+
+def read_needs(session: PostgresqlSession, tables: Iterable[SourceRelation]) -> None:
+    """Read what tables with their partitions need; it becomes their attribute `needs`."""
+    relations = [(table, [table.oid, *(part.oid for part in table.partitions)]) for table in tables]
+    every = [oid for _, oids in relations for oid in oids]
+    rows = session.rows(_DIRECT.format(oids=oid_array(every)), "reading what tables depend on")
+    if not rows:
+        return
+    graph = _Graph.read(session, {(row["class"], row["oid"]) for row in rows})
+    direct: dict[int, list[dict[str, Any]]] = {}
+    for row in rows:
+        direct.setdefault(row["relation"], []).append(row)
+    wanted = {table.oid: _wanted(graph, oids, direct) for table, oids in relations}
+    names, sql = _described(session, {node for each in wanted.values() for node in each.order})
+    for table, _ in relations:
+        table.needs = list(_documents(graph, wanted[table.oid], names, sql))
+
+
+def _wanted(graph: _Graph, oids: Iterable[int], direct: Mapping[int, list[dict[str, Any]]]) -> _Wanted:
+    wanted = _Wanted()
+    for oid in oids:
+        own: dict[Node, list[str]] = {}
+        for row in direct.get(oid, ()):
+            for node in graph.direct((row["class"], row["oid"])):
+                wanted.add(graph, node, row["text"])
+                own.setdefault(node, []).append(row["used_by"])
+        for node, used_by in own.items():  # partitions repeat what their table has
+            wanted.used_by.setdefault(node, list(dict.fromkeys(used_by)))
+    return wanted
+
+
+def _described(
+    session: PostgresqlSession, nodes: set[Node]
+) -> tuple[dict[Node, tuple[str, str]], dict[tuple[str, int], list[str]]]:
+    """Return kind and name of objects, and the statements that create them by kind and oid."""
+    if not nodes:
+        return {}, {}
+    rows = session.rows(described(sorted(nodes)), "naming what tables depend on")
+    names = {(row["class"], row["oid"]): (row["kind"], row["name"]) for row in rows}
+    return names, read_definitions(session, [(kind, node[1]) for node, (kind, _) in names.items()])
+
+
+def _documents(
+    graph: _Graph,
+    wanted: _Wanted,
+    names: Mapping[Node, tuple[str, str]],
+    sql: Mapping[tuple[str, int], list[str]],
+) -> Iterator[dict[str, Any]]:
+    """Yield the entries of a table's option `needs`."""
+    used_by: dict[Node, list[str]] = {node: list(used) for node, used in wanted.used_by.items()}
+    for node in wanted.order:
+        for needed in dict.fromkeys(graph.indirect(node)):
+            if node in names:
+                used_by.setdefault(needed, []).append(" ".join(names[node]))
+    for node in wanted.order:
+        if node not in names:
+            continue
+        kind, name = names[node]
+        entry: dict[str, Any] = {"kind": kind, "name": name, "for": used_by.get(node, [])}
+        if wanted.text[node]:
+            entry["text"] = True
+        yield entry | {"sql": sql.get((kind, node[1]), [])}

@@ -1,0 +1,44 @@
+"""What an export already shows that a restore will need, or that some targets cannot have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from snapshot_assets.databases.clashes import clashes, too_long
+from snapshot_assets.databases.needs import carried_types, merged, recorded
+from snapshot_assets.format.relations import DatabaseSchema
+
+_SHOWN = 10
+
+
+def restore_warnings(schema: DatabaseSchema) -> tuple[str, ...]:
+    """Return a sentence for everything that will be refused unless it is mended before a restore."""
+    return (*_needed(schema), *_names(schema))
+
+
+def _needed(schema: DatabaseSchema) -> Iterator[str]:
+    carried = carried_types(schema)
+    every = merged(need for table in schema.tables for need in recorded(table))
+    needs = [need for need in every if need.label not in carried]
+    if needs:
+        some = "; ".join(f"{need.label} (for {need.used_by[0]})" for need in needs[:_SHOWN])
+        more = f"; and {len(needs) - _SHOWN} more" if len(needs) > _SHOWN else ""
+        yield (
+            f"A restore needs {len(needs)} object{'s' * (len(needs) != 1)} that the snapshot does not contain:"
+            f" {some}{more}. If the target lacks any, `snapshots import --dry-run` prints the statements that create"
+            " it."
+        )
+
+
+def _names(schema: DatabaseSchema) -> Iterator[str]:
+    """Yield names that targets of another kind cannot have."""
+    ignoring = [kind for kind in ("DuckDB", "Spark") if kind.lower() != schema.database]
+    if some := clashes(schema, " and in ".join(ignoring)):
+        yield f"A restore into {' or '.join(ignoring)} will be refused. {_first(some)}"
+    if schema.database != "postgresql" and (some := too_long(schema)):
+        yield f"A restore into PostgreSQL will be refused. {_first(some)}"
+
+
+def _first(sentences: Sequence[str]) -> str:
+    more = f" There are {len(sentences) - _SHOWN} more." if len(sentences) > _SHOWN else ""
+    return " ".join(sentences[:_SHOWN]) + more

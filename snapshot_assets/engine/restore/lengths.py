@@ -1,0 +1,106 @@
+"""Finds values of a snapshot that are too long for the columns of an existing table, before anything is loaded.
+
+Only columns that are shorter than those of the snapshot are read; a target that an import creates has none.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from snapshot_assets.databases.target import OtherType
+from snapshot_assets.engine.restore.decide import as_carried, changed_carriers
+from snapshot_assets.engine.restore.files import FilePlan
+from snapshot_assets.engine.restore.tasks import batches_of
+from snapshot_assets.errors import RestoreError
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.storage.base import ObjectStore
+
+_PADDED = ("character(", "char(")
+"""Types whose values lose spaces at their end."""
+
+_INTEGER_DIGITS = r"^[+-]?0*(?P<digits>\d*)"
+
+
+@dataclass
+class _Longest:
+    """The longest value of a column, and the values that are too long."""
+
+    column: OtherType
+    length: int = 0
+    too_long: int = 0
+    first: str = ""
+
+    def add(self, values: pa.Array, path: str) -> None:
+        limit = self.column.limit or 0
+        lengths = _lengths(values, self.column.found)
+        over = pc.sum(pc.greater(lengths, limit)).as_py() or 0
+        self.length = max(self.length, pc.max(lengths).as_py() or 0)
+        self.too_long += over
+        self.first = self.first or (path if over else "")
+
+
+def too_long(
+    store: ObjectStore,
+    files: Iterable[FilePlan],
+    tables: Iterable[Table],
+    documents: Mapping[int, DatabaseSchema],
+    shorter: Iterable[OtherType],
+) -> Iterator[RestoreError]:
+    """Yield an error for each column that has values which the target's column cannot hold.
+
+    Args:
+        store: The location.
+        files: The files to load; only those of tables with such a column are read.
+        tables: Tables as the target holds them.
+        documents: Schemas by id.
+        shorter: Columns of the target that are shorter than the snapshot's.
+    """
+    columns: dict[TableName, list[_Longest]] = defaultdict(list)
+    for each in shorter:
+        columns[each.table].append(_Longest(each))
+    by_name = {table.table_name: table for table in tables}
+    for file in files:
+        name = file.table.table_name
+        if name in columns:
+            changed = changed_carriers(documents[file.file.schema_id], file.source, file.table)
+            _measure(store, file, as_carried(by_name[name], changed), columns[name])
+    for longest in (each for some in columns.values() for each in some):
+        if longest.too_long:
+            yield _refusal(longest)
+
+
+def _measure(store: ObjectStore, file: FilePlan, table: Table, columns: Sequence[_Longest]) -> None:
+    wanted = {each.column.column for each in columns} | ({table.time_index} if file.cut else set())
+    schema = pa.schema([column.arrow_field() for column in table.columns if column.name in wanted])
+    for batch in batches_of(store, file, table, schema):
+        for each in columns:
+            each.add(batch.column(each.column.column), file.file.path)
+
+
+def _lengths(values: pa.Array, found: str) -> pa.Array:
+    """Return the length of each value; of a number, its digits before the decimal point."""
+    while pa.types.is_list(values.type):
+        values = values.flatten()
+        found = found.removesuffix("[]")
+    if found.endswith("[]"):  # the text of a whole array; the server checks its elements
+        return pa.array([], pa.int32())
+    if found.startswith("numeric"):
+        digits = pc.extract_regex(pc.cast(values, pa.string()), _INTEGER_DIGITS)
+        return pc.utf8_length(pc.struct_field(digits, "digits"))
+    texts = pc.cast(values, pa.string())
+    return pc.utf8_length(pc.utf8_rtrim_whitespace(texts) if found.startswith(_PADDED) else texts)
+
+
+def _refusal(longest: _Longest) -> RestoreError:
+    column = longest.column
+    return RestoreError(
+        f"Column {column.table}.{column.column} is {column.found} in the target, where the import needs"
+        f" {column.expected}. Values that are longer: {longest.too_long:,}; the longest has {longest.length}, and the"
+        f" first is in {longest.first}. Alter the column, or drop the table and let the import make it.",
+        column=f"{column.table}.{column.column}",
+    )

@@ -1,0 +1,94 @@
+"""Prepares a restore: verifies the snapshot, reads the target, rehearses the statements, and collects all refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from snapshot_assets.catalog.verify.objects import Depth
+from snapshot_assets.databases.open import kind_of
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.target import FailedStatement, RestoreTarget
+from snapshot_assets.engine.restore.lengths import too_long
+from snapshot_assets.engine.restore.plan import RestorePlan, planned
+from snapshot_assets.engine.restore.refusals import lacking, refuse, rehearsed, would_fail
+from snapshot_assets.engine.restore.settings import RestoreSettings
+from snapshot_assets.engine.restore.source import open_source
+from snapshot_assets.engine.restore.spark_loader import open_restore_target
+from snapshot_assets.engine.restore.target import TargetContents, definition_for, read_target
+from snapshot_assets.engine.session import Session
+from snapshot_assets.errors import SnapshotError
+from snapshot_assets.storage.base import ObjectStore
+
+
+def plan_restore(
+    store: ObjectStore,
+    address: DatabaseAddress,
+    settings: RestoreSettings,
+    *,
+    session: Session | None = None,
+    depth: Depth = "quick",
+    recorded: bool = False,
+    rehearse: bool = False,
+) -> RestorePlan:
+    """Verify the snapshot, map its schema, and check the target; changes nothing.
+
+    The statements before the rows are rehearsed in the target, in a transaction that is rolled back. Those without
+    which rows cannot be loaded are refused if they fail.
+
+    Args:
+        store: The location.
+        address: The target.
+        settings: What the restore selects, and what it may do.
+        session: Returns the Spark session; called only for a Spark catalog.
+        depth: `quick` verifies log, documents and sizes; `full` also reads all data.
+        recorded: Choose the revision of the newest recorded restore, if there is one, instead of the newest seal.
+        rehearse: Whether to rehearse the statements after the rows too.
+
+    Raises:
+        RefusedImportError: The target refuses it for several reasons, or lacks what tables need; lists all of it.
+        NoSnapshotError: There is no sealed snapshot.
+        DamageError: The location is damaged, or has lost its log; names the objects.
+        VersionNotFoundError: There is no such sealed version.
+        UnknownRelationError: A chosen schema or table is not in the snapshot.
+        PlanError: A chosen table lies outside the chosen schemas.
+        TargetNotEmptyError: A target table has rows that no restore loaded.
+        OtherImportError: The tables were restored with other filters, from elsewhere, or at another revision by a
+            restore that is unfinished.
+        RestoreError: The ledger does not fit the target or the revision.
+    """
+    if settings.verify_first:
+        depth = "full"
+    with open_restore_target(address, session) as target:
+        records = target.imports()
+    source = open_source(store, settings, records, depth=depth, recorded=recorded)
+    any_carrier = kind_of(address.uri) in ("spark", source.schema.database)
+    with open_restore_target(address, session) as target:
+        while True:
+            steps = target.steps(source.state.location_id)
+            definition = definition_for(source.schema, address.uri, settings.filters, steps)
+            contents = read_target(target, source, definition)
+            plan, refusals = planned(source, definition, contents, settings, any_carrier)
+            errors, failing = _rehearsed(target, plan, contents, whole=rehearse)
+            if not errors or tuple(target.imports()) == contents.ledger.records:
+                break  # else another restore created the tables meanwhile
+    refusals += [*errors, *_too_long(store, plan, contents)]
+    refuse([*refusals, *(would_fail(failing) if refusals else ())])
+    return replace(plan, failing=failing, lacking=tuple(lacking(definition, contents)[1]))
+
+
+def _too_long(store: ObjectStore, plan: RestorePlan, contents: TargetContents) -> Iterable[SnapshotError]:
+    files = (file for chunk in plan.chunks for file in plan.missing(chunk))
+    shorter = [each for each in contents.other_types if each.limit is not None]
+    return too_long(store, files, plan.definition.tables, plan.source.documents, shorter)
+
+
+def _rehearsed(
+    target: RestoreTarget, plan: RestorePlan, contents: TargetContents, *, whole: bool
+) -> tuple[list[SnapshotError], tuple[FailedStatement, ...]]:
+    """Rehearse what a restore that starts would run; one that is resumed has tried all of it."""
+    if plan.resumed:
+        return [], ()
+    refused, _ = lacking(plan.definition, contents)
+    errors, failing = rehearsed(target, plan.steps.rehearsed(whole=whole), refused)
+    return errors, failing if whole else ()

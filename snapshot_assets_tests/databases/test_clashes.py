@@ -1,0 +1,61 @@
+"""Names that a target cannot tell apart, or would cut."""
+
+from __future__ import annotations
+
+from snapshot_assets.databases.clashes import clashes, too_long
+from snapshot_assets.format.relations import DatabaseSchema, Table, View
+
+
+def table(schema: str, name: str, *columns: str, **more: object) -> Table:
+    described = [{"name": each, "type": "INTEGER", "arrow_type": "int32"} for each in columns]
+    return Table.model_validate({"schema": schema, "name": name, "columns": described, **more})
+
+
+def index(name: str) -> dict[str, object]:
+    return {"name": name, "columns": ["a"], "definition": ""}
+
+
+def sequence(name: str) -> dict[str, object]:
+    return {"schema": "s", "name": name, "start": 1, "increment": 1, "minimum": 1, "maximum": 9}
+
+
+def test_each_group_of_names_that_differ_only_in_case_is_one_sentence() -> None:
+    schema = DatabaseSchema(
+        database="postgresql",
+        tables=(
+            table("s", "T1", "a", "A", "b", indexes=[index("I"), index("j")]),
+            table("s", "t1", "a", indexes=[index("i")]),
+            table("s", "other", "Ä", "ä", sequences=[sequence("N"), sequence("n"), sequence("m")]),
+            table("S", "alone", "a"),
+        ),
+        views=(View(schema_name="s", name="OTHER", definition=""),),
+    )
+    found = [sentence.partition(" would be one in DuckDB")[0] for sentence in clashes(schema, "DuckDB")]
+    assert found == [
+        "Schemas s and S",
+        "Tables s.T1 and s.t1",
+        "Tables s.other and s.OTHER",
+        "Columns a and A of s.T1",
+        "Indexes s.I and s.i",
+        "Sequences s.N and s.n",
+    ]
+
+
+def test_only_spark_ignores_the_case_of_other_letters() -> None:
+    schema = DatabaseSchema(database="postgresql", tables=(table("s", "t", "Ä", "ä"),))
+    assert clashes(schema, "DuckDB") == ()
+    assert clashes(schema, "Spark")[0].startswith("Columns Ä and ä of s.t would be one in Spark")
+
+
+def test_different_names_do_not_clash() -> None:
+    schema = DatabaseSchema(database="postgresql", tables=(table("s", "a", "x", "y"), table("t", "a", "x")))
+    assert clashes(schema, "DuckDB") == ()
+
+
+def test_names_of_more_than_63_bytes_are_too_long_for_postgresql() -> None:
+    schema = DatabaseSchema(database="duckdb", tables=(table("s", "x" * 63, "ü" * 32), table("s", "y" * 64, "a")))
+    found = [sentence.partition("; ")[0] for sentence in too_long(schema)]
+    assert found == [
+        f"Column s.{'x' * 63}.{'ü' * 32} has a name of 64 bytes",
+        f"Table s.{'y' * 64} has a name of 64 bytes",
+    ]

@@ -1,0 +1,298 @@
+"""A dry run and an import refuse all that the target cannot have, in one list, before anything is changed."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need
+from snapshot_assets.databases.open import open_target
+from snapshot_assets.databases.target import Statement
+from snapshot_assets.engine.restore.refusals import rehearsed
+from snapshot_assets.engine.restore.settings import Filters
+from snapshot_assets.errors import RefusedImportError, RestoreError, SchemaIncompleteError, SnapshotError
+from snapshot_assets.format.relations import TableName
+from snapshot_assets_tests.databases.postgresql.helpers import client
+from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.engine.restore.imports import Into, execute
+from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
+
+ORDERS = Filters(tables=(TableName("s", "orders"),))
+EVERYTHING_FOR_ORDERS = (
+    "CREATE FUNCTION s.f(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1'",
+    'CREATE COLLATION s.plain FROM "C"',
+    "CREATE TABLE s.orders (t timestamptz, id int DEFAULT s.f(1) CHECK (s.f(id) > 0), label text COLLATE s.plain)",
+    "CREATE INDEX by_f ON s.orders (s.f(id))",
+    "INSERT INTO s.orders VALUES ('2025-01-01 01:00:00Z', 1, 'a')",
+)
+
+
+@pytest.fixture
+def place(make_postgresql_database: MakeDatabase, tmp_path: Path) -> Place:
+    made = Place(make_postgresql_database(), tmp_path / "location")
+    execute(made.source, "CREATE SCHEMA s")
+    return made
+
+
+@pytest.fixture
+def into(make_postgresql_database: MakeDatabase) -> Into:
+    return Into(make_postgresql_database())
+
+
+def refusal(place: Place, into: Into, **settings: object) -> SnapshotError:
+    """Return the error of a dry run; an import ends with the same one, and neither changes the target."""
+    before = objects(into)
+    errors = []
+    for attempt in (lambda run: run.prepare(depth="full", rehearse=True), lambda run: run.begin()):
+        with pytest.raises(SnapshotError) as raised:
+            attempt(into.run(place.store, **settings))
+        errors.append(raised.value)
+    assert (type(errors[0]), str(errors[0])) == (type(errors[1]), str(errors[1]))
+    assert objects(into) == before
+    return errors[0]
+
+
+def raised_reasons(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("- ")]
+
+
+def objects(into: Into) -> list[tuple[object, ...]]:
+    with client(into.uri) as run:
+        return run(
+            "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE n.nspname !~ '^pg_' UNION ALL SELECT nspname, '' FROM pg_namespace WHERE nspname !~ '^pg_'"
+            " ORDER BY 1, 2"
+        )
+
+
+def test_missing_objects_are_listed_with_their_users_and_statements(place: Place, into: Into) -> None:
+    execute(place.source, *EVERYTHING_FOR_ORDERS)
+    place.export()
+    error = refusal(place, into)
+    assert isinstance(error, RefusedImportError)
+    found = {each["object"]: each for each in error.attributes["missing"]}
+    assert set(found) == {"function s.f(integer)", "collation s.plain"}
+    assert found["function s.f(integer)"]["tables"] == ["s.orders"]
+    for words in ("check orders_id_check of s.orders", "default of column s.orders.id", "index by_f of s.orders"):
+        assert words in str(error)
+    execute(into.uri, *(statement for each in error.attributes["missing"] for statement in each["sql"]))
+    assert into.restore(place.store).finished
+    assert into.tables()["orders"]["label"].to_pylist() == ["a"]
+
+
+def test_what_fails_because_of_a_missing_object_is_not_listed_again_and_all_else_is(into: Into) -> None:
+    needs = [
+        Need("function", "s.f(integer)", (TableName("s", "a"),), ("default of column s.a.x",)),
+        Need("operator", "s.=~(integer,integer)", (TableName("s", "a"),)),
+        Need("function", "lib.g(integer)", (TableName("s", "g"),)),
+        Need(AVAILABLE_EXTENSION, "nowhere", (TableName("s", "e"),), ("table s.e",)),
+    ]
+    statements = [
+        Statement("schema s", "CREATE SCHEMA s"),
+        Statement("extension nowhere", "CREATE EXTENSION nowhere"),
+        Statement("table s.a", "CREATE TABLE public.a (x int DEFAULT s.f(1))", TableName("s", "a")),
+        Statement("table s.b", "CREATE TABLE public.b (x int CHECK (x OPERATOR(s.=~) 1))", TableName("s", "b")),
+        Statement("table s.c", "CREATE TABLE public.c (x int DEFAULT another_function())", TableName("s", "c")),
+        Statement("table s.d", "CREATE TABLE public.d (x s.f)", TableName("s", "d")),
+        Statement("table s.e", "CREATE TABLE public.e (x geometry)", TableName("s", "e")),
+        Statement("table s.g", "CREATE TABLE public.g (x int DEFAULT lib.g(1))", TableName("s", "g")),
+        Statement("index i of s.c", "CREATE INDEX i ON public.c (x)", TableName("s", "c")),
+    ]
+    with closing(open_target(into.address)) as target:
+        errors, failing = rehearsed(target, statements, needs)
+        assert [error.attributes["makes"] for error in errors] == ["table s.c"]
+        assert failing == ()
+        errors, _ = rehearsed(target, statements, ())
+    assert len(errors) == 7
+
+
+def test_what_only_an_index_needs_is_listed_by_a_dry_run_and_fails_alone(place: Place, into: Into) -> None:
+    execute(
+        place.source,
+        EVERYTHING_FOR_ORDERS[0],
+        "CREATE TABLE s.orders (t timestamptz, id int)",
+        "CREATE INDEX by_f ON s.orders (s.f(id))",
+        "INSERT INTO s.orders VALUES ('2025-01-01 01:00:00Z', 1)",
+    )
+    place.export()
+    plan = into.run(place.store).prepare(depth="full", rehearse=True)
+    assert [each.statement.makes for each in plan.failing] == ["index by_f of s.orders"]
+    [lacking] = plan.lacking
+    assert lacking.label == "function s.f(integer)"
+    with pytest.raises(SchemaIncompleteError, match=r"index by_f of s\.orders could not be made"):
+        into.restore(place.store)
+    assert into.tables()["orders"]["id"].to_pylist() == [1]
+    execute(into.uri, *lacking.sql)
+    assert into.restore(place.store).finished
+
+
+def test_a_table_that_exists_needs_nothing(place: Place, into: Into) -> None:
+    execute(place.source, *EVERYTHING_FOR_ORDERS)
+    place.export()
+    execute(into.uri, "CREATE SCHEMA s", "CREATE TABLE s.orders (t timestamptz, id int, label text)")
+    assert into.restore(place.store).finished
+
+
+def test_without_expressions_the_rest_is_restored(place: Place, into: Into) -> None:
+    execute(place.source, *EVERYTHING_FOR_ORDERS)
+    place.export()
+    execute(into.uri, "CREATE SCHEMA s", 'CREATE COLLATION s.plain FROM "C"')
+    assert into.restore(place.store, filters=Filters(expressions=False)).finished
+
+
+def test_all_refusals_are_one_list(place: Place, into: Into) -> None:
+    execute(
+        place.source,
+        *EVERYTHING_FOR_ORDERS,
+        "CREATE TYPE s.mood AS ENUM ('sad', 'happy')",
+        "CREATE TABLE s.filled (id int, mood s.mood)",
+        "CREATE TABLE s.viewed (id int)",
+        "CREATE TABLE s.typed (id int)",
+    )
+    place.export()
+    execute(
+        into.uri,
+        "CREATE SCHEMA s",
+        "CREATE TYPE s.mood AS ENUM ('sad')",
+        "CREATE TABLE s.filled (id int, mood s.mood)",
+        "INSERT INTO s.filled VALUES (1, 'sad')",
+        "CREATE VIEW s.viewed AS SELECT 1 AS id",
+        "CREATE TABLE s.typed (id text)",
+    )
+    text = str(refusal(place, into))
+    for words in (
+        "function s.f(integer)",
+        "Type s.mood is in the target without 'happy'",
+        "Target tables hold rows that no import of this snapshot put there: s.filled",
+        "s.viewed is a view in the target",
+        "s.typed.id is text, not integer",
+    ):
+        assert words in text
+
+
+def test_what_only_the_server_knows_is_refused_too(place: Place, into: Into) -> None:
+    """A name that is taken, and a snapshot of an earlier version, which records no needs."""
+    execute(
+        place.source, "CREATE TYPE s.a_type AS (x int)", "CREATE TABLE s.b (x s.a_type)", "CREATE TABLE s.c (x int)"
+    )
+    place.export()
+    execute(into.uri, "CREATE SCHEMA s", "CREATE TABLE s.other (x int)", "CREATE INDEX c ON s.other (x)")
+    assert "s.c is a index in the target" in str(refusal(place, into))
+    execute(into.uri, "DROP TABLE s.other", "CREATE TYPE s.b AS (y int)")
+    assert "s.b is a type in the target" in str(refusal(place, into))
+
+
+def test_a_user_without_rights_is_refused_before_anything_is_loaded(
+    place: Place, into: Into, postgresql_server: PostgresqlServer
+) -> None:
+    execute(place.source, "CREATE TABLE s.orders (id int)", "CREATE TABLE s.others (id int)")
+    place.export()
+    name = into.uri.rsplit("/", 1)[1]
+    execute(into.uri, "CREATE SCHEMA s", f"CREATE ROLE reader_{name} LOGIN PASSWORD 'zzz'")
+    try:
+        as_reader = Into(postgresql_server.uri(name, user=f"reader_{name}", password="zzz"))
+        text = str(refusal(place, as_reader))
+        assert "table s.orders could not be made: permission denied for schema s" in text
+        assert "table s.others could not be made: permission denied for schema s" in text
+        assert "the ledger's schema could not be made: permission denied for database" in text
+        assert len(raised_reasons(text)) == 3
+    finally:
+        execute(into.uri, f"DROP OWNED BY reader_{name}", f"DROP ROLE reader_{name}")
+
+
+def test_a_dry_run_lists_what_would_fail_after_the_rows(place: Place, into: Into) -> None:
+    execute(
+        place.source,
+        "CREATE TABLE s.orders (id int)",
+        "CREATE TABLE s.others (id int)",
+        "CREATE INDEX taken ON s.orders (id)",
+        "CREATE VIEW s.seen AS SELECT id FROM s.orders",
+    )
+    place.export()
+    execute(into.uri, "CREATE SCHEMA s", "CREATE TABLE s.taken (x int)")
+    plan = into.run(place.store).prepare(depth="full", rehearse=True)
+    assert [each.statement.makes for each in plan.failing] == ["index taken of s.orders"]
+    assert "already exists" in plan.failing[0].message
+    execute(into.uri, "CREATE VIEW s.others AS SELECT 1 AS id")
+    with pytest.raises(RefusedImportError, match=r"taken of s\.orders would fail: .* exists") as raised:
+        into.run(place.store).prepare(depth="full", rehearse=True)
+    assert "s.others is a view in the target" in str(raised.value)
+
+
+LONG = (
+    ("varchar(20)", "varchar(5)", "'sixsix'", "'fives'"),
+    ("text", "varchar(5)", "'größer'", "'größe'"),
+    ("char(6)", "char(5)", "'sixsix'", "'five  '"),
+    ("bit varying(9)", "bit varying(3)", "B'1010'", "B'101'"),
+    ("numeric(10,2)", "numeric(4,2)", "-100.5", "-99.99"),
+)
+
+
+@pytest.mark.parametrize(("wanted", "there", "value", "fits"), LONG)
+def test_values_that_are_too_long_for_an_existing_column_are_refused(
+    place: Place, into: Into, wanted: str, there: str, value: str, fits: str
+) -> None:
+    execute(
+        place.source,
+        f"CREATE TABLE s.orders (t timestamptz, v {wanted}, other varchar(9))",
+        f"INSERT INTO s.orders VALUES ('2025-01-01 01:00:00Z', {fits}, 'x'), ('2025-01-02 01:00:00Z', NULL, 'y')",
+    )
+    place.export()
+    execute(into.uri, "CREATE SCHEMA s", f"CREATE TABLE s.orders (t timestamptz, v {there}, other varchar(5))")
+    into.run(place.store).prepare()
+    execute(place.source, f"INSERT INTO s.orders VALUES ('2025-01-03 01:00:00Z', {value}, 'z')")
+    place.export(chunks=[3], replace=True)
+    error = refusal(place, into)
+    assert isinstance(error, RestoreError)
+    assert "Column s.orders.v is" in str(error)
+    assert "Values that are longer: 1; the longest has" in str(error)
+    assert "other" not in str(error)
+    execute(into.uri, f"ALTER TABLE s.orders ALTER v TYPE {wanted}")
+    assert into.restore(place.store).finished
+
+
+def test_names_that_differ_only_in_case_are_refused_by_duckdb(place: Place, tmp_path: Path) -> None:
+    execute(
+        place.source,
+        'CREATE TABLE s."T1" (id int)',
+        "CREATE TABLE s.t1 (id int)",
+        'CREATE TABLE s.columns ("A" int, a int)',
+        "CREATE TABLE s.fine (id int)",
+    )
+    place.export()
+    duck = Into(f"duckdb://{tmp_path}/target.duckdb")
+    with pytest.raises(RefusedImportError) as raised:
+        duck.run(place.store).prepare()
+    text = str(raised.value)
+    assert "Tables s.T1 and s.t1 would be one in DuckDB" in text
+    assert "--map-table s.T1=" in text
+    assert "Columns A and a of s.columns would be one in DuckDB" in text
+    assert not (tmp_path / "target.duckdb").exists()
+    chosen = Filters(tables=(TableName("s", "T1"), TableName("s", "fine")))
+    assert duck.restore(place.store, filters=chosen).finished
+
+
+def test_names_that_postgresql_would_cut_are_refused(into: Into, tmp_path: Path) -> None:
+    place = Place(f"duckdb://{tmp_path}/source.duckdb", tmp_path / "location")
+    name = "ü" * 32
+    execute(place.source, "CREATE SCHEMA s", f'CREATE TABLE s."{name}" (id INTEGER)')
+    place.export()
+    assert f"Table s.{name} has a name of 64 bytes" in str(refusal(place, into))
+
+
+def test_an_index_whose_name_is_taken_in_a_duckdb_file_would_fail(tmp_path: Path) -> None:
+    place, duck = (
+        Place(f"duckdb://{tmp_path}/source.duckdb", tmp_path / "location"),
+        Into(f"duckdb://{tmp_path}/target.duckdb"),
+    )
+    execute(place.source, "CREATE TABLE t (id INTEGER)", "CREATE INDEX by_id ON t (id)")
+    place.export()
+    execute(duck, "CREATE TABLE other (id INTEGER)", "CREATE INDEX BY_ID ON other (id)")
+    plan = duck.run(place.store).prepare(rehearse=True)
+    assert [(each.statement.makes, each.message) for each in plan.failing] == [
+        ("index by_id of main.t", "an index by_id is in schema main already")
+    ]
+    execute(duck, "DROP INDEX by_id")
+    assert duck.restore(place.store).finished
