@@ -41,6 +41,24 @@ def with_spark_options(plan: Plan, options: argparse.Namespace) -> Plan:
     return plan.changed(spark=merged_settings(plan.spark, settings))
 
 
+def refuse_unreachable_spark(configuration: Configuration, plan: Plan) -> None:
+    """Refuse a Spark master or Connect server that does not answer, before a run starts.
+
+    Args:
+        configuration: The settings of the session.
+        plan: A plan whose run needs Spark.
+
+    Raises:
+        SparkUnreachableError: Nothing answers at its address.
+    """
+    settings = configuration.spark_settings(plan)
+    if not _PLACES & {*settings, *os.environ}:
+        return
+    from snapshot_assets.engine.spark_place import refuse_unreachable
+
+    refuse_unreachable(settings)
+
+
 def refuse_files_elsewhere(configuration: Configuration, plan: Plan) -> None:
     """Refuse an export from or to files of this machine by tasks of others, before the location is written.
 

@@ -24,10 +24,11 @@ _MASTER = re.compile(
     rf"local(?:\[{_COUNT}(?:,\s*[1-9]\d*)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]|yarn|(?:spark|k8s)://\S+"
 )
 _REMOTE = re.compile(rf"sc://[^\s/;:]\S*|local(?:\[{_COUNT}\])?")
-_EXAMPLES = {
+EXAMPLES = {
     MASTER: "a master; write local[4], spark://host:7077, yarn or k8s://https://host:443",
     REMOTE: "the address of a Spark Connect server; write sc://host:15002",
 }
+"""What is expected of each place, for messages."""
 
 
 def parse_spark_settings(written: object) -> dict[str, str]:
@@ -57,8 +58,13 @@ def _value(name: str, value: object) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     pattern = {MASTER: _MASTER, REMOTE: _REMOTE}.get(name)
     if pattern is not None and not pattern.fullmatch(text):
-        raise PlanError(f"{name} is not {_EXAMPLES[name]}")  # the value may hold a token
+        raise PlanError(f"{name} is not {EXAMPLES[name]}")  # the value may hold a token
     return text
+
+
+def shown_place(place: str) -> str:
+    """Return a master or a Connect server's address without its parameters, which may hold a token."""
+    return place.partition(";")[0]
 
 
 def merged_settings(*layers: Mapping[str, str]) -> dict[str, str]:
