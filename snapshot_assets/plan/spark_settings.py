@@ -14,6 +14,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, WithJsonSchema
 
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.scrub import scrub
 from snapshot_assets.plan.problems import raising_value_errors
 
 MASTER, REMOTE = "spark.master", "spark.remote"
@@ -48,7 +49,10 @@ def parse_spark_settings(written: object) -> dict[str, str]:
             raise PlanError(f"{full} is written twice, also as {full.removeprefix('spark.')}; remove one of them")
         settings[full] = _value(full, value)
     if MASTER in settings and REMOTE in settings:
-        raise PlanError("master and remote exclude each other: a Connect server has its own master; remove one of them")
+        raise PlanError(
+            f"master {shown_place(settings[MASTER])} and remote {shown_place(settings[REMOTE])} exclude each other: a "
+            "Connect server has its own master; remove one of them"
+        )
     return settings
 
 
@@ -58,13 +62,13 @@ def _value(name: str, value: object) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     pattern = {MASTER: _MASTER, REMOTE: _REMOTE}.get(name)
     if pattern is not None and not pattern.fullmatch(text):
-        raise PlanError(f"{name} is not {EXAMPLES[name]}")  # the value may hold a token
+        raise PlanError(f"{name} {shown_place(text)!r} is not {EXAMPLES[name]}")
     return text
 
 
 def shown_place(place: str) -> str:
     """Return a master or a Connect server's address without its parameters, which may hold a token."""
-    return place.partition(";")[0]
+    return scrub(place.partition(";")[0])
 
 
 def merged_settings(*layers: Mapping[str, str]) -> dict[str, str]:

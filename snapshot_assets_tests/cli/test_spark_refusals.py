@@ -50,3 +50,23 @@ def test_a_place_that_does_not_answer(
     if target.exists():  # the import has looked into it
         with duckdb.connect(target) as database:
             assert database.execute("SHOW ALL TABLES").fetchall() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ("--spark-master=x", "--spark-remote=sc://127.0.0.1:1/;token=abc"),
+            "--spark-master x and --spark-remote sc://127.0.0.1:1/ exclude each other",
+        ),
+        (("--spark-master=nonsense",), "--spark-master: spark.master 'nonsense' is not a master; write local[4]"),
+        (("--spark-remote=host:1;token=abc",), "--spark-remote: spark.remote 'host:1' is not the address"),
+    ],
+)
+def test_an_option_that_is_wrong_is_shown_without_its_token(
+    snapshots: Snapshots, source: str, location: Path, options: tuple[str, ...], message: str
+) -> None:
+    result = snapshots("export", "create", "--source", source, "--to", location.as_uri(), *options)
+    assert result.status == 2
+    assert message in result.err
+    assert "abc" not in result.err
