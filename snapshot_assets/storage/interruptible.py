@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextvars import copy_context
 from typing import TypeVar
 
 _Result = TypeVar("_Result")
+_SECONDS = 0.5
 
 
 def interruptible(request: Callable[[], _Result]) -> _Result:
@@ -30,6 +31,8 @@ def interruptible(request: Callable[[], _Result]) -> _Result:
         target=copy_context().run, args=(_settle, result, request), name="storage-request", daemon=True
     ).start()
     try:
+        while not result.done():  # a signal that another thread received does not end a wait
+            wait([result], _SECONDS)
         return result.result()
     finally:
         del result  # it holds the error, whose trace holds this frame

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -72,7 +71,7 @@ def test_a_signal_ends_the_wait_for_a_request(silent: socket.socket) -> None:
     client = socket.create_connection(silent.getsockname())
 
     def request() -> bytes:
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # which the kernel prefers, too
+        signal.raise_signal(signal.SIGINT)
         return client.recv(1)
 
     with client, pytest.raises(KeyboardInterrupt):
