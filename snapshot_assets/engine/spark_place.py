@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Mapping
 from urllib.parse import urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment
+from urllib.request import getproxies_environment, proxy_bypass
 
 from snapshot_assets.engine.session_settings import GATEWAY, session_settings, settings_of_environment
 from snapshot_assets.errors import PlanError, SparkUnreachableError
@@ -92,5 +92,5 @@ def _address(url: str, default: int | None) -> tuple[str, int]:
 
 
 def _unless_proxied(host: str, port: int) -> list[tuple[str, int]]:
-    proxied = _PROXIES & getproxies_environment().keys() and not proxy_bypass_environment(host)
+    proxied = _PROXIES & getproxies_environment().keys() and not proxy_bypass(host)
     return [] if proxied else [(host, port)]
