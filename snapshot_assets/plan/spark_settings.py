@@ -19,6 +19,7 @@ from snapshot_assets.plan.problems import raising_value_errors
 
 MASTER, REMOTE = "spark.master", "spark.remote"
 _SHORT = {"master": MASTER, "remote": REMOTE}
+_OF_SQL = "spark.sql."
 _NAME = re.compile(r"spark\.[^\s=]+")
 _COUNT = r"(?:\*|[1-9]\d*)"
 _MASTER = re.compile(
@@ -72,11 +73,18 @@ def shown_place(place: str) -> str:
 
 
 def merged_settings(*layers: Mapping[str, str]) -> dict[str, str]:
-    """Return settings of which later layers override earlier ones; a master overrides a Connect server, and back."""
+    """Return settings of which later layers override earlier ones; a master overrides a Connect server, and back.
+
+    A Connect server that replaces another place brings its own executors and driver: of the settings for that place,
+    only those of SQL remain.
+    """
     merged: dict[str, str] = {}
     for layer in layers:
-        replaced = {REMOTE} if MASTER in layer else {MASTER} if REMOTE in layer else set()
-        merged = {name: value for name, value in merged.items() if name not in replaced} | dict(layer)
+        if REMOTE in layer and REMOTE not in merged:
+            merged = {name: value for name, value in merged.items() if name.startswith(_OF_SQL)}
+        elif MASTER in layer:
+            merged.pop(REMOTE, None)
+        merged |= layer
     return merged
 
 

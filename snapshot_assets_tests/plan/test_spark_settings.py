@@ -93,6 +93,15 @@ def test_a_master_and_a_connect_server_override_each_other() -> None:
     assert merged_settings(master, remote) == remote
 
 
+def test_a_connect_server_is_given_no_settings_of_the_place_that_it_replaces() -> None:
+    of_executors = {"spark.executor.memory": "1g", "spark.driver.host": "10.0.0.1"}
+    of_sql, remote = {"spark.sql.ansi.enabled": "false"}, {"spark.remote": "sc://host"}
+    for place in ({"spark.master": "yarn"}, {}):
+        assert merged_settings(place | of_executors | of_sql, remote) == of_sql | remote
+    other = {"spark.remote": "sc://other", "spark.a": "1"}
+    assert merged_settings(other, remote) == remote | {"spark.a": "1"}
+
+
 def test_mistakes_of_section_and_plan_are_reported_together() -> None:
     with pytest.raises(PlanError) as raised:
         configuration("spark: {master: nowhere}", ", spark: {memory: 4g}, parts_per_chunk: 0, import_slots: 2000")
