@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,9 @@ from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets_tests.cli.helpers import make_source
 
-KEYS = {"region": "here", "access_key_id": "key", "secret_access_key": "secret"}
+OPTIONS = StoreOptions(
+    region="here", access_key_id="key", secret_access_key="secret", allow_http=True, retry_timeout="10s"
+)
 CALLS: dict[str, Callable[[ObjectStore], object]] = {
     "get": lambda store: store.get("a"),
     "head": lambda store: store.head("a"),
@@ -61,8 +64,7 @@ def test_a_store_that_never_answered_is_given_up_before_the_limit(
     monkeypatch.setattr(retry, "FIRST_CONTACT", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    options = StoreOptions(endpoint=f"http://127.0.0.1:{port}", allow_http=True, retry_timeout="10s", **KEYS)
-    store = open_store(parse_location("s3://bucket/shop"), options)
+    store = open_store(parse_location("s3://bucket/shop"), replace(OPTIONS, endpoint=f"http://127.0.0.1:{port}"))
     with pytest.raises(StoreUnavailableError, match=r"\b\d+ tries in"):  # one try would be the client's own, for 10 s
         call(store)
 
