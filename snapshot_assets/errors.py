@@ -276,6 +276,10 @@ class OtherImportError(UsageError):
     """The target's tables were restored with other filters, from another location, or at another revision."""
 
 
+class SparkUnreachableError(SnapshotError):
+    """No Spark master or Connect server answers at the configured address."""
+
+
 class TaskFailedError(SnapshotError):
     """A Spark task raised a permanent error."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from snapshot_assets.cli.export.create_request import named_or_described
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
-from snapshot_assets.cli.spark import start_spark_early
+from snapshot_assets.cli.spark import refuse_unreachable_spark, start_spark_early
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.errors import PlanError
@@ -20,6 +20,7 @@ def run(options: argparse.Namespace) -> int:
     """Copy a query's rows to an empty location, and print their number, and the path of a single file."""
     configuration, plan = _plan_of(options)
     with only_results_on_stdout():
+        refuse_unreachable_spark(configuration, plan)
         if kind_of(configuration.source(plan.source).uri) != "spark":
             start_spark_early(configuration, plan)
         report = _copy(options, configuration, plan)

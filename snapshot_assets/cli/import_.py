@@ -16,7 +16,7 @@ from snapshot_assets.cli.export.create_request import named_or_described
 from snapshot_assets.cli.import_options import parallelism_of, settings_of
 from snapshot_assets.cli.import_report import ImportWork, report, show_plan
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
-from snapshot_assets.cli.spark import start_spark_early
+from snapshot_assets.cli.spark import refuse_unreachable_spark, start_spark_early
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.pin import unpin
@@ -108,6 +108,7 @@ def run(options: argparse.Namespace) -> int:
         return report(options, request.store.uri, run, work)
     with only_results_on_stdout():
         if plan.loads and not is_spark(request.address):
+            refuse_unreachable_spark(request.configuration, request.named)
             start_spark_early(request.configuration, request.named)
         _restore(options, request, plan, work)
     plan = run.current()

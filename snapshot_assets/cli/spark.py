@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from snapshot_assets.errors import PlanError
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
-from snapshot_assets.plan.spark_settings import MASTER, REMOTE, merged_settings, parse_spark_settings
+from snapshot_assets.plan.spark_settings import MASTER, REMOTE, merged_settings, parse_spark_settings, shown_place
 
 _PLACES = {
     MASTER,
@@ -34,11 +34,32 @@ def with_spark_options(plan: Plan, options: argparse.Namespace) -> Plan:
     given = {name: value for name, value in given.items() if value is not None}
     if not given:
         return plan
+    if len(given) > 1:
+        written = " and ".join(f"--spark-{name} {shown_place(value)}" for name, value in given.items())
+        raise PlanError(f"{written} exclude each other: a Connect server has its own master; give one of them.")
     try:
         settings = parse_spark_settings(given)
     except PlanError as error:
-        raise PlanError(f"{' and '.join(f'--spark-{name}' for name in given)}: {error}") from None
+        raise PlanError(f"--spark-{next(iter(given))}: {error}") from None
     return plan.changed(spark=merged_settings(plan.spark, settings))
+
+
+def refuse_unreachable_spark(configuration: Configuration, plan: Plan) -> None:
+    """Refuse a Spark master or Connect server that does not answer, before a run starts.
+
+    Args:
+        configuration: The settings of the session.
+        plan: A plan whose run needs Spark.
+
+    Raises:
+        SparkUnreachableError: Nothing answers at its address.
+    """
+    settings = configuration.spark_settings(plan)
+    if not _PLACES & {*settings, *os.environ}:
+        return
+    from snapshot_assets.engine.spark_place import refuse_unreachable
+
+    refuse_unreachable(settings)
 
 
 def refuse_files_elsewhere(configuration: Configuration, plan: Plan) -> None:

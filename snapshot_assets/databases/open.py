@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import re
+import socket
+import sys
 from contextlib import AbstractContextManager
 from typing import Protocol, cast
 
@@ -131,8 +133,9 @@ def database_module(uri: str) -> DatabaseModule:
         if missing not in _POSTGRESQL_DRIVER:
             raise
         raise UnknownSourceError(
-            f"{kind}: needs the Python package {missing!r}, which is not installed."
-            f" Install it with: pip install '{_EXTRA}'.",
+            f"{kind}: needs the Python package {missing!r}, which {sys.executable} on {socket.gethostname()} does not"
+            f" have. Install it there with: pip install '{_EXTRA}'; for Spark's executors, with the packages of"
+            " requirements/run.txt.",
             missing=missing,
             extra=_EXTRA,
         ) from error

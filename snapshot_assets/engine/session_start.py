@@ -35,6 +35,7 @@ from snapshot_assets.engine.session_settings import (
     session_settings,
     settings_of_environment,
 )
+from snapshot_assets.engine.spark_place import refuse_unreachable
 from snapshot_assets.errors import PlanError
 from snapshot_assets.plan.spark_settings import MASTER, REMOTE
 
@@ -83,10 +84,12 @@ def start_session(chosen: Mapping[str, str], *, no_rows: bool = False) -> SparkS
 
     Raises:
         PlanError: A session runs already, at another place than the chosen one.
+        SparkUnreachableError: Nothing answers at its place.
     """
     with _starting:  # two threads would restore each other's variables
         if (running := running_session()) is not None:
             return _with_settings(running, chosen)
+        refuse_unreachable(chosen)
         settings = session_config(chosen)
         if no_rows and JAVA_OPTIONS in settings and JAVA_OPTIONS not in chosen:
             settings[JAVA_OPTIONS] += f" {_SHORT_LIVED}"

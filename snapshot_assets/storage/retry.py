@@ -21,6 +21,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from snapshot_assets.errors import StorageError, StoreUnavailableError
+from snapshot_assets.storage.interruptible import interruptible
 
 FIRST_WAIT = 0.2
 LONGEST_WAIT = 10.0
@@ -81,7 +82,7 @@ class Attempts:
         if self._rate is not None:
             self._rate.wait()
         try:
-            result = request()
+            result = interruptible(request)
         except StorageError as error:
             if error.attributes.get("answered"):
                 self._contact.made = True

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 
@@ -78,6 +79,8 @@ def test_a_missing_driver_is_reported_with_the_extra_that_installs_it() -> None:
             print(error)"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'snapshot-assets[postgres]'" in done.stdout
+    assert f"which {sys.executable} on {socket.gethostname()} does not have" in done.stdout
+    assert "for Spark's executors, with the packages of requirements/run.txt" in done.stdout
 
 
 def test_an_alias_needs_no_database_library() -> None:

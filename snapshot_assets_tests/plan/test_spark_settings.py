@@ -45,13 +45,16 @@ def test_values_become_the_texts_of_spark() -> None:
     ("settings", "message"),
     [
         ("local[4]", "is not a mapping"),
-        ({"master": "local[0]"}, "spark.master is not a master; write local"),
-        ({"master": "sc://host:15002"}, "spark.master is not a master"),
-        ({"master": "host:7077"}, "spark.master is not a master"),
-        ({"master": ""}, "spark.master is not a master"),
-        ({"remote": "spark://host:7077"}, "spark.remote is not the address of a Spark Connect server; write sc://"),
-        ({"remote": "sc://"}, "spark.remote is not the address"),
-        ({"master": "yarn", "remote": "sc://host"}, "master and remote exclude each other"),
+        ({"master": "local[0]"}, "spark.master 'local[0]' is not a master; write local"),
+        ({"master": "sc://host:15002"}, "spark.master 'sc://host:15002' is not a master"),
+        ({"master": "host:7077"}, "spark.master 'host:7077' is not a master"),
+        ({"master": ""}, "spark.master '' is not a master"),
+        (
+            {"remote": "spark://host:7077/;token=a"},
+            "spark.remote 'spark://host:7077/' is not the address of a Spark Connect server; write sc://",
+        ),
+        ({"remote": "sc://"}, "spark.remote 'sc://' is not the address"),
+        ({"master": "yarn", "remote": "sc://host"}, "master yarn and remote sc://host exclude each other"),
         ({"master": "yarn", "spark.master": "yarn"}, "spark.master is written twice"),
         ({"executor.memory": "4g"}, "'executor.memory' is not a setting"),
         ({7: "a"}, "7 is not a setting"),
@@ -67,7 +70,7 @@ def test_mistakes(settings: Any, message: str) -> None:
 def test_a_mistake_shows_no_token() -> None:
     with pytest.raises(PlanError) as raised:
         configuration("spark: {remote: 'scc://host/;token=${TOKEN}'}", TOKEN="geheim")
-    assert "spark: spark.remote is not the address" in str(raised.value)
+    assert "spark: spark.remote 'scc://host/' is not the address" in str(raised.value)
     assert "geheim" not in str(raised.value)
 
 
@@ -90,11 +93,25 @@ def test_a_master_and_a_connect_server_override_each_other() -> None:
     assert merged_settings(master, remote) == remote
 
 
+def test_a_connect_server_is_given_no_settings_of_the_place_that_it_replaces() -> None:
+    of_executors = {"spark.executor.memory": "1g", "spark.driver.host": "10.0.0.1"}
+    of_sql, remote = {"spark.sql.ansi.enabled": "false"}, {"spark.remote": "sc://host"}
+    for place in ({"spark.master": "yarn"}, {}):
+        assert merged_settings(place | of_executors | of_sql, remote) == of_sql | remote
+    other = {"spark.remote": "sc://other", "spark.a": "1"}
+    assert merged_settings(other, remote) == remote | {"spark.a": "1"}
+
+
 def test_mistakes_of_section_and_plan_are_reported_together() -> None:
     with pytest.raises(PlanError) as raised:
         configuration("spark: {master: nowhere}", ", spark: {memory: 4g}, parts_per_chunk: 0, import_slots: 2000")
     text = str(raised.value)
-    for part in ("spark: spark.master is not", "plans.a.spark: 'memory' is not a setting", "parts_per_chunk", "slots"):
+    for part in (
+        "spark: spark.master 'nowhere' is not",
+        "plans.a.spark: 'memory' is not a setting",
+        "parts_per_chunk",
+        "slots",
+    ):
         assert part in text
 
 

@@ -12,7 +12,7 @@ from snapshot_assets.catalog.pins.listing import list_savepoints
 from snapshot_assets.catalog.pins.savepoints import sealed_head
 from snapshot_assets.cli.location import open_catalog
 from snapshot_assets.cli.output import counted, only_results_on_stdout, plain, show, show_json, show_message, show_table
-from snapshot_assets.cli.spark import with_spark_options
+from snapshot_assets.cli.spark import refuse_unreachable_spark, with_spark_options
 from snapshot_assets.engine.compact.plan import TARGET_BYTES, CompactionPlan, Group, Wanted, plan_compaction
 from snapshot_assets.engine.compact.savepoint import compact_and_pin, compactions
 from snapshot_assets.format.names import parse_table, table_text
@@ -42,6 +42,7 @@ def _run_job(options: argparse.Namespace, compaction: CompactionPlan) -> tuple[S
     fields = {"to": options.snapshot, "source": NO_SOURCE, "schema_only": True, "single_writer": options.single_writer}
     configuration = ad_hoc_configuration(options.config, fields)
     configuration = configuration.with_plan(with_spark_options(configuration.plans[-1], options))
+    refuse_unreachable_spark(configuration, configuration.plans[-1])
     # Dagster and Spark are imported only here, when data is about to move.
     from snapshot_assets.cli.progress import progress
     from snapshot_assets.pipeline.execute import open_instance, run_compaction

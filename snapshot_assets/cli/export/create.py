@@ -19,7 +19,7 @@ from snapshot_assets.catalog.verify.hints import damaged_documents
 from snapshot_assets.catalog.verify.objects import check_head, files_to_seal, verified_revision
 from snapshot_assets.cli.export import create_request as request
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
-from snapshot_assets.cli.spark import refuse_files_elsewhere, start_spark_early
+from snapshot_assets.cli.spark import refuse_files_elsewhere, refuse_unreachable_spark, start_spark_early
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.restorable import restore_warnings
 from snapshot_assets.engine.export.start_snapshot import skipped_text
@@ -52,6 +52,8 @@ def run(options: argparse.Namespace) -> int:
         show_message(f"{' '.join(fault.message for fault in damaged)} They are written again from the source.")
     with only_results_on_stdout():
         refuse_files_elsewhere(configuration, plan)
+        if not plan.schema_only:
+            refuse_unreachable_spark(configuration, plan)
         if request.moves_rows(configuration, plan, state, again=options.force or replace is not None):
             start_spark_early(configuration, plan)
         work = _export(options, configuration, plan, state, replace)

@@ -1,0 +1,96 @@
+"""Checks that the place of a Spark session answers, before anything waits for it.
+
+A client of Spark Connect repeats its first request for minutes, and a JVM without its master ends with Java's errors
+alone; neither names the address.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+from urllib.request import getproxies_environment, proxy_bypass
+
+from snapshot_assets.engine.session_settings import GATEWAY, session_settings, settings_of_environment
+from snapshot_assets.errors import PlanError, SparkUnreachableError
+from snapshot_assets.plan.spark_settings import EXAMPLES, MASTER, REMOTE, shown_place
+
+_CONNECT_PORT = 15002
+_PROXIES = {"grpc", "https", "http"}
+_SECONDS = 10.0
+"""Most seconds for one host, as for object storage."""
+
+
+def refuse_unreachable(chosen: Mapping[str, str]) -> None:
+    """Refuse to start a session at a server or master that does not answer; of several masters, one is enough.
+
+    Hosts behind a proxy of the environment are not tried, and neither is YARN, whose addresses Hadoop's files have.
+
+    Args:
+        chosen: Settings of the user.
+
+    Raises:
+        SparkUnreachableError: Nothing answers there.
+        PlanError: The address has no host or no valid port.
+    """
+    name, place = _place(chosen)
+    try:
+        addresses = _addresses(name, place)
+    except ValueError as error:
+        raise PlanError(f"{name} {shown_place(place)} is not {EXAMPLES[name]} ({error})") from None
+    failures = []
+    for host, port in addresses:
+        try:
+            socket.create_connection((host, port), timeout=_SECONDS).close()
+            return
+        except OSError as error:
+            failures.append(f"{host}:{port}: {error.strerror or error}")
+    if failures:
+        what = "Spark Connect server" if name == REMOTE else "Spark master"
+        raise SparkUnreachableError(
+            f"No {what} answers at {shown_place(place)} ({'; '.join(failures)}). Start it, or correct the address: in "
+            "--spark-remote or --spark-master, else in the section `spark` of the plan or the configuration, else in "
+            "SPARK_REMOTE or spark-defaults.conf.",
+            place=shown_place(place),
+        )
+
+
+def _place(chosen: Mapping[str, str]) -> tuple[str, str]:
+    """Return which setting places a session that is about to start, and its value; empty if only Spark knows it."""
+    settings, known = session_settings(chosen), settings_of_environment(os.environ)
+    if REMOTE in chosen or (MASTER not in chosen and REMOTE in known):
+        return REMOTE, chosen.get(REMOTE) or known[REMOTE]
+    if GATEWAY in os.environ:
+        return MASTER, ""
+    return MASTER, settings.get(MASTER) or known.get(MASTER, "")
+
+
+def _addresses(name: str, place: str) -> list[tuple[str, int]]:
+    """Return the hosts and ports of a place on other machines.
+
+    Raises:
+        ValueError: One has no host or no valid port.
+    """
+    scheme, separator, rest = place.partition("://")
+    if name == REMOTE and scheme == "sc":
+        return _unless_proxied(*_address(place, _CONNECT_PORT))
+    if name == MASTER and scheme == "k8s":
+        server = rest if "://" in rest else f"https://{rest}"
+        return _unless_proxied(*_address(server, 80 if server.startswith("http:") else 443))
+    if name == MASTER and scheme == "spark" and separator:
+        return [_address(f"spark://{each}", None) for each in rest.split(",")]
+    return []
+
+
+def _address(url: str, default: int | None) -> tuple[str, int]:
+    parts = urlsplit(url)
+    host, port = parts.hostname, parts.port or default
+    if not host or port is None:
+        raise ValueError(f"it has no {'port' if host else 'host'}")
+    return host, port
+
+
+def _unless_proxied(host: str, port: int) -> list[tuple[str, int]]:
+    proxied = _PROXIES & getproxies_environment().keys() and not proxy_bypass(host)
+    return [] if proxied else [(host, port)]
