@@ -26,7 +26,8 @@ SOURCE = (
     "CREATE SCHEMA s",
     "CREATE FUNCTION s.one() RETURNS integer LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 1; END'",
     "CREATE TABLE s.good (t timestamptz NOT NULL, n integer PRIMARY KEY)",
-    "CREATE TABLE s.broken (t timestamptz, n integer DEFAULT s.one(), g integer GENERATED ALWAYS AS (n * 2 * s.one()) STORED)",
+    "CREATE TABLE s.broken (t timestamptz, n integer DEFAULT s.one(),"
+    " g integer GENERATED ALWAYS AS (n * 2 * s.one()) STORED)",
     "COMMENT ON TABLE s.broken IS 'a comment'",
     "CREATE INDEX broken_n ON s.broken (n)",
     "CREATE INDEX good_n ON s.good ((n + s.one()))",
