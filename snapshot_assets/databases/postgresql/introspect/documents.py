@@ -49,7 +49,7 @@ def extract(session: PostgresqlSession, selection: Selection, refusals: Refusals
     names = selected_schemas(selection, exported, [schema.name for schema in schemas])
     # The columns of partitions have the types of their table's.
     used_types = {kind.table_name for relation in (*tables, *views) for kind in relation.used.types}
-    loose = read_loose(session, used_types)
+    loose = read_loose(session, used_types, [relation.oid for relation in (*tables, *views)])
     return DatabaseSchema(
         database="postgresql",
         schemas=tuple(
