@@ -38,6 +38,7 @@ _TEXTS = frozenset(("text", "varchar", "string"))
 _PLAIN_BINARIES = frozenset(("bytea", "blob", "binary", "uuid"))
 _NEXTVAL = re.compile(r"nextval\('(?P<name>(?:[^']|'')*)'(?:::regclass)?\)")
 _ACTIONS = re.compile(r"\b(?:ON (?:DELETE|UPDATE)|MATCH|DEFERRABLE)\b.*", re.DOTALL)
+_EXTRAS = re.compile(r"INCLUDE \([^)]*\)|DEFERRABLE(?: INITIALLY DEFERRED)?")
 _UNCHECKED = re.compile(r"\bNOT (?:VALID|ENFORCED)\b")
 _TEMPORAL = re.compile(r"\b(?:WITHOUT OVERLAPS|PERIOD)\b")
 _MANY_TEXTS = re.compile(r"numeric|interval|citext|json|float|double", re.IGNORECASE)
@@ -48,8 +49,6 @@ _SILENT_OPTIONS = frozenset(
     | {"not_carried", "needs", "masks", "large_objects"}
 )
 """Options that a sentence of their own mentions, or that mean nothing to another kind of database."""
-
-_EXTRAS = re.compile(r"INCLUDE \([^)]*\)|DEFERRABLE(?: INITIALLY DEFERRED)?")
 
 
 def converted(schema: DatabaseSchema, kind: str, type_for: TypeFor) -> tuple[DatabaseSchema, tuple[str, ...]]:

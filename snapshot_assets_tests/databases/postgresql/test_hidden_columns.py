@@ -76,6 +76,19 @@ def test_all_that_needs_an_excluded_column_is_left_out_and_nothing_else(
         assert any(name in sentence for sentence in lost), (name, lost)
 
 
+def test_what_only_an_excluded_column_needs_is_not_recorded(make_postgresql_database: MakeDatabase) -> None:
+    source = make_postgresql_database()
+    execute(
+        source,
+        "CREATE FUNCTION f() RETURNS text LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 1; END'",
+        "CREATE TABLE t (id int, pin text DEFAULT f() CHECK (pin <> f()))",
+        "CREATE INDEX by_pin ON t ((pin || f()))",
+    )
+    [need] = extracted(source, Selection()).table(TableName("public", "t")).options["needs"]
+    assert need["name"] == "public.f()"
+    assert "needs" not in extracted(source, excluding(column("t", "pin"))).table(TableName("public", "t")).options
+
+
 def test_a_masked_column_may_hold_anything_of_its_type(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:

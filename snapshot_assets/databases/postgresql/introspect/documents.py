@@ -52,7 +52,7 @@ def extract(session: PostgresqlSession, selection: Selection, refusals: Refusals
     # The columns of partitions have the types of their table's.
     every = [*(each for table in tables for each in (table, *table.partitions)), *views]
     used_types = [kind for relation in every for kind in relation.used.types]
-    loose = read_loose(session, {kind.table_name for kind in used_types})
+    loose = read_loose(session, {kind.table_name for kind in used_types}, [each.oid for each in (*tables, *views)])
     selected = [
         with_lost(with_loose(schema, loose, carried=not selection.tables), broken)
         for schema in schemas

@@ -20,6 +20,9 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import ColumnPath, column_text
 from snapshot_assets.format.relations import TableName
 
+_OF_COLUMN = ("", "default of ", "expression of ")
+_CONSTRAINTS = ("check", "constraint", "foreign key")
+
 # What needs a column: its kind, the relation it belongs to, its name, and the column.
 _NEEDS = """
 WITH RECURSIVE used AS (
@@ -150,6 +153,7 @@ def _check_inherited(relation: SourceRelation, hidden: Hidden, selection: Select
 
 def _remove(relation: SourceRelation, hidden: Hidden, needs: _Needs) -> None:
     lost = [] if relation.row["is_partition"] else hidden.not_carried()
+    before = _parts(relation)
     relation.columns = [column for column in relation.columns if column.name not in hidden.excluded]
     for column in relation.columns:
         if column.name in hidden.masks:
@@ -164,6 +168,17 @@ def _remove(relation: SourceRelation, hidden: Hidden, needs: _Needs) -> None:
     relation.indexes = list(_kept(relation.indexes, "index", needs, lost, lambda row: row["unique"]))
     relation.statistics = list(_kept(relation.statistics, "statistics", needs, lost, lambda _: False))
     relation.not_carried = [*relation.not_carried, *lost]
+    relation.hidden_parts = before - _parts(relation)
+
+
+def _parts(relation: SourceRelation) -> set[str]:
+    """Return the parts of a relation, as `needs` names them."""
+    name = relation.name
+    parts = {f"{what}column {name}.{each.name}" for each in relation.columns for what in _OF_COLUMN}
+    constraints = (f"{kind} {row['name']} of {name}" for kind in _CONSTRAINTS for row in relation.constraints)
+    indexes = (f"{kind} {row['name']} of {name}" for kind in ("index", "constraint") for row in relation.indexes)
+    statistics = (f"statistics {row['name']} of {name}" for row in relation.statistics)
+    return {*parts, *constraints, *indexes, *statistics}
 
 
 def _own_generated(relation: SourceRelation, hidden: Hidden) -> dict[str, Sequence[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,13 +14,15 @@ from snapshot_assets.databases.postgresql.introspect.sequences import (
     recorded_persistence,
 )
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import read_each_type
-from snapshot_assets.databases.postgresql.session import PostgresqlSession
+from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 from snapshot_assets.format.relations import Schema, TableName, UserType
 
 _SCHEMAS = f"SELECT n.oid::int8 AS oid FROM pg_namespace n WHERE {OWN_SCHEMA}"
 
 _TYPES = f"""
-SELECT t.oid::int8 AS oid
+SELECT t.oid::int8 AS oid, n.nspname::text AS schema, t.typname::text AS name, EXISTS (
+    SELECT FROM pg_attribute a
+    WHERE a.attrelid = ANY ({{oids}}) AND a.atttypid IN (t.oid, t.typarray) AND NOT a.attisdropped) AS hidden
 FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace LEFT JOIN pg_class c ON c.oid = t.typrelid
 WHERE {OWN_SCHEMA} AND (t.typtype IN ('e', 'd', 'r') OR c.relkind = 'c') AND NOT EXISTS (
     SELECT FROM pg_depend d WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype IN ('e', 'i'))
@@ -29,23 +31,30 @@ WHERE {OWN_SCHEMA} AND (t.typtype IN ('e', 'd', 'r') OR c.relkind = 'c') AND NOT
 
 @dataclass(frozen=True)
 class LooseObjects:
-    """Types and sequences that no relation uses, and by type the extensions that it needs."""
+    """Types and sequences that no relation uses, and by type the extensions that it needs.
+
+    Attributes:
+        hidden: Types of columns. Those that no relation uses are types of columns that the plan hides; none is carried.
+    """
 
     types: list[UserType] = field(default_factory=list)
     extensions: dict[TableName, dict[str, str]] = field(default_factory=dict)
     sequences: list[SourceSequence] = field(default_factory=list)
+    hidden: set[TableName] = field(default_factory=set)
 
 
-def read_loose(session: PostgresqlSession, used: Collection[TableName]) -> LooseObjects:
+def read_loose(session: PostgresqlSession, used: Collection[TableName], relations: Iterable[int]) -> LooseObjects:
     """Return the types and sequences of all schemas that no relation uses.
 
     Args:
         session: Where to read.
         used: Types that relations use.
+        relations: Oids of these relations.
     """
     loose = LooseObjects()
-    types = [row["oid"] for row in session.rows(_TYPES, "listing types")]
-    for kind, extensions in read_each_type(session, types) if types else ():
+    rows = session.rows(_TYPES.format(oids=oid_array(relations)), "listing types")
+    loose.hidden.update(TableName(row["schema"], row["name"]) for row in rows if row["hidden"])
+    for kind, extensions in read_each_type(session, [row["oid"] for row in rows]) if rows else ():
         if kind.table_name not in used:
             loose.types.append(kind)
             loose.extensions[kind.table_name] = extensions
@@ -58,7 +67,8 @@ def with_loose(schema: Schema, loose: LooseObjects, *, carried: bool) -> Schema:
     """Return a schema's document with its types and sequences; without `carried`, they are listed as not carried."""
     types = [kind for kind in loose.types if kind.schema_name == schema.name]
     sequences = [each for each in loose.sequences if each.document.schema_name == schema.name]
-    left_out = [f"type {kind.table_name}" for kind in types if not carried]
+    left_out = [f"type {kind.table_name}" for kind in types if not carried or kind.table_name in loose.hidden]
+    types = [kind for kind in types if kind.table_name not in loose.hidden]
     left_out += [f"sequence {each.document.table_name}" for each in sequences if not (carried and each.readable)]
     kept = [each for each in sequences if carried and each.readable]
     options: dict[str, Any] = {

@@ -207,6 +207,8 @@ def read_needs(session: PostgresqlSession, tables: Iterable[SourceRelation]) -> 
     relations = [(table, [table.oid, *(part.oid for part in table.partitions)]) for table in tables]
     every = [oid for _, oids in relations for oid in oids]
     rows = session.rows(_DIRECT.format(oids=oid_array(every)), "reading what tables depend on")
+    hidden = {each.oid: each.hidden_parts for table, _ in relations for each in (table, *table.partitions)}
+    rows = [row for row in rows if row["used_by"] not in hidden[row["relation"]]]
     if not rows:
         return
     graph = _Graph.read(session, {(row["class"], row["oid"]) for row in rows})

@@ -88,7 +88,8 @@ class SourceRelation:
         children: Its own partitions, without theirs.
 
     `read_details` adds the rest: the rows of constraints, indexes and statistics, the names of objects that a snapshot
-    does not carry, the objects that a table needs, a view's query, and a hypertable's time dimension.
+    does not carry, the parts that the plan hides, the objects that a table needs, a view's query, and a hypertable's
+    time dimension.
     """
 
     oid: int
@@ -103,6 +104,7 @@ class SourceRelation:
     indexes: list[dict[str, Any]] = field(default_factory=list)
     statistics: list[dict[str, Any]] = field(default_factory=list)
     not_carried: list[str] = field(default_factory=list)
+    hidden_parts: set[str] = field(default_factory=set)
     needs: list[dict[str, Any]] = field(default_factory=list)
     query: dict[str, Any] = field(default_factory=dict)
     used: UsedTypes = field(default_factory=UsedTypes)
