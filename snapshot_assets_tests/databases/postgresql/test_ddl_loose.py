@@ -54,7 +54,7 @@ def test_only_whole_schemas_have_types_and_sequences_without_a_table(
 ) -> None:
     postgresql_server.psql_script(postgresql_database, LOOSE)
     [public] = extracted(postgresql_database, Selection(tables=(TableName("public", "t"),))).schemas
-    assert public.options == {"not_carried": ["sequence public.lonely", "type public.mood"]}
+    assert public.options["not_carried"] == ["sequence public.lonely", "type public.mood"]
     schema = extracted(postgresql_database)
     narrowed, _ = _select(schema, Filters(tables=(TableName("public", "t"),)))
     assert "sequence public.lonely" not in [each.makes for each in define(narrowed).before]
