@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextvars import copy_context
+from traceback import clear_frames
 from typing import TypeVar
 
 _Result = TypeVar("_Result")
@@ -42,4 +43,8 @@ def _settle(result: Future[_Result], request: Callable[[], _Result]) -> None:
     try:
         result.set_result(request())
     except BaseException as error:  # raised again by whoever made the request
+        cause: BaseException | None = error
+        while cause is not None:  # OpenDAL's listers must end in the thread that made them
+            clear_frames(cause.__traceback__)
+            cause = cause.__context__
         result.set_exception(error)
