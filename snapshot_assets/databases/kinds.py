@@ -48,7 +48,6 @@ _PLURALS = {
     "operator family": "operator families",
     "owner": "",
     "partition": "",
-    "persistence": "",
     "place of sequence": "places of sequences",
     "policy": "policies",
     "precision": "",
