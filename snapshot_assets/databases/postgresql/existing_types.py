@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from typing import Any
 
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
-from snapshot_assets.databases.sql import literal
+from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.format.relations import Table, TableName, UserType
 
 _EXISTING = """
@@ -23,8 +24,7 @@ def conflicts(connection: PostgresqlConnection, tables: Iterable[Table]) -> list
     types = {kind.table_name: kind for table in tables for kind in table.types}
     if not types:
         return []
-    names = ", ".join(f"({literal(name.schema)}, {literal(name.table)})" for name in types)
-    rows = connection.rows(_EXISTING.format(names=names), "looking up types")
+    rows = connection.rows(_EXISTING.format(names=names_of(types)), "looking up types")
     there = {TableName(row["schema"], row["name"]): row for row in rows}
     return [sentence for name, row in there.items() for sentence in _differences(types[name], row)]
 
@@ -41,3 +41,25 @@ def _differences(kind: UserType, row: Mapping[str, Any]) -> Iterator[str]:
             f"Type {kind.table_name} is in the target without {some}. Add them with ALTER TYPE … ADD VALUE, or drop the"
             " type and let the import make it."
         )
+
+
+def names_of(names: Iterable[TableName]) -> str:
+    """Return names as the rows of an SQL list."""
+    return ", ".join(f"({literal(name.schema)}, {literal(name.table)})" for name in names)
+
+
+def domains_of(table: Table) -> dict[str, str]:
+    """Return the base types of a table's domains, by every spelling of their names."""
+    bases = {}
+    for kind in table.types:
+        if kind.kind == "domain":
+            for schema, name in product(*((each, identifier(each)) for each in (kind.schema_name, kind.name))):
+                bases[f"{schema}.{name}"] = str(kind.definition.get("base"))
+    return bases
+
+
+def base_type(type_text: str, domains: Mapping[str, str]) -> str:
+    """Return the base type of a domain, which the target may not have yet; other types do not change."""
+    for _ in domains:
+        type_text = domains.get(type_text, type_text)
+    return type_text

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import product
 
 import pyarrow as pa
 
 from snapshot_assets.databases.feed import Feed
 from snapshot_assets.databases.needs import Need
-from snapshot_assets.databases.postgresql.existing_types import conflicts
+from snapshot_assets.databases.postgresql.existing_types import base_type, conflicts, domains_of, names_of
 from snapshot_assets.databases.postgresql.large_objects import (
     COLUMNS,
     LARGE_OBJECTS,
@@ -139,7 +138,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         existing = {}
         if LARGE_OBJECTS in tables:
             existing[LARGE_OBJECTS] = ExistingTable(tuple(COLUMNS), has_large_objects(self), mixes=False)
-        for row in self.rows(_EXISTING.format(names=_names(tables)), "looking up tables"):
+        for row in self.rows(_EXISTING.format(names=names_of(tables)), "looking up tables"):
             name, what = TableName(row["schema"], row["name"]), row["what"]
             existing[name] = ExistingTable(tuple(row["columns"]), what == "table" and self._has_rows(name), what)
         return existing
@@ -153,9 +152,9 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         """
         rows = []
         for table in tables:
-            domains = _domains(table)
+            domains = domains_of(table)
             for column in table.columns:
-                values = (table.schema_name, table.name, column.name, column.type, _base_type(column.type, domains))
+                values = (table.schema_name, table.name, column.name, column.type, base_type(column.type, domains))
                 computed = "false" if column.generated is None else "true"
                 rows.append(f"({', '.join((*map(literal, values), computed))})")
         others = []
@@ -278,7 +277,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
 
     def _references(self, tables: Sequence[TableName]) -> list[Reference]:
         references = []
-        for row in self.rows(_REFERENCES.format(names=_names(tables)), "looking up foreign keys"):
+        for row in self.rows(_REFERENCES.format(names=names_of(tables)), "looking up foreign keys"):
             child, table, referred, parent = (
                 TableName(row[f"{end}_schema"], row[f"{end}_name"]) for end in ("child", "table", "referred", "parent")
             )
@@ -292,24 +291,3 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         self.rows(_ADVISORY.format(kind=""), "waiting for other imports")
         for name in sorted({*tables} - {LARGE_OBJECTS}):
             self.execute(f"LOCK TABLE {qualified(name)} IN SHARE ROW EXCLUSIVE MODE", f"locking {name}")
-
-
-def _names(tables: Iterable[TableName]) -> str:
-    return ", ".join(f"({literal(name.schema)}, {literal(name.table)})" for name in tables)
-
-
-def _domains(table: Table) -> dict[str, str]:
-    """Return the base types of a table's domains, by every spelling of their names."""
-    bases = {}
-    for kind in table.types:
-        if kind.kind == "domain":
-            for schema, name in product(*((each, identifier(each)) for each in (kind.schema_name, kind.name))):
-                bases[f"{schema}.{name}"] = str(kind.definition.get("base"))
-    return bases
-
-
-def _base_type(type_text: str, domains: Mapping[str, str]) -> str:
-    """Return the base type of a domain, which the target may not have yet; other types do not change."""
-    for _ in domains:
-        type_text = domains.get(type_text, type_text)
-    return type_text
