@@ -140,9 +140,8 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
         "files": len(files),
         "rows_outside": [vars(each) for each in rows_outside(state)],
         "not_exported": outside_text(state),
+        "warnings": list(restore_warnings(read_schema(store, state.schemas[state.schema_id]))),
     }
-    warnings = restore_warnings(read_schema(store, state.schemas[state.schema_id]))
-    report["warnings"] = list(warnings)
     if work.skipped is not None:
         report["tables_skipped"] = [table_text(name) for name in work.skipped]
     if work.run_id is None:
@@ -158,10 +157,7 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
     show(f"  revision {report['revision']}, checksum {report['checksum']}")
     if work.run_id is None:
         show(f"  all files are there with their size; {human_bytes(hashed)} of them hashed")
-    if outside := outside_text(state):
-        show(f"  {outside}")
-    if work.skipped:
-        show(f"  {skipped_text(work.skipped)}")
-    for sentence in warnings:
-        show(f"  warning: {sentence}")
+    notes = [outside_text(state), skipped_text(work.skipped) if work.skipped else ""]
+    for note in (*filter(None, notes), *(f"warning: {sentence}" for sentence in report["warnings"])):
+        show(f"  {note}")
     return 0
