@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -148,9 +148,8 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
         "not_carried": uncarried,
         "not_exported": outside_text(state),
         "hidden": list(state.header.hidden) if state.header else [],
+        "warnings": list(restore_warnings(schema)),
     }
-    warnings = restore_warnings(read_schema(store, state.schemas[state.schema_id]))
-    report["warnings"] = list(warnings)
     if work.skipped is not None:
         report["tables_skipped"] = [table_text(name) for name in work.skipped]
     if work.run_id is None:
@@ -166,16 +165,21 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
     show(f"  revision {report['revision']}, checksum {report['checksum']}")
     if work.run_id is None:
         show(f"  all files are there with their size; {human_bytes(hashed)} of them hashed")
-    if outside := outside_text(state):
-        show(f"  {outside}")
-    if report["hidden"]:
-        show(f"  hidden by the plan: {', '.join(report['hidden'])}")
-    if work.skipped:
-        show(f"  {skipped_text(work.skipped)}")
-    if code:
-        show(f"  code, restored only with --with-code: {kinds_text(code)}")
-    if uncarried:
-        show(f"  not in the snapshot: {kinds_text(uncarried)}")
-    for sentence in warnings:
-        show(f"  warning: {sentence}")
+    for note in _notes(state, report, work):
+        show(f"  {note}")
     return 0
+
+
+def _notes(state: State, report: Mapping[str, Any], work: _Work) -> Iterator[str]:
+    """Yield what the snapshot does not have as in the source."""
+    if outside := outside_text(state):
+        yield outside
+    if report["hidden"]:
+        yield f"hidden by the plan: {', '.join(report['hidden'])}"
+    if work.skipped:
+        yield skipped_text(work.skipped)
+    if report["code"]:
+        yield f"code, restored only with --with-code: {kinds_text(report['code'])}"
+    if report["not_carried"]:
+        yield f"not in the snapshot: {kinds_text(report['not_carried'])}"
+    yield from (f"warning: {sentence}" for sentence in report["warnings"])

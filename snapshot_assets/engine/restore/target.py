@@ -46,7 +46,8 @@ def read_target(target: RestoreTarget, source: RestoreSource, definition: Defini
         other_types = target.other_types(definition.tables)
         before, ledger = ledger, TargetLedger.read(target, source.state.location_id, tables)
         if ledger.records == before.records:
-            needs = [need for need in definition.needs if not existing.keys() >= set(need.tables)]
+            there = {name for name, each in existing.items() if each.what == "table" or name not in tables}
+            needs = [need for need in definition.needs if not there >= set(need.tables)]
             conflicts = target.conflicts(definition.tables)
             return TargetContents(existing, other_types, ledger, target.missing(needs), conflicts)
 

@@ -9,6 +9,7 @@ import pytest
 
 from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need
 from snapshot_assets.databases.open import open_target
+from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.engine.restore.refusals import rehearsed
 from snapshot_assets.engine.restore.settings import Filters
@@ -106,6 +107,23 @@ def test_what_fails_because_of_a_missing_object_is_not_listed_again_and_all_else
         assert failing == ()
         errors, _ = rehearsed(target, statements, ())
     assert len(errors) == 7
+
+
+def test_renamed_tables_need_objects_of_the_old_names_and_their_own_statements_are_rehearsed(
+    place: Place, into: Into
+) -> None:
+    execute(place.source, *EVERYTHING_FOR_ORDERS)
+    place.export()
+    renamed = Filters(renaming=Renaming.of(schemas=[("s", "t")]))
+    execute(into.uri, "CREATE SCHEMA t", "CREATE TYPE t.orders AS (y int)")
+    error = refusal(place, into, filters=renamed)
+    found = {each["object"]: each for each in error.attributes["missing"]}
+    assert set(found) == {"function s.f(integer)", "collation s.plain"}
+    assert found["function s.f(integer)"]["tables"] == ["t.orders"]
+    assert "t.orders is a type in the target" in str(error)
+    made = (statement for each in found.values() for statement in each["sql"])
+    execute(into.uri, "DROP TYPE t.orders", "CREATE SCHEMA IF NOT EXISTS s", *made)
+    assert into.restore(place.store, filters=renamed).finished
 
 
 def test_what_only_an_index_needs_is_listed_by_a_dry_run_and_fails_alone(place: Place, into: Into) -> None:
@@ -253,46 +271,9 @@ def test_values_that_are_too_long_for_an_existing_column_are_refused(
     assert into.restore(place.store).finished
 
 
-def test_names_that_differ_only_in_case_are_refused_by_duckdb(place: Place, tmp_path: Path) -> None:
-    execute(
-        place.source,
-        'CREATE TABLE s."T1" (id int)',
-        "CREATE TABLE s.t1 (id int)",
-        'CREATE TABLE s.columns ("A" int, a int)',
-        "CREATE TABLE s.fine (id int)",
-    )
-    place.export()
-    duck = Into(f"duckdb://{tmp_path}/target.duckdb")
-    with pytest.raises(RefusedImportError) as raised:
-        duck.run(place.store).prepare()
-    text = str(raised.value)
-    assert "Tables s.T1 and s.t1 would be one in DuckDB" in text
-    assert "--map-table s.T1=" in text
-    assert "Columns A and a of s.columns would be one in DuckDB" in text
-    assert not (tmp_path / "target.duckdb").exists()
-    chosen = Filters(tables=(TableName("s", "T1"), TableName("s", "fine")))
-    assert duck.restore(place.store, filters=chosen).finished
-
-
 def test_names_that_postgresql_would_cut_are_refused(into: Into, tmp_path: Path) -> None:
     place = Place(f"duckdb://{tmp_path}/source.duckdb", tmp_path / "location")
     name = "ü" * 32
     execute(place.source, "CREATE SCHEMA s", f'CREATE TABLE s."{name}" (id INTEGER)')
     place.export()
     assert f"Table s.{name} has a name of 64 bytes" in str(refusal(place, into))
-
-
-def test_an_index_whose_name_is_taken_in_a_duckdb_file_would_fail(tmp_path: Path) -> None:
-    place, duck = (
-        Place(f"duckdb://{tmp_path}/source.duckdb", tmp_path / "location"),
-        Into(f"duckdb://{tmp_path}/target.duckdb"),
-    )
-    execute(place.source, "CREATE TABLE t (id INTEGER)", "CREATE INDEX by_id ON t (id)")
-    place.export()
-    execute(duck, "CREATE TABLE other (id INTEGER)", "CREATE INDEX BY_ID ON other (id)")
-    plan = duck.run(place.store).prepare(rehearse=True)
-    assert [(each.statement.makes, each.message) for each in plan.failing] == [
-        ("index by_id of main.t", "an index by_id is in schema main already")
-    ]
-    execute(duck, "DROP INDEX by_id")
-    assert duck.restore(place.store).finished
