@@ -23,7 +23,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from snapshot_assets.catalog import catalog as catalog_module
-from snapshot_assets.catalog.log import replay
 from snapshot_assets_tests.catalog.next_version import next_version
 from snapshot_assets_tests.faults.actors import GRACE, HOUR, KINDS, old_world
 from snapshot_assets_tests.faults.conftest import CHANGES, by_kind
@@ -42,7 +41,6 @@ def world(scratch) -> World:
 def _often():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(catalog_module, "CHECKPOINT_INTERVAL", 4)
-        patch.setattr(replay, "_READERS", 1 << 30)  # the scheduler cannot stop readers in a pool of threads
         yield
 
 

@@ -35,7 +35,6 @@ CREATE VIEW all_of_it AS SELECT * FROM parts;
 CREATE VIEW plain AS SELECT id, 'pin' AS word FROM parts;
 """
 EXPECTED = """
-CREATE TYPE mood AS ENUM ('fine');
 CREATE TABLE parts (id int, day date NOT NULL, note text, PRIMARY KEY (id, day)) PARTITION BY RANGE (day);
 CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM ('2025-01-01') TO ('2026-01-01');
 CREATE INDEX email ON parts (note);
@@ -72,6 +71,7 @@ def test_all_that_needs_an_excluded_column_is_left_out_and_nothing_else(
         "uses_pin_fkey",
         "shown",
         "all_of_it",
+        "mood",
     ):
         assert any(name in sentence for sentence in lost), (name, lost)
 

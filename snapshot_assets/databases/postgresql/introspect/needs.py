@@ -82,7 +82,8 @@ SELECT DISTINCT p.relation::int8 AS relation, d.refclassid::int8 AS class, d.ref
         WHEN d.refclassid IN ('pg_am'::regclass, 'pg_type'::regclass) THEN 'table ' || r.name
         ELSE 'partition key of ' || r.name END) AS used_by,
     CASE WHEN p.used_by IS NOT NULL THEN p.text WHEN o.oid IS NOT NULL THEN d.refclassid = 'pg_proc'::regclass
-        ELSE d.refclassid NOT IN ('pg_am'::regclass, 'pg_type'::regclass) END AS text
+        ELSE d.refclassid NOT IN ('pg_am'::regclass, 'pg_type'::regclass) END AS text,
+    pg_describe_object(d.refclassid, d.refobjid, 0) AS described
 FROM part p JOIN relation r ON r.oid = p.relation
 LEFT JOIN own_type o ON p.class = 'pg_type'::regclass AND o.relation = p.relation AND o.oid = p.oid
 JOIN pg_depend d ON d.classid = p.class AND d.objid = p.oid AND (p.subid IS NULL OR p.subid = d.objsubid)
@@ -92,11 +93,12 @@ WHERE {_NEEDED}
     -- Documents contain the types of columns.
     AND NOT (d.refclassid = 'pg_type'::regclass AND EXISTS (
         SELECT FROM held h WHERE h.relation = p.relation AND d.refobjid IN (h.oid, h.typarray)))
-ORDER BY 1, 4, 2, 3
+ORDER BY 1, 4, 2, 6 -- by name, not by oid: equal databases have equal documents
 """
 
 _FURTHER = f"""
 WITH node (class, oid) AS (VALUES {{nodes}})
+SELECT *, pg_describe_object(needed_class::oid, needed_oid::oid, 0) FROM (
 SELECT v.class::int8 AS class, v.oid::int8 AS oid, d.refclassid::int8 AS needed_class, d.refobjid::int8 AS needed_oid
 FROM node v JOIN pg_depend d ON d.classid = v.class AND d.objid = v.oid WHERE {_NEEDED}
 UNION SELECT v.class::int8, v.oid::int8, d.refclassid::int8, d.refobjid::int8
@@ -106,7 +108,8 @@ JOIN pg_depend d ON d.classid = m.classid AND d.objid = m.objid
 WHERE v.class = 'pg_opclass'::regclass AND {_NEEDED} AND d.refclassid <> 'pg_opclass'::regclass
 UNION SELECT v.class::int8, v.oid::int8, 'pg_am'::regclass::int8, c.opcmethod::int8
 FROM node v JOIN pg_opclass c ON c.oid = v.oid WHERE v.class = 'pg_opclass'::regclass AND c.opcmethod >= 16384
-ORDER BY 1, 2, 3, 4
+) edge (class, oid, needed_class, needed_oid)
+ORDER BY 1, 2, 3, 5
 """
 
 _OWNERS = """
