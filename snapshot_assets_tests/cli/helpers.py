@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -42,6 +44,13 @@ class Result(NamedTuple):
 
 
 Snapshots = Callable[..., Result]
+
+
+def in_own_process(*arguments: str) -> Result:
+    """Run `snapshots` where no test has started a Spark session."""
+    command = [sys.executable, "-m", "snapshot_assets.cli", *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    return Result(ended.returncode, ended.stdout, ended.stderr)
 
 
 def make_source(path: Path, *statements: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from snapshot_assets_tests.cli.helpers import RANGE, Snapshots
+from snapshot_assets_tests.cli.helpers import RANGE, Snapshots, in_own_process
 
 
 @pytest.fixture(autouse=True)
@@ -27,14 +27,14 @@ def closed() -> str:
     ("command", "option"),
     [
         ("create", "--spark-remote=sc://{}"),
-        ("copy", "--spark-remote=sc://{}"),
-        ("copy", "--spark-master=spark://{}"),
-        ("import", "--spark-remote=sc://{}"),
         ("import", "--spark-master=spark://{}"),
+        pytest.param("copy", "--spark-remote=sc://{}", marks=pytest.mark.slow),
+        pytest.param("copy", "--spark-master=spark://{}", marks=pytest.mark.slow),
+        pytest.param("import", "--spark-remote=sc://{}", marks=pytest.mark.slow),
     ],
 )
 def test_a_place_that_does_not_answer(
-    snapshots: Snapshots, source: str, exported: Path, tmp_path: Path, closed: str, command: str, option: str
+    source: str, exported: Path, tmp_path: Path, closed: str, command: str, option: str
 ) -> None:
     new, target = tmp_path / "new", tmp_path / "target.duckdb"
     calls = {
@@ -42,8 +42,8 @@ def test_a_place_that_does_not_answer(
         "copy": ("copy", "SELECT * FROM sensors", "--source", source, "--to", new.as_uri()),
         "import": ("import", "--from", exported.as_uri(), "--target", target.as_uri().replace("file:", "duckdb:")),
     }
-    result = snapshots(*calls[command], option.format(closed))
-    assert result.status == 1
+    result = in_own_process(*calls[command], option.format(closed))
+    assert result.status == 1, result.err
     assert f"answers at {option.partition('=')[2].format(closed)} ({closed}: Connection refused)" in result.err
     assert "Start it, or correct the address: in --spark-remote or --spark-master" in result.err
     assert not new.exists()
