@@ -7,7 +7,7 @@ value and shows a valid example.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from snapshot_assets.errors import PlanError
 
@@ -25,6 +25,7 @@ MIN_TEXT_SIZE = 64 << 10
 """The lower limit for text, which has no row groups."""
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)?", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIME_EXAMPLE = "write an RFC 3339 time with its zone, such as 2013-01-01T00:00:00Z or 2013-01-01T01:00:00+01:00"
 
 
@@ -134,6 +135,19 @@ def parse_time(text: object) -> datetime:
         return to_utc(datetime.fromisoformat(f"{date}T{clock}.{(fraction or '0')[:6]:0<6}{offset}"))
     except ValueError as error:
         raise PlanError(f"time {text!r} does not exist ({error}); {_TIME_EXAMPLE}") from None
+
+
+def parse_given_time(text: object) -> datetime:
+    """Return the instant that a user gives: as in `parse_time`, or a date, which is its midnight in UTC.
+
+    Raises:
+        PlanError: See `parse_time`.
+    """
+    if isinstance(text, date) and not isinstance(text, datetime):
+        text = text.isoformat()
+    if isinstance(text, str) and _DATE.fullmatch(text):
+        return parse_time(f"{text}T00:00:00Z")
+    return parse_time(text)
 
 
 def human_bytes(size: float) -> str:

@@ -12,7 +12,7 @@ from itertools import islice
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import PlanError, VersionNotFoundError
-from snapshot_assets.format.units import parse_time, time_text
+from snapshot_assets.format.units import parse_given_time, time_text
 
 _SHOWN = 10
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}.*")
@@ -23,8 +23,8 @@ def resolve_version(text: str, state: State) -> int:
     """Return the sealed revision of a version.
 
     Args:
-        text: Bare digits are a revision, an RFC 3339 time is a timestamp, anything else a tag. `savepoint:` takes an
-            id, `earliest` or `latest`. A timestamp means the newest readable revision that was sealed by then.
+        text: Bare digits are a revision, a date or an RFC 3339 time is a timestamp, anything else a tag. `savepoint:`
+            takes an id, `earliest` or `latest`. A timestamp means the newest readable revision that was sealed by then.
         state: The head's state.
 
     Raises:
@@ -102,7 +102,7 @@ def _at_revision(digits: str, state: State) -> int:
 
 def _at_time(text: str, state: State) -> int:
     try:
-        moment = parse_time(text)
+        moment = parse_given_time(text)
     except PlanError as cause:
         raise VersionNotFoundError(str(cause), version=text) from cause
     revisions = [seal.revision for seal in state.readable() if seal.committed_at <= moment]
