@@ -50,10 +50,14 @@ _STATUSES: dict[type[BaseException], ExitStatus] = {
 def exit_status(error: BaseException) -> ExitStatus:
     """Return the exit status of an error: that of its nearest class in the table.
 
-    Chunks that all failed for reasons of one status give their run that status (`attributes["cause"]`).
+    A run whose chunks all failed with errors of one status (`attributes["causes"]`) has that status.
     """
-    cause = error.attributes.get("cause") if isinstance(error, errors.SnapshotError) else None
-    kind = getattr(errors, cause) if cause else type(error)
+    causes = error.attributes.get("causes", ()) if isinstance(error, errors.SnapshotError) else ()
+    statuses = {_status_of(getattr(errors, name)) for name in causes}
+    return statuses.pop() if len(statuses) == 1 else _status_of(type(error))
+
+
+def _status_of(kind: type[BaseException]) -> ExitStatus:
     return next((_STATUSES[each] for each in kind.__mro__ if each in _STATUSES), ExitStatus.FAILED)
 
 
