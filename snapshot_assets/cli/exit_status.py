@@ -53,7 +53,7 @@ def exit_status(error: BaseException) -> ExitStatus:
     A run whose chunks all failed with errors of one status (`attributes["causes"]`) has that status.
     """
     causes = error.attributes.get("causes", ()) if isinstance(error, errors.SnapshotError) else ()
-    statuses = {_status_of(getattr(errors, name)) for name in causes}
+    statuses = {_status_of(getattr(errors, name, errors.SnapshotError)) for name in causes}
     return statuses.pop() if len(statuses) == 1 else _status_of(type(error))
 
 

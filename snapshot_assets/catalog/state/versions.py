@@ -29,6 +29,7 @@ def resolve_version(text: str, state: State) -> int:
 
     Raises:
         VersionNotFoundError: The version does not exist, is not sealed, or has expired. Names what exists.
+        PlanError: Its number or time is none.
     """
     kind, _, name = text.partition(":") if text.startswith(("rev:", "tag:", "savepoint:")) else ("", "", text)
     if text.startswith("ts:") or (not kind and _TIME.fullmatch(text)):
@@ -84,9 +85,7 @@ def _first(things: str, names: Iterable[str]) -> str:
 
 def _at_revision(digits: str, state: State) -> int:
     if not digits.isdecimal():
-        raise VersionNotFoundError(
-            f"'rev:{digits}' is no version: write a number, such as rev:12; {_sealed_text(state)}", version=digits
-        )
+        raise PlanError(f"'rev:{digits}' is no version: write a number, such as rev:12; {_sealed_text(state)}")
     revision = int(digits)
     readable = [seal.revision for seal in state.readable()]
     if revision in readable:
@@ -101,10 +100,7 @@ def _at_revision(digits: str, state: State) -> int:
 
 
 def _at_time(text: str, state: State) -> int:
-    try:
-        moment = parse_given_time(text)
-    except PlanError as cause:
-        raise VersionNotFoundError(str(cause), version=text) from cause
+    moment = parse_given_time(text)
     revisions = [seal.revision for seal in state.readable() if seal.committed_at <= moment]
     if revisions:
         return revisions[-1]
