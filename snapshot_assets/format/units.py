@@ -145,10 +145,13 @@ def parse_given_time(text: object) -> datetime:
     Raises:
         PlanError: See `parse_time`.
     """
-    if isinstance(text, date) and not isinstance(text, datetime):
-        text = text.isoformat()
     if isinstance(text, str) and _DATE.fullmatch(text):
-        return parse_time(f"{text}T00:00:00Z")
+        try:
+            text = date.fromisoformat(text)
+        except ValueError as error:
+            raise PlanError(f"date {text!r} does not exist ({error}); write one such as 2013-01-01") from None
+    if isinstance(text, date) and not isinstance(text, datetime):
+        return datetime(text.year, text.month, text.day, tzinfo=UTC)
     return parse_time(text)
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from snapshot_assets import errors
 from snapshot_assets.cli.exit_status import MEANINGS, ExitStatus, exit_status
+from snapshot_assets.cli.parser import build_parser
 from snapshot_assets_tests.cli.helpers import RANGE, Result, in_own_process, make_source
 
 DEAD = "127.0.0.1:1"
@@ -139,7 +140,7 @@ def test_an_error_has_the_status_of_its_nearest_class(error: BaseException, stat
 
 
 def test_help_and_readme_name_every_status() -> None:
-    documents = in_own_process("--help").out, Path(__file__).parents[2].joinpath("README.md").read_text()
+    documents = build_parser().format_help(), Path(__file__).parents[2].joinpath("README.md").read_text()
     shown = [" ".join(text.split()) for text in documents]
     assert MEANINGS.keys() == set(ExitStatus)
     assert [meaning for meaning in MEANINGS.values() for text in shown if meaning not in text] == []
