@@ -13,6 +13,9 @@ from snapshot_assets.format.scrub import scrub
 
 _CONFIG = "configuration, here or before the command (default: $SNAPSHOTS_CONFIG or snapshots.yaml)"
 
+_FILES = {"bash": "_shtab_compgen_files", "zsh": "_files"}
+"""What completes a file's name, as `shtab.FILE`; importing shtab takes time."""
+
 
 class CallParser(argparse.ArgumentParser):
     """A parser that accepts only full option names, takes `--config`, and whose errors repeat no password."""
@@ -20,7 +23,8 @@ class CallParser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"epilog": meanings_text(), **settings}, allow_abbrev=False)
         # Commands have no default of their own, which would replace what is given before them.
-        self.add_argument("--config", metavar="FILE", help=_CONFIG, default=argparse.SUPPRESS)
+        config = self.add_argument("--config", metavar="FILE", help=_CONFIG, default=argparse.SUPPRESS)
+        config.complete = _FILES  # type: ignore[attr-defined]  # read by shtab
 
     def error(self, message: str) -> NoReturn:
         """Refuse a call.
