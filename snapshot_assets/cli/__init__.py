@@ -1,23 +1,23 @@
 """The `snapshots` command.
 
-Exit status: 0 done; 1 the work failed, or verification found damage; 2 the call is wrong; 130 interrupted, by Ctrl-C or
-SIGTERM. With `--json`, stdout carries one JSON document, which has the key `error` if the command fails. Messages,
-progress and logs go to stderr.
+`exit_status.py` has the exit statuses. With `--json`, stdout carries one JSON document, which has the key `error` if
+the command fails. Messages, progress and logs go to stderr.
 """
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import traceback
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from snapshot_assets.cli.exit_status import exit_status
 from snapshot_assets.cli.output import show_json, show_message
 from snapshot_assets.cli.parser import build_parser
-from snapshot_assets.errors import InterruptedRunError, RefusedImportError, SnapshotError, UsageError
+from snapshot_assets.errors import RefusedImportError, SnapshotError
 from snapshot_assets.format.scrub import scrub
 
 
@@ -27,26 +27,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: The command line without the program's name; the process's own by default.
     """
-    options = build_parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    as_json = "--json" in arguments  # a call that cannot be parsed gets a document too
     try:
+        options = build_parser().parse_args(arguments)
         with _terminated_as_interrupted():
             return int(options.run(options))
     except SnapshotError as error:
-        return _failed(options, error, str(error))
+        return _failed(error, str(error), as_json)
     except KeyboardInterrupt as error:
-        return _failed(options, error, "interrupted; what was committed stays. Run the same command again")
+        return _failed(error, "interrupted; what was committed stays. Run the same command again", as_json)
     except Exception as error:  # a fault of the program: print everything except credentials
-        return _failed(options, error, traceback.format_exc())
+        return _failed(error, traceback.format_exc(), as_json)
 
 
-def _failed(options: Namespace, error: BaseException, message: str) -> int:
-    message = scrub(message)
+def _failed(error: BaseException, message: str, as_json: bool) -> int:
+    message, status = scrub(message), exit_status(error)
     show_message(f"snapshots: {message}")
-    if options.json:
-        show_json({"error": {"kind": type(error).__name__, "message": message, **_details(error)}})
-    if isinstance(error, KeyboardInterrupt | InterruptedRunError):
-        return 130
-    return 2 if isinstance(error, UsageError) else 1
+    if as_json:
+        facts = {"kind": type(error).__name__, "exit_status": status, "message": message}
+        show_json({"error": facts | _details(error)})
+    return status
 
 
 def _details(error: BaseException) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from snapshot_assets.cli.export.create_request import named_or_described
+from snapshot_assets.cli.export.create_request import given_fields, named_or_described
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.cli.spark import refuse_unreachable_spark, start_spark_early
 from snapshot_assets.databases.open import kind_of
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
-    given = {name: value for name, value in vars(options).items() if name in Plan.model_fields and value is not None}
+    given = given_fields(options)
     needed = {"query": "QUERY", "source": "--source S", "to": "--to URI"}
     configuration, plan = named_or_described(options, given, needed, kind="query")
     if plan.kind != "query":

@@ -15,6 +15,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.cli.export.create_request import named_or_described
 from snapshot_assets.cli.import_options import parallelism_of, settings_of
 from snapshot_assets.cli.import_report import ImportWork, report, show_plan
+from snapshot_assets.cli.location import given_uri
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.cli.spark import refuse_unreachable_spark, start_spark_early
 from snapshot_assets.databases.source import DatabaseAddress
@@ -29,9 +30,9 @@ from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import PlanError, RestoreError, SchemaIncompleteError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.windows import Window
-from snapshot_assets.plan.ad_hoc import NO_SOURCE
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.read_configuration import NO_SOURCE
 from snapshot_assets.storage.base import ObjectStore
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class _Request:
 
 def _request_of(options: argparse.Namespace) -> _Request:
     """Return the request of a call, which is checked; nothing is opened."""
-    given = {field: value for field, value in (("to", options.location), ("target", options.target)) if value}
+    given = {field: value for field, value in (("to", given_uri(options)), ("target", options.target)) if value}
     needed = {"to": "--from URI", "target": "--target T"}
     # A plan without windows must be `schema_only`.
     configuration, plan = named_or_described(options, given, needed, source=NO_SOURCE, schema_only=True)

@@ -1,66 +1,136 @@
-"""Opens the location that a command names by URI, with the storage options that the configuration has for it."""
+"""Resolves the location of a call, and opens it. The one place that decides what `--plan` and `--snapshot` mean."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from datetime import timedelta
 from functools import reduce
+from typing import NamedTuple
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.truncation import refuse_lost_log
-from snapshot_assets.errors import NoSnapshotError
+from snapshot_assets.cli.location_options import LOCATION_VARIABLE
+from snapshot_assets.errors import NoSnapshotError, PlanError
 from snapshot_assets.format.units import parse_duration
+from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.query_fields import is_template
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import Location, parse_location
 from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import StoreOptions
+
+
+class Place(NamedTuple):
+    """The location of a call.
+
+    Attributes:
+        location: The location.
+        storage: How to reach it; None for the environment's way.
+        plan: The plan that names it, if one does; its databases are not read.
+    """
+
+    location: Location
+    storage: StoreOptions | None
+    plan: Plan | None = None
+
+    @property
+    def single_writer(self) -> bool:
+        """Whether the plan promises that no other writer uses the location."""
+        return self.plan is not None and self.plan.single_writer
+
+    def store(self) -> ObjectStore:
+        """Return the location's store; it connects on first use."""
+        return open_store(self.location, self.storage)
+
+
+def given_uri(options: argparse.Namespace) -> str | None:
+    """Return the location's URI in a call's options or else in the environment; None if a plan names it, or nothing."""
+    if options.plan is not None:
+        return None
+    uri: str | None = options.snapshot
+    return uri if uri is not None else os.environ.get(LOCATION_VARIABLE) or None
+
+
+def place_of(options: argparse.Namespace, *, allow_root: bool = False) -> Place:
+    """Return the location that a call names: by `--plan`, by `--snapshot`, or by the environment.
+
+    Args:
+        options: The call's options; see `add_location_options`.
+        allow_root: Accept a bucket's root, for listing only.
+
+    Raises:
+        PlanError: Nothing names a location, there is no such plan, or it writes each copy to another location.
+        LocationUriError: The URI is invalid.
+    """
+    if options.plan is not None:
+        return _place_of_plan(options)
+    uri = given_uri(options)
+    if uri is None:
+        raise PlanError(
+            "no location is given; give --plan NAME or --snapshot URI, or set the environment variable "
+            f"{LOCATION_VARIABLE} to a URI."
+        )
+    location = parse_location(uri, allow_root=allow_root)
+    return Place(location, load_configuration(options.config, storage_only=True).store_options_for(location))
+
+
+def _place_of_plan(options: argparse.Namespace) -> Place:
+    configuration = load_configuration(options.config, location_of=options.plan)
+    plan = configuration.plan(options.plan)
+    if is_template(plan.to):
+        raise PlanError(
+            f"plan {plan.name!r} writes each copy to a location of its own, {plan.to}; name one of them by --snapshot."
+        )
+    return Place(parse_location(plan.to), configuration.store_options(plan), plan)
 
 
 def open_location(
-    options: argparse.Namespace, uri: str, *, allow_root: bool = False
+    options: argparse.Namespace, uri: str | None = None, *, allow_root: bool = False
 ) -> tuple[ObjectStore, Callable[..., ObjectStore]]:
-    """Return the store of a URI, and a function that opens the store of a folder below it by its path segments.
+    """Return the store of a location, and a function that opens the store of a folder below it by its path segments.
 
     Args:
         options: The command's options.
-        uri: The location.
+        uri: A location beside the call's own; None for that, see `place_of`.
         allow_root: Accept a bucket's root, for listing only.
     """
-    configuration = load_configuration(options.config, storage_only=True)
-    location = parse_location(uri, allow_root=allow_root)
-    storage = configuration.store_options_for(location)
+    if uri is None:
+        location, storage = place_of(options, allow_root=allow_root)[:2]
+    else:
+        location = parse_location(uri, allow_root=allow_root)
+        storage = load_configuration(options.config, storage_only=True).store_options_for(location)
     return open_store(location, storage), lambda *names: open_store(reduce(Location.child, names, location), storage)
 
 
 def open_log(options: argparse.Namespace, store: ObjectStore | None = None) -> ObjectStore:
-    """Return a store that has a log: that of `--snapshot` by default.
+    """Return a store that has a log: that of the call by default.
 
     Raises:
         NoSnapshotError: There is no log.
         LostLogError: There is no log, but there are objects that only a commit leads to.
     """
-    store = store or open_location(options, options.snapshot)[0]
+    store = store or open_location(options)[0]
     if "transactions" not in store.folders():
         refuse_lost_log(store)
         raise NoSnapshotError(f"There is no snapshot at {store.uri}; check the URI.", uri=store.uri)
     return store
 
 
-def open_catalog(
-    options: argparse.Namespace, *, writing: bool, store: ObjectStore | None = None, single_writer: bool = False
-) -> Catalog:
-    """Return the catalog of `--snapshot`, or of a given store.
+def open_catalog(options: argparse.Namespace, *, writing: bool, place: Place | None = None) -> Catalog:
+    """Return the catalog of a call's location.
 
     Args:
         options: The call.
         writing: Whether to prove first that the location may be written.
-        store: The location.
-        single_writer: Whether no other writer uses the location, as `--single-writer` promises.
+        place: The location, if the caller has resolved it.
     """
-    store = open_log(options, store)
+    place = place or place_of(options)
+    store = open_log(options, place.store())
     if writing:
-        catalog = Catalog.open_for_writing(store, single_writer=single_writer or options.single_writer)
+        catalog = Catalog.open_for_writing(store, single_writer=options.single_writer or place.single_writer)
     else:
         catalog = Catalog.open(store)
     catalog.require_snapshot()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from snapshot_assets import __version__
+from snapshot_assets.cli.call_parser import CallParser, PrintCompletion
+from snapshot_assets.cli.location_options import add_location_options
 from snapshot_assets.cli.parser_options import VERSIONS, chunks, copy, count, create, import_, tables
-from snapshot_assets.format.scrub import scrub
 
 _SHARED: dict[str, dict[str, Any]] = {
-    "--snapshot": {"required": True, "metavar": "URI", "help": "the snapshot's location"},
     "--dry-run": {"action": "store_true", "help": "print what the command would do, change nothing"},
     "--yes": {"action": "store_true", "help": "do not ask for a confirmation"},
     "--single-writer": {
@@ -33,23 +33,15 @@ _SHARED: dict[str, dict[str, Any]] = {
 }
 """Options that several commands have."""
 
+_LOCATION = "--snapshot"
+"""Stands for `--plan` and `--snapshot`."""
 _JSON = ("--json",)
 _SPARK = ("--spark-master", "--spark-remote", "--progress")
 _MOVES = (*_SPARK, *_JSON)
-_READS = ("--snapshot", *_JSON)
+_READS = (_LOCATION, *_JSON)
 _WRITES = ("--single-writer", *_READS)
 _PLANS = ("--dry-run", *_WRITES)
 _ASKS = ("--yes", *_PLANS)
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser that accepts only full option names, and whose errors repeat no password."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings, allow_abbrev=False)
-
-    def error(self, message: str) -> NoReturn:
-        super().error(scrub(message))
 
 
 class _Command(NamedTuple):
@@ -76,9 +68,11 @@ class _Command(NamedTuple):
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of `snapshots`; the chosen command is `options.run`."""
-    parser = _Parser(prog="snapshots", description="Verified, versioned database snapshots on object storage.")
+    parser = CallParser(prog="snapshots", description="Verified, versioned database snapshots on object storage.")
+    parser.set_defaults(config=None)
     parser.add_argument("--version", action="version", version=f"snapshots {__version__}")
-    parser.add_argument("--config", metavar="FILE", help="configuration (default: $SNAPSHOTS_CONFIG or snapshots.yaml)")
+    script = "print a script for the shell that completes commands and options"
+    parser.add_argument("--print-completion", action=PrintCompletion, choices=("bash", "zsh"), help=script)
     groups: dict[str, Any] = {"": parser.add_subparsers(title="commands", required=True, metavar="COMMAND")}
     for name, command in _COMMANDS.items():
         group, _, last = name.rpartition(" ")
@@ -88,7 +82,10 @@ def build_parser() -> argparse.ArgumentParser:
         added = _described(groups[group], last, command.text)
         command.add_options(added)
         for option in command.shared:
-            added.add_argument(option, **_SHARED[option])
+            if option == _LOCATION:
+                add_location_options(added)
+            else:
+                added.add_argument(option, **_SHARED[option])
         added.set_defaults(run=command)
     return parser
 
@@ -100,7 +97,7 @@ def _described(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
 
 def _list(parser: argparse.ArgumentParser) -> None:
     levels = "a location, or a folder one or two levels above several"
-    parser.add_argument("--location", required=True, metavar="URI", help=levels)
+    add_location_options(parser, "--location", snapshot=levels)
 
 
 def _verify(parser: argparse.ArgumentParser) -> None:
@@ -166,9 +163,8 @@ def _collecting(parser: argparse.ArgumentParser) -> None:
 
 
 def _expire(parser: argparse.ArgumentParser) -> None:
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--snapshot", metavar="URI", help="the snapshot's location; without a rule only tags end")
-    where.add_argument("--plan", metavar="NAME", help="a plan of the configuration: its location and retention")
+    plan = "a plan of the configuration: its location and retention"
+    add_location_options(parser, plan=plan, snapshot="the snapshot's location; without a rule only tags end")
     parser.add_argument("--keep-last", type=count, metavar="N", help="keep the newest N sealed revisions")
     parser.add_argument("--keep-for", metavar="D", help="keep what was sealed within this time: 12h, 30d, …")
     for period, name in (("daily", "days"), ("weekly", "ISO weeks"), ("monthly", "months"), ("yearly", "years")):
@@ -243,7 +239,7 @@ _COMMANDS = {
     "tag replace": _Command(
         "pins:replace", _ASKS, "let a tag name another revision, or give it a new time to live", _pinning
     ),
-    "tag exists": _Command("pins:exists", _READS, "print whether there is a tag; exit status 1 if not", _tag),
+    "tag exists": _Command("pins:exists", _READS, "print whether there is a tag; exit status 5 if not", _tag),
     "savepoint create": _Command(
         "catalog.compact:create_savepoint",
         (*_SPARK, *_PLANS),
@@ -278,7 +274,7 @@ _COMMANDS = {
     ),
     "catalog expire": _Command(
         "catalog.retention:expire",
-        tuple(option for option in _ASKS if option != "--snapshot"),
+        tuple(option for option in _ASKS if option != _LOCATION),
         "expire old sealed revisions, and tags past their retention",
         _expire,
     ),

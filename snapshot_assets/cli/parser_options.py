@@ -6,22 +6,24 @@ import argparse
 import re
 from typing import Any
 
-VERSIONS = "rev:12, tag:name, savepoint:3|latest|earliest or ts:2025-01-31T00:00:00Z"
+from snapshot_assets.cli.location_options import add_location_options
+
+VERSIONS = "rev:12, tag:name, savepoint:3|latest|earliest, ts:2025-01-31 or ts:2025-01-31T12:00:00Z"
 """Values of options that name a version."""
 
 _NAME = re.compile(r'(?:"(?:[^"]|"")*"|[^",]|"(?!.*"))+')
 _QUOTED = re.compile(r'"(?:[^"]|"")+"')
 _ENTRY = re.compile(r'(.+)=("(?:[^"]|"")+"|[^="]+)')
-_RANGE = "RFC 3339 with a zone, such as 2025-01-31T00:00:00Z"
+_RANGE = "2025-01-31, or RFC 3339 with a zone, such as 2025-01-31T12:00:00Z"
 _DATABASES = "alias, or postgresql://…, duckdb:///abs/path.duckdb, spark:<catalog>"
 
 
 def create(parser: argparse.ArgumentParser) -> None:
     """Add the options of `snapshots export create`."""
     what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
-    what.add_argument("--plan", metavar="NAME", help="a plan of the configuration")
+    where = "location: s3://bucket/prefix, file:///abs/path, …"
+    add_location_options(what, "--to", plan="a plan of the configuration", snapshot=where)
     what.add_argument("--source", metavar="S", help=_DATABASES)
-    what.add_argument("--to", metavar="URI", help="location: s3://bucket/prefix, file:///abs/path, …")
     what.add_argument("--name", help="name of an ad-hoc plan (default: last segment of the location)")
     what.add_argument("--catalog", help="catalog name recorded in the manifest")
     what.add_argument("--schemas", type=names, metavar="a,b", help="schemas (default: all)")
@@ -63,10 +65,9 @@ def copy(parser: argparse.ArgumentParser) -> None:
     """Add the options of `snapshots copy`."""
     what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
     what.add_argument("query", nargs="?", metavar="QUERY", help="schema.table, or SQL that reads, without ORDER BY")
-    what.add_argument("--plan", metavar="NAME", help="a plan of kind: query of the configuration")
+    where = "an empty location; {now:%%Y%%m%%dT%%H%%M%%SZ}, {date}, {plan} and {run_id} are filled in"
+    add_location_options(what, "--to", plan="a plan of kind: query of the configuration", snapshot=where)
     what.add_argument("--source", metavar="S", help=_DATABASES)
-    filled_in = "{now:%%Y%%m%%dT%%H%%M%%SZ}, {date}, {plan} and {run_id} are filled in"
-    what.add_argument("--to", metavar="URI", help=f"an empty location; {filled_in}")
     what.add_argument("--name", help="name of the copy (default: last segment of the location)")
     what.add_argument("--start-time", metavar="T", help=f"start of the windows of :start and :end, {_RANGE}")
     what.add_argument("--end-time", metavar="T", help="end of the windows, exclusive (default: the last closed one)")
@@ -146,8 +147,7 @@ class _FormatOption(argparse.Action):
 def import_(parser: argparse.ArgumentParser) -> None:
     """Add the options of `snapshots import`."""
     what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
-    what.add_argument("--plan", metavar="NAME", help="a plan of the configuration that has a target")
-    what.add_argument("--from", dest="location", metavar="URI", help="the snapshot's location")
+    add_location_options(what, "--from", plan="a plan of the configuration that has a target")
     what.add_argument("--target", metavar="T", help=_DATABASES)
     what.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: newest seal)")
     what.add_argument("--schemas", type=names, metavar="a,b", default=[], help="schemas (default: all)")

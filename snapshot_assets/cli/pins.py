@@ -15,6 +15,7 @@ from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.unreferenced import PinEnd, end_of_pin
 from snapshot_assets.catalog.state.versions import resolve_version, version_to_pin
 from snapshot_assets.cli.confirm import execute_confirmed
+from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.location import duration_of, open_catalog
 from snapshot_assets.cli.output import plain, show, show_json, show_message, show_table
 from snapshot_assets.cli.unreferenced import released_json, show_released, sizes
@@ -85,14 +86,14 @@ def _report(options: argparse.Namespace, catalog: Catalog, tag: tags.Tag, remark
 
 
 def exists(options: argparse.Namespace) -> int:
-    """Print whether there is a tag; exit status 1 if not."""
+    """Print whether there is a tag; exit status 5 if not."""
     catalog = open_catalog(options, writing=False)
     present = options.name in catalog.state.tags
     if options.json:
         show_json({"uri": catalog.store.uri, "tag_name": options.name, "exists": present})
     else:
         show("yes" if present else "no")
-    return 0 if present else 1
+    return ExitStatus.DONE if present else ExitStatus.NOT_FOUND
 
 
 def list_tags(options: argparse.Namespace) -> int:
@@ -100,7 +101,7 @@ def list_tags(options: argparse.Namespace) -> int:
     catalog = open_catalog(options, writing=False)
     found = listing.list_tags(catalog.state)
     rows = [plain(asdict(tag)) | ({} if options.json else _words(tag, catalog.now())) for tag in found]
-    return _list(options, "tags", rows, _TAG_COLUMNS)
+    return _list(options, catalog, "tags", rows, _TAG_COLUMNS)
 
 
 def _words(tag: listing.ListedTag, now: datetime) -> dict[str, str]:
@@ -112,19 +113,25 @@ def _words(tag: listing.ListedTag, now: datetime) -> dict[str, str]:
 
 def list_savepoints(options: argparse.Namespace) -> int:
     """List the savepoints."""
-    state = open_catalog(options, writing=False).state
-    rows = [plain(asdict(each)) for each in listing.list_savepoints(state)]
-    return _list(options, "savepoints", rows, _SAVEPOINT_COLUMNS)
+    catalog = open_catalog(options, writing=False)
+    rows = [plain(asdict(each)) for each in listing.list_savepoints(catalog.state)]
+    return _list(options, catalog, "savepoints", rows, _SAVEPOINT_COLUMNS)
 
 
-def _list(options: argparse.Namespace, what: str, pins: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> int:
+def _list(
+    options: argparse.Namespace,
+    catalog: Catalog,
+    what: str,
+    pins: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, str],
+) -> int:
     """Print pins as a table, whose columns show the given keys, or as JSON."""
     if options.json:
         show_json(pins)
     elif pins:
         show_table(tuple(columns), [tuple(each[name] for name in columns.values()) for each in pins])
     else:
-        show_message(f"No {what} at {options.snapshot}.")
+        show_message(f"No {what} at {catalog.store.uri}.")
     return 0
 
 

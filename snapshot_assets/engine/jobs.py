@@ -86,6 +86,27 @@ class FileSums:
         return sum(file.bytes for file in self.files)
 
 
+class Failures(dict[int, str]):
+    """Texts of the errors of failed chunks, by chunk id.
+
+    Attributes:
+        kinds: Names of the errors' classes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kinds: set[str] = set()
+
+    def add(self, chunk: int, error: SnapshotError) -> None:
+        """Add the error of a chunk."""
+        self[chunk] = scrub(str(error))
+        self.kinds.add(type(error).__name__)
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the attributes of the error of the run."""
+        return {"chunks": dict(self), "causes": sorted(self.kinds)}
+
+
 Chunk = TypeVar("Chunk")
 Outcome = TypeVar("Outcome", bound=_ChunkOutcome)
 
@@ -119,7 +140,7 @@ def side_by_side(
     jobs: Iterable[list[Chunk]],
     parallelism: int,
     name: str,
-    failed: dict[int, str],
+    failed: Failures,
     interrupt: Callable[[], None],
 ) -> Iterator[Sequence[Outcome]]:
     """Run jobs and yield the outcomes of each job's chunks when it finishes.
@@ -133,7 +154,7 @@ def side_by_side(
             run.
         parallelism: Most jobs at a time.
         name: Prefix of the threads' names.
-        failed: Gets the error of each failed chunk, by its id.
+        failed: Gets the error of each failed chunk.
         interrupt: Interrupts running tasks.
     """
     stop = threading.Event()
@@ -156,10 +177,12 @@ def side_by_side(
             raise
 
 
-def _outcomes(done: Iterable[Future[Sequence[Outcome]]], failed: dict[int, str]) -> Iterator[Sequence[Outcome]]:
+def _outcomes(done: Iterable[Future[Sequence[Outcome]]], failed: Failures) -> Iterator[Sequence[Outcome]]:
     for future in done:
         outcomes = future.result()
-        failed.update({each.chunk: scrub(str(each.error)) for each in outcomes if each.error is not None})
+        for each in outcomes:
+            if each.error is not None:
+                failed.add(each.chunk, each.error)
         yield outcomes
 
 

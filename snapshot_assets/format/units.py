@@ -7,7 +7,7 @@ value and shows a valid example.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from snapshot_assets.errors import PlanError
 
@@ -25,7 +25,10 @@ MIN_TEXT_SIZE = 64 << 10
 """The lower limit for text, which has no row groups."""
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)?", re.ASCII)
-_TIME_EXAMPLE = "write an RFC 3339 time with its zone, such as 2013-01-01T00:00:00Z or 2013-01-01T01:00:00+01:00"
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TIME_EXAMPLE = (
+    "write a date, or an RFC 3339 time with its zone, such as 2013-01-01T00:00:00Z or 2013-01-01T01:00:00+01:00"
+)
 
 
 def parse_duration(text: object) -> timedelta:
@@ -134,6 +137,22 @@ def parse_time(text: object) -> datetime:
         return to_utc(datetime.fromisoformat(f"{date}T{clock}.{(fraction or '0')[:6]:0<6}{offset}"))
     except ValueError as error:
         raise PlanError(f"time {text!r} does not exist ({error}); {_TIME_EXAMPLE}") from None
+
+
+def parse_given_time(text: object) -> datetime:
+    """Return the instant that a user gives: as in `parse_time`, or a date, which is its midnight in UTC.
+
+    Raises:
+        PlanError: See `parse_time`.
+    """
+    if isinstance(text, str) and _DATE.fullmatch(text):
+        try:
+            text = date.fromisoformat(text)
+        except ValueError as error:
+            raise PlanError(f"date {text!r} does not exist ({error}); write one such as 2013-01-01") from None
+    if isinstance(text, date) and not isinstance(text, datetime):
+        return datetime(text.year, text.month, text.day, tzinfo=UTC)
+    return parse_time(text)
 
 
 def human_bytes(size: float) -> str:

@@ -228,7 +228,9 @@ def _failure(result: dg.ExecuteInProcessResult) -> SnapshotError:
                 return _unforeseen(event.step_key, data.error, result.run_id)
             named = user.metadata.get("error")
             kind = getattr(errors, str(named.value) if named else "", SnapshotError)
-            return kind(user.description or f"{event.step_key} failed.", run=result.run_id)
+            causes = user.metadata.get("causes")
+            attributes = {"causes": causes.value} if causes else {}
+            return kind(user.description or f"{event.step_key} failed.", run=result.run_id, **attributes)
     return SnapshotError(f"Dagster run {result.run_id} failed.", run=result.run_id)
 
 

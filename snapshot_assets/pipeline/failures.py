@@ -72,4 +72,5 @@ def as_failure(error: SnapshotError, remedy: str = "") -> dg.Failure:
         metadata["failed_steps"] = failed_steps(error.attributes["steps"])
     if isinstance(error, _OF_CHUNKS):
         metadata["failed_chunks"] = dg.MetadataValue.json({str(k): v for k, v in error.attributes["chunks"].items()})
+        metadata["causes"] = dg.MetadataValue.json(error.attributes.get("causes", []))
     return dg.Failure(description=str(error), metadata=metadata, allow_retries=False)

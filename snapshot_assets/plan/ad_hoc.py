@@ -13,8 +13,6 @@ from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.plan.source_fields import NAME
 from snapshot_assets.storage.location import parse_location
 
-NO_SOURCE = "duckdb:///dev/null"
-"""Source of a plan that is made for a call that reads no source; it is nobody's target."""
 _FILLED_IN = "~"
 """Stands for a name in braces in a location."""
 _LONGEST_NAME = 100

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -70,7 +70,7 @@ class Configuration:
         """
         plans = {plan.name: plan for plan in self.plans}
         if name not in plans:
-            raise PlanError(f"{self._file} has no plan {name!r}. {suggestion(name, plans)}")
+            raise unknown_plan(self._file, name, plans)
         return plans[name]
 
     def with_plan(self, plan: Plan) -> Configuration:
@@ -121,6 +121,11 @@ class Configuration:
     @property
     def _file(self) -> str:
         return str(self.path) if self.path else f"the configuration (no {DEFAULT_FILE} was found)"
+
+
+def unknown_plan(file: str, name: str, plans: Collection[str]) -> PlanError:
+    """Return the error that a file has no plan of a name; names similar ones."""
+    return PlanError(f"{file} has no plan {name!r}. {suggestion(name, plans)}")
 
 
 def _with_key_prefix(plan: Plan, key_prefix: tuple[str, ...]) -> Plan:

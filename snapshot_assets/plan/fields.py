@@ -26,7 +26,14 @@ from snapshot_assets.format.file_formats import FileFormat
 from snapshot_assets.format.names import ColumnPath, column_text, parse_column, parse_table, table_text
 from snapshot_assets.format.patterns import check_pattern
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.units import duration_text, parse_duration, parse_size, parse_time, size_text, time_text
+from snapshot_assets.format.units import (
+    duration_text,
+    parse_duration,
+    parse_given_time,
+    parse_size,
+    size_text,
+    time_text,
+)
 from snapshot_assets.plan.problems import raising_value_errors
 from snapshot_assets.storage.options import StoreOptions
 
@@ -99,7 +106,7 @@ def _is_positive(length: timedelta) -> timedelta:
 _TEXT = WithJsonSchema({"type": "string"}, mode="validation")
 """The JSON schema of what users write."""
 
-Time = Annotated[datetime, parsed(parse_time), PlainSerializer(time_text, when_used="json"), _TEXT]
+Time = Annotated[datetime, parsed(parse_given_time), PlainSerializer(time_text, when_used="json"), _TEXT]
 Duration = Annotated[timedelta, parsed(parse_duration), PlainSerializer(duration_text, when_used="json"), _TEXT]
 PositiveDuration = Annotated[Duration, AfterValidator(_is_positive)]
 FileSize = Annotated[int, parsed(parse_size), PlainSerializer(size_text, when_used="json"), _TEXT]

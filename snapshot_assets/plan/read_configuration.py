@@ -44,7 +44,7 @@ from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import PlanError, UnknownSourceError
-from snapshot_assets.plan.configuration import DEFAULT_FILE, Configuration, StorageByScheme
+from snapshot_assets.plan.configuration import DEFAULT_FILE, Configuration, StorageByScheme, unknown_plan
 from snapshot_assets.plan.fields import ALIAS
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.problems import plan_error, problems_of
@@ -54,6 +54,10 @@ from snapshot_assets.plan.yaml_text import parse_yaml
 
 CONFIG_VARIABLE = "SNAPSHOTS_CONFIG"
 FOLDER_VARIABLE = "CONFIG_DIR"
+NO_SOURCE = "duckdb:///dev/null"
+"""Source of a plan that is made for a call that reads no source; it is nobody's target."""
+_OF_DATABASES = ("source", "target", "scratch", "map_schemas", "map_tables", "verify_first", "dagster")
+"""Fields of a plan that need its databases."""
 _SECTIONS = ("sources", "storage", "spark", "plans")
 
 
@@ -62,6 +66,7 @@ def load_configuration(
     *,
     environment: Mapping[str, str] | None = None,
     storage_only: bool = False,
+    location_of: str | None = None,
 ) -> Configuration:
     """Read and check a configuration file.
 
@@ -69,6 +74,7 @@ def load_configuration(
         path: The file; None for `$SNAPSHOTS_CONFIG`, else `snapshots.yaml` here, else an empty configuration.
         environment: Values of references; None for the process's own.
         storage_only: Read only the section `storage`: to list or verify a snapshot, no source's password is needed.
+        location_of: Read only the section `storage` and this plan, without its databases, for the same reason.
 
     Raises:
         PlanError: The file is missing or wrong; the message lists every mistake in it.
@@ -84,6 +90,8 @@ def load_configuration(
         how = "" if path or not named else f" (named by {CONFIG_VARIABLE})"
         raise PlanError(f"cannot read the configuration {file}{how}: {error}; name a readable YAML file") from None
     known = {FOLDER_VARIABLE: str(file.resolve().parent), **environment}
+    if location_of is not None:
+        return configuration_of(_location_of(parse_yaml(text, str(file)), location_of, file), file, known)
     return parse_configuration(text, file, known, sections=("storage",) if storage_only else _SECTIONS)
 
 
@@ -105,6 +113,19 @@ def parse_configuration(
     if isinstance(tree, dict):
         tree = {name: section for name, section in tree.items() if name in sections or name not in _SECTIONS}
     return configuration_of(tree, path, environment)
+
+
+def _location_of(tree: object, name: str, path: Path) -> object:
+    """Return the part of a parsed file that says where a plan's snapshots are, and how they are kept."""
+    sections = tree if isinstance(tree, dict) else {}
+    plans = sections.get("plans")
+    if not isinstance(plans, dict) or name not in plans:
+        raise unknown_plan(str(path), name, plans if isinstance(plans, dict) else ())
+    written = plans[name]
+    if isinstance(written, dict):
+        written = {field: value for field, value in written.items() if field not in _OF_DATABASES}
+        written["source"] = NO_SOURCE
+    return {"storage": sections.get("storage"), "plans": {name: written}}
 
 
 def configuration_of(tree: object, path: Path, environment: Mapping[str, str]) -> Configuration:

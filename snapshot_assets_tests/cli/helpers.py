@@ -48,7 +48,7 @@ Snapshots = Callable[..., Result]
 
 def in_own_process(*arguments: str) -> Result:
     """Run `snapshots` where no test has started a Spark session."""
-    command = [sys.executable, "-m", "snapshot_assets.cli", *arguments]
+    command = [sys.executable, "-m", "snapshot_assets", *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     return Result(ended.returncode, ended.stdout, ended.stderr)
 

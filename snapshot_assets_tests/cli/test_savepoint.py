@@ -112,10 +112,10 @@ def test_a_head_that_is_not_sealed_is_refused_before_anything_is_compacted_or_pi
     export(make_plan(source, location.as_uri()), store_of(location), chunks=[1])
     head = read_state(store_of(location)).revision
     refused = savepoint(snapshots, location, "create")
-    assert (refused.status, refused.out) == (1, "")
+    assert (refused.status, refused.out) == (3, "")
     assert f"Revision {head}, the head, is not sealed (nothing is)" in refused.err
     tagged = snapshots("tag", "create", "friday", "--snapshot", location.as_uri())
-    assert (tagged.status, "has no seal yet, so there is nothing to pin" in tagged.err) == (2, True)
+    assert (tagged.status, "has no seal yet, so there is nothing to pin" in tagged.err) == (5, True)
     assert read_state(store_of(location)).revision == head
 
 
@@ -143,7 +143,7 @@ def test_savepoints_are_listed_and_deleted(snapshots: Snapshots, location: Path)
     assert savepoint(snapshots, location, "delete", "1").out == f"{location.as_uri()}: savepoint 1 is deleted\n"
     assert savepoint(snapshots, location, "delete", "2", "--json").json["deleted"] is True
     refused = savepoint(snapshots, location, "delete", "1")
-    assert (refused.status, "no savepoint '1'; sealed are 2 revisions" in refused.err) == (2, True)
+    assert (refused.status, "no savepoint '1'; sealed are 2 revisions" in refused.err) == (5, True)
     assert (savepoints(location), list(writer.store.list("savepoint/"))) == ({}, [])
     what = snapshots("catalog", "log", "--limit", "3", "--json", "--snapshot", location.as_uri()).json["revisions"]
     text = ["savepoint 2 deleted", "savepoint 1 deleted", f"savepoint 2 pins {second}"]

@@ -43,7 +43,7 @@ def test_a_place_that_does_not_answer(
         "import": ("import", "--from", exported.as_uri(), "--target", target.as_uri().replace("file:", "duckdb:")),
     }
     result = in_own_process(*calls[command], option.format(closed))
-    assert result.status == 1, result.err
+    assert result.status == 4, result.err
     assert f"answers at {option.partition('=')[2].format(closed)} ({closed}: Connection refused)" in result.err
     assert "Start it, or correct the address: in --spark-remote or --spark-master" in result.err
     assert not new.exists()

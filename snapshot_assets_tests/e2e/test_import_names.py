@@ -90,7 +90,7 @@ def test_a_damaged_file_stops_a_verified_import_before_its_first_row(
     victim = max(exported.glob("data/3/*.parquet"))
     victim.write_bytes(victim.read_bytes()[:-1] + b"?")
     refused = snapshots(*call, "--verify-first")
-    assert refused.status == 1
+    assert refused.status == 3
     assert "nothing was restored" in refused.err
     assert victim.name in refused.err
     assert not target.exists()

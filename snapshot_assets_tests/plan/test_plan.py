@@ -88,7 +88,7 @@ def test_all_mistakes_are_reported_at_once():
             to="/tmp/x",
             kind="twice",
             chunk_time_window="6 h",
-            start_time="2013-01-01",
+            start_time="2013-01-32",
             paralelism=4,
             parallelism=65,
             grace="1s",
@@ -98,8 +98,7 @@ def test_all_mistakes_are_reported_at_once():
         "  name: 'my plan' is not a name; write a letter, then letters, digits and `_`, at most 100 characters",
         "  to: '/tmp/x' is a bare path; write it as a URI: file:///tmp/x",
         "  kind: should be 'once', 'continuous' or 'query', found 'twice'",
-        "  start_time: '2013-01-01' is not a time; write an RFC 3339 time with its zone, such as "
-        "2013-01-01T00:00:00Z or 2013-01-01T01:00:00+01:00",
+        "  start_time: date '2013-01-32' does not exist (day is out of range for month); write one such as 2013-01-01",
         "  chunk_time_window: '6 h' is not a duration; write a whole number and one unit of s, m, h, d, w, "
         "such as 90m, 6h or 7d",
         "  parallelism: should be less than or equal to 64, found 65",

@@ -12,7 +12,7 @@ from itertools import islice
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import PlanError, VersionNotFoundError
-from snapshot_assets.format.units import parse_time, time_text
+from snapshot_assets.format.units import parse_given_time, time_text
 
 _SHOWN = 10
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}.*")
@@ -23,12 +23,13 @@ def resolve_version(text: str, state: State) -> int:
     """Return the sealed revision of a version.
 
     Args:
-        text: Bare digits are a revision, an RFC 3339 time is a timestamp, anything else a tag. `savepoint:` takes an
-            id, `earliest` or `latest`. A timestamp means the newest readable revision that was sealed by then.
+        text: Bare digits are a revision, a date or an RFC 3339 time is a timestamp, anything else a tag. `savepoint:`
+            takes an id, `earliest` or `latest`. A timestamp means the newest readable revision that was sealed by then.
         state: The head's state.
 
     Raises:
         VersionNotFoundError: The version does not exist, is not sealed, or has expired. Names what exists.
+        PlanError: Its number or time is none.
     """
     kind, _, name = text.partition(":") if text.startswith(("rev:", "tag:", "savepoint:")) else ("", "", text)
     if text.startswith("ts:") or (not kind and _TIME.fullmatch(text)):
@@ -84,9 +85,7 @@ def _first(things: str, names: Iterable[str]) -> str:
 
 def _at_revision(digits: str, state: State) -> int:
     if not digits.isdecimal():
-        raise VersionNotFoundError(
-            f"'rev:{digits}' is no version: write a number, such as rev:12; {_sealed_text(state)}", version=digits
-        )
+        raise PlanError(f"'rev:{digits}' is no version: write a number, such as rev:12; {_sealed_text(state)}")
     revision = int(digits)
     readable = [seal.revision for seal in state.readable()]
     if revision in readable:
@@ -101,10 +100,7 @@ def _at_revision(digits: str, state: State) -> int:
 
 
 def _at_time(text: str, state: State) -> int:
-    try:
-        moment = parse_time(text)
-    except PlanError as cause:
-        raise VersionNotFoundError(str(cause), version=text) from cause
+    moment = parse_given_time(text)
     revisions = [seal.revision for seal in state.readable() if seal.committed_at <= moment]
     if revisions:
         return revisions[-1]

@@ -10,7 +10,7 @@ from typing import Any
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.listing import list_savepoints
 from snapshot_assets.catalog.pins.savepoints import sealed_head
-from snapshot_assets.cli.location import open_catalog
+from snapshot_assets.cli.location import open_catalog, place_of
 from snapshot_assets.cli.output import counted, only_results_on_stdout, plain, show, show_json, show_message, show_table
 from snapshot_assets.cli.spark import refuse_unreachable_spark, with_spark_options
 from snapshot_assets.engine.compact.plan import TARGET_BYTES, CompactionPlan, Group, Wanted, plan_compaction
@@ -18,7 +18,8 @@ from snapshot_assets.engine.compact.savepoint import compact_and_pin, compaction
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import human_bytes, parse_file_size
-from snapshot_assets.plan.ad_hoc import NO_SOURCE, ad_hoc_configuration
+from snapshot_assets.plan.ad_hoc import ad_hoc_configuration
+from snapshot_assets.plan.read_configuration import NO_SOURCE
 
 
 def run(options: argparse.Namespace) -> int:
@@ -38,9 +39,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run_job(options: argparse.Namespace, compaction: CompactionPlan) -> tuple[Sequence[Any], str]:
-    """Compact the location of `--snapshot`; returns each chunk's outcome, and the run's id."""
-    fields = {"to": options.snapshot, "source": NO_SOURCE, "schema_only": True, "single_writer": options.single_writer}
-    configuration = ad_hoc_configuration(options.config, fields)
+    """Compact the call's location; returns each chunk's outcome, and the run's id."""
+    configuration = ad_hoc_configuration(options.config, _job_fields(options))
     configuration = configuration.with_plan(with_spark_options(configuration.plans[-1], options))
     refuse_unreachable_spark(configuration, configuration.plans[-1])
     # Dagster and Spark are imported only here, when data is about to move.
@@ -54,6 +54,15 @@ def _run_job(options: argparse.Namespace, compaction: CompactionPlan) -> tuple[S
         show_message(f"Runs are recorded in {instance.root_directory}")
         run_id = run_compaction(configuration, plan, compaction, instance=instance, progress=watch)
     return outcomes, run_id
+
+
+def _job_fields(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields of the plan whose job compacts: of the plan that names the location, those that matter."""
+    location, storage, plan = place = place_of(options)
+    fields: dict[str, Any] = {"to": location.uri, "storage": storage, "source": NO_SOURCE, "schema_only": True}
+    if plan is not None:
+        fields |= {"name": plan.name, "spark": plan.spark}
+    return fields | {"single_writer": options.single_writer or place.single_writer}
 
 
 def _report_plan(options: argparse.Namespace, uri: str, plan: CompactionPlan) -> int:

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from snapshot_assets.catalog.log.history import History, Revision
+from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.location import open_log
 from snapshot_assets.cli.output import counted, plain, show, show_json, show_message
 from snapshot_assets.format import actions as act
@@ -24,7 +25,7 @@ _OF_FILES = (act.AddFile, act.RemoveFile, act.ReturnedFiles)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the revisions of a log, newest first; exit status 1 if one of them cannot be read."""
+    """Show the revisions of a log, newest first; exit status 3 if one of them cannot be read."""
     store = open_log(options)
     history = History(store)
     documents, from_checkpoints, faults = [], 0, 0
@@ -45,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
         )
     elif history.pruned and options.limit is None:
         show_message(f"{history.pruned} revisions of this log are pruned")
-    return 1 if faults else 0
+    return ExitStatus.DAMAGED if faults else ExitStatus.DONE
 
 
 def _line(revision: Revision) -> str:

@@ -10,7 +10,7 @@ from snapshot_assets.catalog.operations.upgrade import UpgradePlan, execute_upgr
 from snapshot_assets.catalog.rebuild.rebuild import Rebuild
 from snapshot_assets.catalog.rebuild.rebuild import rebuild as rebuild_log
 from snapshot_assets.cli.confirm import execute_confirmed
-from snapshot_assets.cli.location import duration_of, open_catalog, open_location
+from snapshot_assets.cli.location import duration_of, open_catalog, place_of
 from snapshot_assets.cli.output import counted, show, show_json
 from snapshot_assets.cli.unreferenced import released_json, show_objects, show_reasons, sizes
 from snapshot_assets.format.units import human_bytes
@@ -78,13 +78,13 @@ def _report_upgrade(options: argparse.Namespace, uri: str, plan: UpgradePlan, do
 
 def rebuild(options: argparse.Namespace) -> int:
     """Rebuild a lost or damaged log, and report what is lost."""
-    store, _ = open_location(options, options.snapshot)
+    place = place_of(options)
     done = rebuild_log(
-        store,
+        place.store(),
         accept_undeleted=options.accept_undeleted,
         from_files=options.from_files,
         dry_run=options.dry_run,
-        single_writer=options.single_writer,
+        single_writer=options.single_writer or place.single_writer,
     )
     if options.json:
         texts = {"taken": {str(chunk): path for chunk, path in done.taken.items()}}

@@ -12,17 +12,16 @@ from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry
 from snapshot_assets.catalog.operations.garbage import Garbage
 from snapshot_assets.catalog.rules import RULES, Retention
 from snapshot_assets.cli.confirm import execute_confirmed
-from snapshot_assets.cli.location import duration_of, open_catalog
+from snapshot_assets.cli.location import duration_of, open_catalog, place_of
 from snapshot_assets.cli.output import counted, show, show_json, show_message, show_table
 from snapshot_assets.cli.unreferenced import by_reason, released_json, show_reasons, show_released, sizes
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import duration_text, time_text
-from snapshot_assets.plan.read_configuration import load_configuration
 
 
 def expire(options: argparse.Namespace) -> int:
     """Expire revisions after a confirmation."""
-    catalog, retention = _of_plan(options) if options.plan else _given(options)
+    catalog, retention = _of_plan(options) if options.plan is not None else _given(options)
     plan = plan_expiry(catalog, retention)
     question = f"{_summary(plan, 'will be deleted', 'will expire')}." if plan.expired or plan.tags else ""
     return execute_confirmed(
@@ -50,16 +49,16 @@ def _of_plan(options: argparse.Namespace) -> tuple[Catalog, Retention]:
             f"{' and '.join(clashing)} cannot be given beside --plan; change the plan's retention in the configuration,"
             " or name the location by --snapshot."
         )
-    configuration = load_configuration(options.config)
-    plan = configuration.plan(options.plan)
+    place = place_of(options)
+    plan = place.plan
+    assert plan is not None
     if plan.retention.rule is None:
         raise PlanError(
             f"Plan {plan.name!r} has none of {', '.join(RULES)} in its retention, so its revisions do not expire. "
             f"Write one there; or give --snapshot {plan.to}, with --keep-last or another such option, or without any "
             "to delete only tags that outlived their time."
         )
-    store, writing = configuration.store(plan), not options.dry_run
-    return open_catalog(options, writing=writing, store=store, single_writer=plan.single_writer), plan.retention.rule
+    return open_catalog(options, writing=not options.dry_run, place=place), plan.retention.rule
 
 
 def _summary(plan: ExpiryPlan, deleted: str, expired: str) -> str:

@@ -11,12 +11,14 @@ from typing import Any
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.rules import check_same_plan
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.cli.location import given_uri
+from snapshot_assets.cli.location_options import LOCATION_VARIABLE
 from snapshot_assets.cli.spark import with_spark_options
 from snapshot_assets.databases.open import kind_of, open_database
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.engine.export.start_snapshot import closed_end, header_of, resolve_range
 from snapshot_assets.errors import LocationDeletedError, PlanError
-from snapshot_assets.format.units import parse_time, time_text
+from snapshot_assets.format.units import parse_given_time, time_text
 from snapshot_assets.format.windows import TimeRange, Window
 from snapshot_assets.plan.ad_hoc import ad_hoc_configuration
 from snapshot_assets.plan.configuration import Configuration
@@ -30,13 +32,18 @@ def plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
     """Return the plan that a call names or describes, and its configuration."""
     if options.force and options.replace:
         raise PlanError("--force starts a new snapshot and --replace changes the existing one; give only one of them.")
-    given = {name: value for name, value in vars(options).items() if name in Plan.model_fields and value is not None}
-    configuration, plan = named_or_described(options, given, {"source": "--source S", "to": "--to URI"})
+    configuration, plan = named_or_described(options, given_fields(options), {"source": "--source S", "to": "--to URI"})
     if plan.kind == "query":
         raise PlanError(f"plan {plan.name!r} is of kind query; `snapshots copy --plan {plan.name}` runs it.")
     if plan.schema_only and options.replace:
         raise PlanError("--replace exports data again, and a schema-only snapshot has none; remove one of the two.")
     return configuration.with_plan(plan), plan
+
+
+def given_fields(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields of a plan that a call gives, its location among them."""
+    given = vars(options) | {"to": given_uri(options)}
+    return {name: value for name, value in given.items() if name in Plan.model_fields and value is not None}
 
 
 def named_or_described(
@@ -58,7 +65,10 @@ def named_or_described(
     if options.plan is None:
         missing = [names[field] for field in needed if field not in given]
         if missing:
-            raise PlanError(f"{' and '.join(missing)} missing; give --plan NAME, or {' '.join(needed.values())}.")
+            variable = f"; {LOCATION_VARIABLE} can name the location too" * ("to" not in given)
+            raise PlanError(
+                f"{' and '.join(missing)} missing; give --plan NAME, or {' '.join(needed.values())}{variable}."
+            )
         configuration = ad_hoc_configuration(options.config, {**given, **fixed})
         return configuration, with_spark_options(configuration.plans[-1], options)
     clashing = [names[field] for field in given if field not in _BESIDE_PLAN]
@@ -71,13 +81,13 @@ def named_or_described(
 
 
 def parse_range(text: str | None, option: str) -> TimeRange | None:
-    """Parse the range of an option, two RFC 3339 times with a slash between; None if it is not given."""
+    """Parse the range of an option, two dates or RFC 3339 times with a slash between; None if it is not given."""
     if text is None:
         return None
     start, slash, end = text.partition("/")
     if not slash:
-        raise PlanError(f"{option} {text!r} is not START/END; write two RFC 3339 times with a slash between.")
-    chosen = TimeRange(parse_time(start), parse_time(end))
+        raise PlanError(f"{option} {text!r} is not START/END; write two dates or RFC 3339 times with a slash between.")
+    chosen = TimeRange(parse_given_time(start), parse_given_time(end))
     if chosen.end <= chosen.start:
         raise PlanError(f"{option} {text}: the end is not after the start; write START/END.")
     return chosen

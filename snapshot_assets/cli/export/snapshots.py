@@ -15,6 +15,7 @@ from snapshot_assets.catalog.verify.objects import Report
 from snapshot_assets.catalog.verify.retained import some_of
 from snapshot_assets.catalog.verify.verify import verify as verify_location
 from snapshot_assets.cli.confirm import confirmed
+from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.location import open_catalog, open_location, open_log
 from snapshot_assets.cli.output import counted, plain, show, show_json, show_message, show_table
 from snapshot_assets.errors import NoSnapshotError
@@ -24,8 +25,8 @@ from snapshot_assets.format.units import human_bytes, time_text
 
 
 def list_(options: argparse.Namespace) -> int:
-    """List snapshots; exit status 1 if one of them cannot be read."""
-    store, open_below = open_location(options, options.location, allow_root=True)
+    """List snapshots; exit status 3 if one of them cannot be read."""
+    store, open_below = open_location(options, allow_root=True)
     found = list_snapshots(store, open_below)
     if options.json:
         show_json([plain(asdict(summary)) for summary in found])
@@ -38,7 +39,8 @@ def list_(options: argparse.Namespace) -> int:
     for summary in found:
         if summary.error:
             show_message(f"{summary.uri}: {summary.error}")
-    return 1 if any(summary.status == "unreadable" for summary in found) else 0
+    unreadable = any(summary.status == "unreadable" for summary in found)
+    return ExitStatus.DAMAGED if unreadable else ExitStatus.DONE
 
 
 def _listed(summary: SnapshotSummary) -> tuple[object, ...]:
@@ -54,7 +56,7 @@ def _listed(summary: SnapshotSummary) -> tuple[object, ...]:
 
 
 def verify(options: argparse.Namespace) -> int:
-    """Verify a snapshot; exit status 1 if it is damaged or not sealed."""
+    """Verify a snapshot; exit status 3 if it is damaged or not sealed."""
     store = open_log(options)
     at = (lambda state: resolve_version(options.at, state)) if options.at is not None else None
     report = verify_location(store, depth=options.depth, at=at)
@@ -63,7 +65,7 @@ def verify(options: argparse.Namespace) -> int:
         show_json(asdict(report) | {"faults": faults, "damaged": report.damaged})
     else:
         _show_report(report)
-    return 0 if report.sealed and not report.damaged else 1
+    return ExitStatus.DONE if report.sealed and not report.damaged else ExitStatus.DAMAGED
 
 
 def _show_report(report: Report) -> None:
@@ -96,7 +98,7 @@ def _show_remedy(remedy: Remedy) -> None:
 
 def delete(options: argparse.Namespace) -> int:
     """Delete a snapshot after the confirmation `yes`; exit status 1 without it."""
-    store, _ = open_location(options, options.snapshot)
+    store, _ = open_location(options)
     if "transactions" not in store.folders():
         raise NoSnapshotError(f"There is no snapshot at {store.uri}; nothing was deleted.", uri=store.uri)
     summary = summarize(store)

@@ -18,7 +18,15 @@ from snapshot_assets.catalog.rules import check_unchanged
 from snapshot_assets.engine.compact.plan import ChunkCompaction, CompactionPlan
 from snapshot_assets.engine.compact.tasks import Merge, Merged, merge_files
 from snapshot_assets.engine.export.tasks import ChunkResult, Provenance
-from snapshot_assets.engine.jobs import FileSums, MapRunner, error_of, first_failures, shared_jobs, side_by_side
+from snapshot_assets.engine.jobs import (
+    Failures,
+    FileSums,
+    MapRunner,
+    error_of,
+    first_failures,
+    shared_jobs,
+    side_by_side,
+)
 from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
 from snapshot_assets.errors import (
     CompactionFailedError,
@@ -84,7 +92,7 @@ class CompactRun:
         """
         header = check_unchanged(self.catalog.refresh(), plan.token)
         work = _Work(self, plan, self._origin(plan, header), dict(self.catalog.state.schemas))
-        failed: dict[int, str] = {}
+        failed = Failures()
         jobs = shared_jobs(plan.chunks, lambda chunk: chunk.bytes)
         run_job = partial(attempt_chunks, attempt=work.attempt, policy=self.retry)
         for outcomes in side_by_side(run_job, jobs, self.parallelism, "compact", failed, self.runner.interrupt):
@@ -94,7 +102,7 @@ class CompactRun:
             raise CompactionFailedError(
                 f"{len(failed)} of {len(plan.chunks)} chunks were not compacted: {first_failures(failed)}. The others"
                 " are; run again to retry these.",
-                chunks=failed,
+                **failed.attributes(),
             )
 
     def _origin(self, plan: CompactionPlan, header: Header) -> Provenance:

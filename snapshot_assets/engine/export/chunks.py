@@ -21,7 +21,7 @@ from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.catalog.verify.objects import damaged_chunks
 from snapshot_assets.engine.export.run_tasks import Export, run_tasks
 from snapshot_assets.engine.export.tasks import ChunkPlan, ChunkResult
-from snapshot_assets.engine.jobs import JOB_BYTES, FileSums, Pace, first_failures, shared_jobs, side_by_side
+from snapshot_assets.engine.jobs import JOB_BYTES, Failures, FileSums, Pace, first_failures, shared_jobs, side_by_side
 from snapshot_assets.engine.retry import attempt_chunks
 from snapshot_assets.errors import (
     ExportFailedError,
@@ -75,7 +75,7 @@ def export_chunks(export: Export, plans: Plans, chunks: Sequence[int]) -> Iterat
         ExportFailedError: Some chunks failed, after all others were tried; names them.
         SupersededError: Another snapshot was started meanwhile.
     """
-    failed: dict[int, str] = {}
+    failed = Failures()
     pending: list[int] = list(chunks)
     damaged: Mapping[int, tuple[Fault, ...]] = {}
     if not export.replace:
@@ -95,7 +95,7 @@ def export_chunks(export: Export, plans: Plans, chunks: Sequence[int]) -> Iterat
         raise ExportFailedError(
             f"{len(failed)} of {len(chunks)} chunks failed: {first_failures(failed)}. {others} again to retry the"
             " failed ones.",
-            chunks=failed,
+            **failed.attributes(),
         )
 
 
@@ -124,7 +124,7 @@ def _completed(
     return damaged, skipped, [chunk for chunk in chunks if not state.completed(chunk)]
 
 
-def _read(export: Export, plans: Plans, chunks: Sequence[int], failed: dict[int, str]) -> Iterator[Sequence[Outcome]]:
+def _read(export: Export, plans: Plans, chunks: Sequence[int], failed: Failures) -> Iterator[Sequence[Outcome]]:
     """Read chunks from the source and commit them; adds the errors of those that fail to `failed`."""
     if not chunks:
         return

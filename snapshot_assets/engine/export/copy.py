@@ -73,7 +73,7 @@ def copy(
             [cause] = error.attributes["chunks"].values()
             raise ExportFailedError(
                 f"Nothing was copied: {cause.rstrip('.')}. Run the copy again; a query that differs takes its place.",
-                chunks=error.attributes["chunks"],
+                **error.attributes,
             ) from error
         sealed = None if export.catalog.refresh().missing() else export.seal()
         return Copied(tuple(outcomes), sealed, export.catalog.refresh())

@@ -14,7 +14,7 @@ from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import parse_table
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.units import parse_time
+from snapshot_assets.format.units import parse_given_time
 from snapshot_assets.storage.location import Location, parse_location
 from snapshot_assets.storage.options import CREDENTIALS, StoreOptions
 
@@ -145,7 +145,7 @@ def _columns(text: str) -> tuple[str, ...]:
 
 def _time(name: str, text: str | None) -> datetime | None:
     try:
-        return None if text is None else parse_time(text)
+        return None if text is None else parse_given_time(text)
     except PlanError as error:
         raise PlanError(f"option {name}: {error}") from None
 

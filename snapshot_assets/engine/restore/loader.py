@@ -8,7 +8,7 @@ from functools import partial
 
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import RestoreRecord
-from snapshot_assets.engine.jobs import MapRunner, first_failures, shared_jobs, side_by_side
+from snapshot_assets.engine.jobs import Failures, MapRunner, first_failures, shared_jobs, side_by_side
 from snapshot_assets.engine.restore.changes import entry_of
 from snapshot_assets.engine.restore.decide import ChunkLoad, as_carried, changed_carriers
 from snapshot_assets.engine.restore.files import FilePlan
@@ -71,7 +71,7 @@ class Loader:
         Raises:
             RestoreFailedError: Some chunks failed; raised after the last one, and names them.
         """
-        failed: dict[int, str] = {}
+        failed = Failures()
         todo: list[ChunkLoad] = []
         for load in loads:
             if load.plans or load.replace:
@@ -86,7 +86,7 @@ class Loader:
             raise RestoreFailedError(
                 f"{len(failed)} of {len(loads)} chunks could not be loaded: {first_failures(failed)}. The others are"
                 " loaded; run again to continue.",
-                chunks=failed,
+                **failed.attributes(),
             )
 
     def _attempt(self, loads: Sequence[ChunkLoad]) -> list[ChunkOutcome]:

@@ -134,7 +134,7 @@ def test_log_of_a_damaged_log_names_what_cannot_be_read_and_shows_the_rest(
     (location / torn).write_bytes((location / torn).read_bytes()[:-1])
     (location / missing).unlink()
     shown = catalog(snapshots, "log", location)
-    assert shown.status == 1
+    assert shown.status == 3
     lines = {int(line.split()[0]): line for line in shown.out.splitlines()}
     assert sorted(lines) == [1, 2, 3, 4, 5]
     assert "UNREADABLE" in lines[4]
@@ -142,7 +142,7 @@ def test_log_of_a_damaged_log_names_what_cannot_be_read_and_shows_the_rest(
     assert f"{missing} is missing" in lines[3]
     found = catalog(snapshots, "log", location, "--json")
     assert (found.status, [bool(each["error"]) for each in found.json["revisions"]]) == (
-        1,
+        3,
         [False, True, True, False, False],
     )
 
@@ -186,7 +186,7 @@ def test_show_of_an_older_state_with_its_files(snapshots: Snapshots, location: P
     text = catalog(snapshots, "show", location, "--at", "rev:5", "--files").out
     assert all(file.path in text and file.sha256 in text for file in live)
     wrong = catalog(snapshots, "show", location, "--at", "rev:6")
-    assert (wrong.status, wrong.out) == (2, "")
+    assert (wrong.status, wrong.out) == (5, "")
     assert "Revision 6 is not sealed" in wrong.err
 
 
@@ -236,5 +236,5 @@ def test_a_damaged_checkpoint_is_written_again(snapshots: Snapshots, location: P
 @pytest.mark.parametrize("command", ["log", "show", "checkpoint", "gc", "prune"])
 def test_where_there_is_no_snapshot_nothing_is_made(snapshots: Snapshots, tmp_path: Path, command: str) -> None:
     shown = catalog(snapshots, command, tmp_path / "nothing", "--json")
-    assert (shown.status, shown.json["error"]["kind"]) == (1, "NoSnapshotError")
+    assert (shown.status, shown.json["error"]["kind"]) == (5, "NoSnapshotError")
     assert not (tmp_path / "nothing").exists()

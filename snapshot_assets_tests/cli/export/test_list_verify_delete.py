@@ -40,7 +40,7 @@ def test_list_names_an_unreadable_snapshot_and_fails(snapshots: Snapshots, expor
     first = exported / "transactions" / "00000000000000000001.txn"
     first.write_bytes(first.read_bytes()[:-1])
     shown = snapshots("export", "list", "--location", exported.as_uri())
-    assert shown.status == 1
+    assert shown.status == 3
     assert "unreadable" in shown.out
     assert "00000000000000000001.txn" in shown.err
 
@@ -59,7 +59,7 @@ def test_verify_finds_a_flipped_byte_only_by_reading_it(snapshots: Snapshots, ex
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
     full = snapshots("export", "verify", "--snapshot", exported.as_uri(), "--json")
-    assert full.status == 1
+    assert full.status == 3
     assert full.json["damaged"]
     path = file.relative_to(exported).as_posix()
     assert [fault["kind"] for fault in full.json["faults"] if fault["object"] == path] == ["checksum"]
@@ -70,10 +70,10 @@ def test_verify_finds_a_flipped_byte_only_by_reading_it(snapshots: Snapshots, ex
 def test_a_lost_log_is_told_from_a_wrong_uri(snapshots: Snapshots, exported: Path, command: tuple[str, ...]) -> None:
     shutil.rmtree(exported / "transactions")
     lost = snapshots(*command, "--snapshot", exported.as_uri())
-    assert lost.status == 1
+    assert lost.status == 3
     assert "the log was lost. Rebuild it with `snapshots catalog rebuild`" in lost.err
     wrong = snapshots(*command, "--snapshot", f"{exported.as_uri()}x")
-    assert wrong.status == 1
+    assert wrong.status == 5
     assert "check the URI" in wrong.err
 
 
@@ -104,13 +104,13 @@ def test_verify_at_a_version_and_of_a_tags_object(snapshots: Snapshots, tagged: 
         shown = snapshots(*call, version)
         assert (shown.status, shown.json["revision"]) == (0, revision)
     missed = snapshots(*call, "before-migratoin")
-    assert (missed.status, missed.json["error"]["kind"]) == (2, "VersionNotFoundError")
+    assert (missed.status, missed.json["error"]["kind"]) == (5, "VersionNotFoundError")
     assert "did you mean 'before-migration'?" in missed.json["error"]["message"]
-    assert snapshots(*call, "rev:1").status == 2
+    assert snapshots(*call, "rev:1").status == 5
     [object_] = location.glob("tag/*")
     object_.write_bytes(object_.read_bytes().replace(b"7d", b"9d"))
     shown = snapshots("export", "verify", "--snapshot", location.as_uri(), "--depth", "quick")
-    assert shown.status == 1
+    assert shown.status == 3
     assert f"tag/{object_.name} has SHA-256" in shown.out
 
 
@@ -190,7 +190,7 @@ def test_delete_where_there_is_no_snapshot_touches_nothing(snapshots: Snapshots,
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "manifest.json").write_text("{}")
     shown = snapshots("export", "delete", "--snapshot", (tmp_path / "mine").as_uri(), "--yes")
-    assert shown.status == 1
+    assert shown.status == 5
     assert "nothing was deleted" in shown.err
     assert (tmp_path / "mine" / "manifest.json").exists()
 
@@ -205,5 +205,5 @@ def test_an_unfit_location_is_refused_with_what_to_write_instead(snapshots: Snap
 @pytest.mark.parametrize("command", [["export", "verify"], ["catalog", "show"], ["catalog", "table", "files"]])
 def test_an_empty_version_is_not_the_newest(snapshots: Snapshots, exported: Path, command: list[str]) -> None:
     refused = snapshots(*command, "--snapshot", exported.as_uri(), "--at", "")
-    assert refused.status == 2
+    assert refused.status == 5
     assert "There is no tag ''" in refused.err

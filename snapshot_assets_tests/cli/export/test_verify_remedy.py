@@ -58,7 +58,7 @@ def test_a_replaced_file_that_an_older_revision_needs(snapshots: Snapshots, loca
     damage(location, path)
     newest = reseal(writer)
     shown = verified(snapshots, location)
-    assert shown.status == 1
+    assert shown.status == 3
     assert f"; revision {FIRST} needs it." in shown.out
     whole = f"The newest state, revision {newest}, is whole; what is damaged is needed only by revision {FIRST}."
     assert whole in shown.out
@@ -136,13 +136,13 @@ def test_nothing_is_given_up_where_that_would_not_help(
     if what == "the log":
         damage(location, "transactions/00000000000000000007.txn")
     found = verified(snapshots, location, "--json", *(["--at", "rev:5"] if what == "one version" else []))
-    assert (found.status, found.json["damaged"], found.json["remedy"]) == (1, True, None)
+    assert (found.status, found.json["damaged"], found.json["remedy"]) == (3, True, None)
 
 
 def test_why_a_whole_snapshot_is_incomplete(snapshots: Snapshots, location: Path, writer: Writer) -> None:
     writer.complete(1, writer.file(1, b"late rows"), replaces=tuple(writer.catalog.state.files.chunk(1)))
     shown = verified(snapshots, location)
-    assert shown.status == 1
+    assert shown.status == 3
     assert (
         "not sealed: all chunks are exported, but no seal verified revision 6; run `snapshots export create`"
         in shown.out

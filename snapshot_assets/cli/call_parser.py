@@ -1,0 +1,49 @@
+"""The parser class of `snapshots` and its commands."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from snapshot_assets.cli.exit_status import meanings_text
+from snapshot_assets.errors import UsageError
+from snapshot_assets.format.scrub import scrub
+
+_CONFIG = "configuration, here or before the command (default: $SNAPSHOTS_CONFIG or snapshots.yaml)"
+
+_FILES = {"bash": "_shtab_compgen_files", "zsh": "_files"}
+"""What completes a file's name, as `shtab.FILE`; importing shtab takes time."""
+
+
+class CallParser(argparse.ArgumentParser):
+    """A parser that accepts only full option names, takes `--config`, and whose errors repeat no password."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"epilog": meanings_text(), **settings}, allow_abbrev=False)
+        # Commands have no default of their own, which would replace what is given before them.
+        config = self.add_argument("--config", metavar="FILE", help=_CONFIG, default=argparse.SUPPRESS)
+        config.complete = _FILES  # type: ignore[attr-defined]  # read by shtab
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse a call.
+
+        Raises:
+            UsageError: Always; the usage is printed.
+        """
+        self.print_usage(sys.stderr)
+        raise UsageError(f"{scrub(message)}; see `{self.prog} --help`")
+
+
+class PrintCompletion(argparse.Action):
+    """Prints a script that completes commands and options in a shell, and ends the call."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, _: object, values: str | Sequence[Any] | None, *__: object
+    ) -> NoReturn:
+        """Print the script."""
+        import shtab  # only here, so that other calls do without it
+
+        sys.stdout.write(shtab.complete(parser, shell=str(values)))
+        parser.exit()

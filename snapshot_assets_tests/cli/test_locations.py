@@ -1,0 +1,156 @@
+"""Every command that takes a location takes `--plan`, `--snapshot` and the environment variable."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from snapshot_assets.cli.location import place_of
+from snapshot_assets.cli.location_options import LOCATION_VARIABLE
+from snapshot_assets.cli.parser import build_parser
+from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets_tests.cli.helpers import RANGE, Snapshots
+
+WITHOUT = frozenset[str]()
+"""Commands that work on no location."""
+URI = "s3://bucket/prefix"
+DEFAULTS = {"QUERY": "SELECT 1", "VERSION": "rev:1", "NAME": "x", "OLD": "x", "NEW": "y", "ID": "1", "s.t": "a.b"}
+"""Values of positional arguments and required options, by how help names them."""
+
+
+def commands(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Yield each command's name and parser."""
+    groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    for group in groups:
+        for word, below in group.choices.items():
+            yield from commands(below, f"{name} {word}".strip())
+    if not groups:
+        yield name, parser
+
+
+COMMANDS = dict(commands(build_parser()))
+
+
+def needed(command: str) -> list[str]:
+    """Return values of all that a command requires, and its name."""
+    words = command.split()
+    for action in COMMANDS[command]._actions:
+        if action.option_strings and not action.required:
+            continue
+        value = next(iter(action.choices)) if action.choices else DEFAULTS.get(str(action.metavar), "1")
+        words += [action.option_strings[0], value] if action.option_strings else [value]
+    return words
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - WITHOUT))
+def test_each_command_takes_its_location_in_three_ways(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LOCATION_VARIABLE, "s3://elsewhere/prefix")
+    file = tmp_path / "snapshots.yaml"
+    file.write_text(
+        "storage: {s3: {region: general}}\n"
+        f"plans: {{mine: {{source: unknown, to: '{URI}', storage: {{region: own}}, schema_only: true}}}}\n"
+    )
+
+    def placed(*given: str) -> tuple[str, StoreOptions | None]:
+        options = build_parser().parse_args([*needed(command), "--config", str(file), *given])
+        place = place_of(options)
+        return place.location.uri, place.storage
+
+    assert placed("--plan", "mine") == (URI, StoreOptions(region="own"))
+    assert placed("--snapshot", URI) == (URI, StoreOptions(region="general"))
+    assert placed() == ("s3://elsewhere/prefix", StoreOptions(region="general"))
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - WITHOUT))
+def test_nothing_given_names_the_three_ways(
+    snapshots: Snapshots, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LOCATION_VARIABLE, "")
+    refused = snapshots(*needed(command), "--json")
+    assert (refused.status, refused.json["error"]["exit_status"]) == (2, 2)
+    message = refused.json["error"]["message"]
+    assert [way for way in ("--plan", "URI", LOCATION_VARIABLE) if way not in message] == []
+    twice = snapshots(*needed(command), "--plan", "mine", "--snapshot", URI, "--json")
+    assert twice.status == 2
+    assert "not allowed with argument --plan" in twice.json["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("command", "alias"),
+    [("export create", "--to"), ("copy", "--to"), ("import", "--from"), ("export list", "--location")],
+)
+def test_another_name_of_the_option_is_the_same_option(snapshots: Snapshots, command: str, alias: str) -> None:
+    options = build_parser().parse_args([*needed(command), alias, URI, "--snapshot", URI])
+    assert options.snapshot == URI
+    refused = snapshots(*needed(command), alias, URI, "--snapshot", f"{URI}/other")
+    assert refused.status == 2
+    assert f"--snapshot {URI}/other names a second location, after {URI}" in refused.err
+
+
+def configured(folder: Path, source: str, location: Path, more: str = "") -> str:
+    """Write a configuration whose plan needs a password that is not there, and return its path."""
+    file = folder / "snapshots.yaml"
+    file.write_text(
+        f"sources:\n  live: '{source}'\n  other: postgresql://me:${{NO_SUCH_PASSWORD}}@db/shop\n"
+        f"plans:\n  mine:\n    source: other\n    target: live\n    to: {location.as_uri()}\n"
+        f"    start_time: 2025-01-01\n    end_time: 2025-01-04\n    map_schemas: {{main: restored}}\n{more}"
+        f"  broken: {{source: live, to: '${{NO_SUCH_LOCATION}}'}}\n"
+        f"  copies: {{source: live, kind: query, query: main.readings, to: '{location.as_uri()}/{{date}}'}}\n"
+    )
+    return str(file)
+
+
+READING = ("export list", "export verify", "catalog log", "catalog show", "tag list", "savepoint list", "tag exists x")
+
+
+@pytest.mark.parametrize("command", READING)
+def test_a_plan_names_its_location_without_the_passwords_of_its_databases(
+    snapshots: Snapshots, source: str, exported: Path, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configured(tmp_path, source, exported)
+    by_uri = snapshots(*command.split(), "--snapshot", exported.as_uri(), "--json")
+    assert by_uri.status in {0, 5}, by_uri.err
+    before = snapshots("--config", config, *command.split(), "--plan", "mine", "--json")
+    after = snapshots(*command.split(), "--config", config, "--plan", "mine", "--json")
+    monkeypatch.setenv(LOCATION_VARIABLE, exported.as_uri())
+    by_variable = snapshots(*command.split(), "--json")
+    assert by_uri == before == after == by_variable
+
+
+def test_a_plan_that_cannot_name_a_location(snapshots: Snapshots, source: str, exported: Path, tmp_path: Path) -> None:
+    config = configured(tmp_path, source, exported)
+    call = ("catalog", "show", "--config", config, "--plan")
+    for plan, words in (
+        ("mein", "has no plan 'mein'. Did you mean 'mine'?"),
+        ("copies", "writes each copy to a location of its own"),
+        ("broken", "NO_SUCH_LOCATION"),
+    ):
+        refused = snapshots(*call, plan)
+        assert (refused.status, refused.out) == (2, "")
+        assert words in refused.err
+    (tmp_path / "snapshots.yaml").write_text("plans: [mine]\n")
+    refused = snapshots(*call, "mine")
+    assert (refused.status, "has no plan 'mine'. None exist." in refused.err) == (2, True)
+
+
+def test_a_plan_that_promises_a_single_writer_does_so_for_commands(source: str, exported: Path, tmp_path: Path) -> None:
+    config = configured(tmp_path, source, exported, "    single_writer: true\n")
+    parse = build_parser().parse_args
+    assert place_of(parse(["catalog", "gc", "--config", config, "--plan", "mine"])).single_writer
+    assert not place_of(parse(["catalog", "gc", "--config", config, "--snapshot", exported.as_uri()])).single_writer
+
+
+def test_dates_are_midnight_in_utc(snapshots: Snapshots, source: str, exported: Path) -> None:
+    assert snapshots("export", "create", "--source", source, "--to", exported.as_uri(), *RANGE, "--json").status == 0
+    dates = ("--start-time", "2025-01-01", "--end-time", "2025-01-04")
+    done = snapshots("export", "create", "--source", source, "--to", exported.as_uri(), *dates, "--json")
+    assert (done.status, done.json["run_id"]) == (0, None)
+    early = snapshots("catalog", "show", "--snapshot", exported.as_uri(), "--at", "2025-01-01")
+    assert (early.status, "Nothing was sealed by 2025-01-01T00:00:00Z" in early.err) == (5, True)
+    late = snapshots("catalog", "show", "--snapshot", exported.as_uri(), "--at", "ts:2999-01-01", "--json")
+    assert late.status == 0
