@@ -86,7 +86,7 @@ def build_parser() -> argparse.ArgumentParser:
                 add_location_options(added)
             else:
                 added.add_argument(option, **_SHARED[option])
-        added.set_defaults(run=command)
+        added.set_defaults(run=command, spelling=added.spelling())
     return parser
 
 

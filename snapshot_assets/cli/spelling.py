@@ -7,8 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from snapshot_assets.plan.plan import Plan
-
 _LISTED = r"(?:(?<=\n  )|(?<=: )|(?<=; ))(?:{names})(?=: | is )"
 """A field at the beginning of a mistake, or of one of several differences."""
 _ANYWHERE = r"(?<![\w.`-])(?:{names})(?![\w-])(?P<flag>: true)?"
@@ -33,6 +31,8 @@ def with_options(message: str, options: argparse.Namespace) -> str:
 
 
 def _spelling(options: argparse.Namespace) -> Mapping[str, str]:
+    from snapshot_assets.plan.plan import Plan  # only here, because most calls need no plan
+
     known: dict[str, str] = getattr(options, "spelling", {})
     found = {field: option for field, option in known.items() if field in Plan.model_fields}
     given: dict[str, Any] = getattr(options, "format_options", None) or {}
