@@ -90,8 +90,8 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _described(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+def _described(commands: Any, name: str, text: str) -> CallParser:
+    parser: CallParser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     return parser
 
 
