@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import traceback
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from snapshot_assets.cli.exit_status import exit_status
 from snapshot_assets.cli.output import show_json, show_message
 from snapshot_assets.cli.parser import build_parser
+from snapshot_assets.cli.spelling import with_options
 from snapshot_assets.errors import RefusedImportError, SnapshotError
 from snapshot_assets.format.scrub import scrub
 
@@ -29,12 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in arguments  # a call that cannot be parsed gets a document too
+    options = Namespace()
     try:
-        options = build_parser().parse_args(arguments)
+        build_parser().parse_args(arguments, options)
         with _terminated_as_interrupted():
             return int(options.run(options))
     except SnapshotError as error:
-        return _failed(error, str(error), as_json)
+        return _failed(error, with_options(str(error), options), as_json)
     except KeyboardInterrupt as error:
         return _failed(error, "interrupted; what was committed stays. Run the same command again", as_json)
     except Exception as error:  # a fault of the program: print everything except credentials

@@ -26,6 +26,10 @@ class CallParser(argparse.ArgumentParser):
         config = self.add_argument("--config", metavar="FILE", help=_CONFIG, default=argparse.SUPPRESS)
         config.complete = _FILES  # type: ignore[attr-defined]  # read by shtab
 
+    def spelling(self) -> dict[str, str]:
+        """Return the option of each argument's name, such as `--time-column` of `time_columns`."""
+        return {each.dest: each.option_strings[0] for each in self._actions if each.option_strings}
+
     def error(self, message: str) -> NoReturn:
         """Refuse a call.
 

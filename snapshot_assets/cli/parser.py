@@ -86,12 +86,12 @@ def build_parser() -> argparse.ArgumentParser:
                 add_location_options(added)
             else:
                 added.add_argument(option, **_SHARED[option])
-        added.set_defaults(run=command)
+        added.set_defaults(run=command, spelling=added.spelling())
     return parser
 
 
-def _described(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+def _described(commands: Any, name: str, text: str) -> CallParser:
+    parser: CallParser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     return parser
 
 

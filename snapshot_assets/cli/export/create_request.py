@@ -11,6 +11,7 @@ from typing import Any
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.rules import check_same_plan
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.cli.export.inherit import with_inherited
 from snapshot_assets.cli.location import given_uri
 from snapshot_assets.cli.location_options import LOCATION_VARIABLE
 from snapshot_assets.cli.spark import with_spark_options
@@ -32,7 +33,8 @@ def plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
     """Return the plan that a call names or describes, and its configuration."""
     if options.force and options.replace:
         raise PlanError("--force starts a new snapshot and --replace changes the existing one; give only one of them.")
-    configuration, plan = named_or_described(options, given_fields(options), {"source": "--source S", "to": "--to URI"})
+    given = with_inherited(options, given_fields(options))
+    configuration, plan = named_or_described(options, given, {"source": "--source S", "to": "--to URI"})
     if plan.kind == "query":
         raise PlanError(f"plan {plan.name!r} is of kind query; `snapshots copy --plan {plan.name}` runs it.")
     if plan.schema_only and options.replace:

@@ -1,0 +1,121 @@
+"""Fields of a plan that a call of `snapshots export create` leaves to the snapshot that it resumes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from typing import Any
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.cli.location import open_location
+from snapshot_assets.errors import PlanError, SnapshotExistsError
+from snapshot_assets.format.actions import Header
+from snapshot_assets.format.file_formats import FileFormat
+from snapshot_assets.format.names import table_text
+from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets.plan.read_configuration import load_configuration
+
+
+def with_inherited(options: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of the plan that a call gives, and those of the snapshot at `--to` that it does not give.
+
+    A field that differs from the snapshot's is refused later; see `check_same_plan`.
+
+    Args:
+        options: The call.
+        given: Fields of the plan that the call gives.
+
+    Raises:
+        PlanError: The call names no source, and the configuration does not have the snapshot's.
+        SnapshotExistsError: A time column, or `--schema-only`, differs from the snapshot's.
+    """
+    if "to" not in given or options.plan is not None or options.force:
+        return given
+    store = open_location(options, given["to"])[0]
+    state = Catalog.open(store).state
+    if state.header is None or state.header.query or state.deleted:
+        return given
+    if "source" not in given:
+        _check_source(options, state.header.source, store.uri)
+    fields = _fields(state.header)
+    if state.header.schema_only:
+        return fields | given
+    if given.get("schema_only"):
+        raise SnapshotExistsError(
+            f"The snapshot at {store.uri} has data, and --schema-only is given. Leave it out, choose another location,"
+            " or give --force to replace the snapshot by a new one.",
+            fields=["schema_only"],
+        )
+    fields |= _data_fields(state.header)
+    columns = _time_columns(read_schema(store, state.schemas[state.schema_id]), given.get("tables"))
+    _check_time_columns(columns, given.get("time_columns", {}))
+    if given.get("format", fields["format"]) != fields["format"]:
+        fields["format_options"] = {}
+    merged = {
+        "time_columns": columns | given.get("time_columns", {}),
+        "format_options": fields["format_options"] | given.get("format_options", {}),
+    }
+    return fields | given | {name: value for name, value in merged.items() if value}
+
+
+def _fields(header: Header) -> dict[str, Any]:
+    fields = {
+        "name": header.name,
+        "source": header.source,
+        "catalog": header.catalog or None,
+        "kind": header.kind,
+        "schemas": header.requested_schemas,
+        "tables": header.requested_tables,
+        "exclude_tables": header.exclude_tables,
+        "exclude_columns": header.exclude_columns,
+        "mask": dict(header.mask),
+        "schema_only": header.schema_only,
+        "time_zone": header.time_zone,
+        "grace": timedelta(microseconds=header.grace),
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _data_fields(header: Header) -> dict[str, Any]:
+    """Return the fields that a plan without data may not have."""
+    written, default = FileFormat.parse(header.format), vars(FileFormat())
+    options = {name: value for name, value in vars(written).items() if name != "name" and value != default[name]}
+    fields = {
+        "start_time": header.requested_start,
+        "end_time": header.requested_end,
+        "chunk_time_window": timedelta(microseconds=header.chunk_time_window),
+        "format": written.name,
+        "null_time": header.null_time,
+        "untimed_tables": header.untimed_tables,
+    }
+    return {name: value for name, value in fields.items() if value} | {"format_options": options}
+
+
+def _time_columns(schema: DatabaseSchema, selected: Collection[str] | None) -> dict[str, str | None]:
+    """Return the time columns of a snapshot's tables, of some only if a call selects tables."""
+    own = {each.name for each in schema.schemas}  # large objects are a table of no schema
+    found = {table_text(each.table_name): each.time_index for each in schema.tables if each.schema_name in own}
+    return {name: column for name, column in found.items() if selected is None or name in selected}
+
+
+def _check_time_columns(there: Mapping[str, str | None], here: Mapping[str, str | None]) -> None:
+    for name, column in here.items():
+        if name in there and there[name] != column:
+            raise SnapshotExistsError(
+                f"The location holds a snapshot in which the time column of {name} is {there[name] or 'null'}, and it"
+                f" is {column or 'null'} here. Leave --time-column out, choose another location, or give --force to"
+                " replace the snapshot by a new one.",
+                fields=["time_columns"],
+            )
+
+
+def _check_source(options: argparse.Namespace, source: str, uri: str) -> None:
+    configuration = load_configuration(options.config)
+    if source not in configuration.sources:
+        file = configuration.path or "the configuration"
+        raise PlanError(
+            f"--source missing: the snapshot at {uri} was begun from {source!r}, which {file} does not name, and a"
+            " snapshot keeps no address of a database. Give --source S."
+        )

@@ -1,0 +1,77 @@
+"""`create` on a location that has a snapshot: what the call does not give comes from there, what differs is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from snapshot_assets_tests.cli.helpers import Snapshots, contents, export, make_plan, make_source, store_of
+
+FIELDS = {
+    "chunk_time_window": "12h",
+    "format": "csv",
+    "format_options": {"header": True, "compression": "gzip"},
+    "tables": ["main.readings", "main.sensors", "main.marks"],
+    "time_columns": {"main.marks": None},
+    "mask": {"main.sensors.name": "'x'"},
+    "time_zone": "Europe/Paris",
+}
+
+
+@pytest.fixture
+def begun(location: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A location with two of seven chunks, from a source of the configuration."""
+    marks = "CREATE TABLE marks AS SELECT moment FROM readings"
+    source = make_source(tmp_path / "source.duckdb", marks)
+    plan = make_plan(source, location.as_uri(), **FIELDS)
+    export(plan, store_of(location), chunks=(0, 2))
+    (tmp_path / "snapshots.yaml").write_text(f"sources: {{source: '{source}'}}")
+    monkeypatch.setenv("SNAPSHOTS_CONFIG", str(tmp_path / "snapshots.yaml"))
+    return location
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_location_alone_resumes_an_export(snapshots: Snapshots, begun: Path) -> None:
+    resumed = snapshots("export", "create", "--to", begun.as_uri(), "--json")
+    assert resumed.status == 0, resumed.err
+    assert (resumed.json["chunks"], resumed.json["outcomes"]) == (7, {"exported": 5, "skipped": 2})
+    assert snapshots("export", "create", "--to", begun.as_uri()).status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "messages"),
+    [
+        (["--chunk-time-window", "6h"], ["--chunk-time-window is 12h there and 6h here"]),
+        (["--start-time", "2025-01-02"], ["--start-time is 2025-01-01T00:00:00Z there and 2025-01-02T00:00:00Z here"]),
+        (["--delimiter", ";"], ["header=true there", "delimiter=%3B&header=true here"]),
+        (["--format", "parquet"], ["--format is csv?compression=gzip&header=true there and parquet here"]),
+        (["--tables", "main.sensors"], ["--tables is main.marks,main.readings,main.sensors there and main.sensors"]),
+        (["--time-column", "main.marks=moment"], ["time column of main.marks is null", "it is moment here"]),
+        (["--schema-only"], ["has data, and --schema-only is given"]),
+        (["--source", "duckdb:///elsewhere.duckdb"], ["--source is source there and elsewhere here"]),
+    ],
+)
+def test_what_differs_from_the_snapshot_is_refused_with_both_values(
+    snapshots: Snapshots, begun: Path, arguments: list[str], messages: list[str]
+) -> None:
+    before = contents(begun)
+    refused = snapshots("export", "create", "--to", begun.as_uri(), *arguments)
+    assert refused.status != 0
+    assert [text for text in messages if text not in refused.err] == [], refused.err
+    assert contents(begun) == before
+
+
+def test_a_source_that_the_configuration_lacks_is_asked_for(snapshots: Snapshots, exported: Path) -> None:
+    refused = snapshots("export", "create", "--to", exported.as_uri())
+    assert refused.status == 2
+    assert "--source missing" in refused.err
+    assert "was begun from 'source'" in refused.err
+
+
+def test_options_are_named_as_a_command_has_them(snapshots: Snapshots, source: str, location: Path) -> None:
+    call = ("export", "create", "--source", source, "--to", location.as_uri(), "--schema-only")
+    refused = snapshots(*call, "--start-time", "2025-01-01", "--format", "csv", "--header", "--time-column", "a.b=c")
+    assert refused.status == 2
+    for name in ("--start-time", "--format", "--header", "--time-column"):
+        assert f"  {name}: has no effect with --schema-only" in refused.err, refused.err
