@@ -38,7 +38,7 @@ def assert_refused(result: Result, folder: Path, *messages: str, status: int = 2
         (["--schema-only", "--replace", "2025-01-01T00:00:00Z/2025-01-02T00:00:00Z"], ["schema-only"]),
         (["--format", "orc"], ["orc", "parquet"]),
         (["--start-time", "2025-01-01T00:00:00"], ["2025-01-01T00:00:00", "zone"]),
-        (["--start-time", "2025-01-02T00:00:00Z", "--end-time", "2025-01-01T00:00:00Z"], ["not after start_time"]),
+        (["--start-time", "2025-01-02T00:00:00Z", "--end-time", "2025-01-01T00:00:00Z"], ["not after --start-time"]),
         (["--chunk-time-window", "1y"], ["'1y'", "90m"]),
         (["--max-file-size", "256mb"], ["256mb", "MB"]),
         (["--max-file-size", "1kB"], ["1kB", "16MB"]),
@@ -49,7 +49,7 @@ def assert_refused(result: Result, folder: Path, *messages: str, status: int = 2
         (["--tables", ""], ["--tables"]),
         (["--schemas", "mian"], ["'mian'", "'main'"]),
         (["--name", "a-b"], ["'a-b'"]),
-        (["--schema-only", "--chunk-time-window", "7d"], ["chunk_time_window", "schema_only"]),
+        (["--schema-only", "--chunk-time-window", "7d"], ["--chunk-time-window: has no effect with --schema-only"]),
         (["--plan", "demo"], ["--plan"]),
         (["--frobnicate"], ["--frobnicate"]),
         (["--table", "main.readings"], ["--table"]),  # no abbreviations: a later option would change their meaning
@@ -82,11 +82,10 @@ def test_a_refusal_as_json_is_one_document(snapshots: Snapshots, source: str, lo
 @pytest.mark.parametrize(
     ("arguments", "messages"),
     [
-        ((*RANGE[:3], "2025-01-05T00:00:00Z"), ["end_time", "2025-01-04T00:00:00Z", "2025-01-05T00:00:00Z"]),
-        ((*RANGE, "--chunk-time-window", "2d"), ["chunk_time_window", "1d", "2d"]),
-        ((*RANGE, "--tables", "main.readings"), ["tables", "all", "main.readings"]),
-        ((), ["start_time is 2025-01-01T00:00:00Z there and open here"]),
-        (("--schema-only",), ["schema_only is False there and True here"]),
+        ((*RANGE[:3], "2025-01-05T00:00:00Z"), ["--end-time is", "2025-01-04T00:00:00Z", "2025-01-05T00:00:00Z"]),
+        ((*RANGE, "--chunk-time-window", "2d"), ["--chunk-time-window is 1d there and 2d here"]),
+        ((*RANGE, "--tables", "main.readings"), ["--tables is all there and main.readings here"]),
+        (("--schema-only",), ["has data, and --schema-only is given"]),
     ],
 )
 def test_a_changed_plan_is_refused_naming_both_values(
