@@ -45,7 +45,7 @@ def test_commands_load_only_what_they_need(exported: Path, source: str, tmp_path
     listing = ["export", "list", "--location", exported.as_uri()]
     calls = [listing, *([*command.split(), "--snapshot", copy.as_uri()] for command in commands)]
     savepoint = ["savepoint", "create", "--snapshot", exported.as_uri()]
-    refused = ["export", "create", "--source", source, "--to", exported.as_uri()]
+    refused = ["export", "create", "--source", source, "--to", exported.as_uri(), "--start-time", "2024-01-01"]
     *done, saved, created = loaded(_HEAVY, *calls, savepoint, refused)
     wrong = {command: each for command, each in zip(("export list", *commands), done, strict=True) if each != ["0"]}
     assert wrong == {}

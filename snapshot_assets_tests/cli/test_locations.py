@@ -154,3 +154,26 @@ def test_dates_are_midnight_in_utc(snapshots: Snapshots, source: str, exported: 
     assert (early.status, "Nothing was sealed by 2025-01-01T00:00:00Z" in early.err) == (5, True)
     late = snapshots("catalog", "show", "--snapshot", exported.as_uri(), "--at", "ts:2999-01-01", "--json")
     assert late.status == 0
+
+
+def test_commands_that_move_rows_take_the_same_ways(
+    snapshots: Snapshots, source: str, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export = ("export", "create", "--source", source, *RANGE, "--json")
+    load = ("import", "--target", f"duckdb://{tmp_path / 'new.duckdb'}", "--dry-run", "--json")
+    (tmp_path / "snapshots.yaml").write_text(
+        f"sources: {{live: '{source}', new: 'duckdb://{tmp_path / 'new.duckdb'}'}}\n"
+        f"plans:\n  location: {{source: '{source}', target: new, to: '{exported.as_uri()}', start_time: 2025-01-01,\n"
+        "    end_time: 2025-01-04}\n"
+    )
+    by_plan = ("--config", str(tmp_path / "snapshots.yaml"), "--plan", "location", "--json")
+    calls = {
+        (*export, "--snapshot", exported.as_uri()): exported.as_uri(),
+        (*load, "--snapshot", exported.as_uri()): exported.as_uri(),
+        ("export", "create", *by_plan): exported.as_uri(),
+        ("import", "--dry-run", *by_plan): exported.as_uri(),
+    }
+    monkeypatch.setenv(LOCATION_VARIABLE, "file:///nowhere")
+    assert {call: snapshots(*call).json["location"] for call in calls} == calls
+    monkeypatch.setenv(LOCATION_VARIABLE, exported.as_uri())
+    assert [snapshots(*call).json["location"] for call in (export, load)] == [exported.as_uri()] * 2
