@@ -68,6 +68,7 @@ class Report:
     depth: Depth
     scope: Scope = "all"
     location_id: str = ""
+    format_version: int = 0
     revision: int = 0
     snapshot_id: str = ""
     sealed: bool = False
@@ -231,7 +232,8 @@ def check_head(store: ObjectStore, state: State, hashed: Set[str]) -> Report:
         hashed: Paths of the files that are hashed.
     """
     objects = Listed(store, "data/", "schema/")
-    report = Report(store.uri, "sample" if hashed else "quick", "newest", state.location_id, state.revision)
+    report = Report(store.uri, "sample" if hashed else "quick", "newest", state.location_id)
+    report.format_version, report.revision, report.snapshot_id = state.format_version, state.revision, state.snapshot_id
     report.faults += check_files(store, state, objects, report, hashed=lambda known: known.file.path in hashed)
     report.faults += check_documents(store, state, objects)
     return report

@@ -23,7 +23,7 @@ from snapshot_assets.errors import (
     StorageError,
     UnsupportedVersionError,
 )
-from snapshot_assets.format.documents import FORMAT_VERSION, MAX_DOCUMENT_BYTES, parse_json, pretty_json
+from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
 from snapshot_assets.format.layout import TRANSACTIONS, VERIFICATIONS, new_attempt, verification_of, verification_path
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
@@ -84,7 +84,7 @@ def record_verification(store: ObjectStore, report: Report, now: datetime) -> No
 
 def _document(report: Report, now: datetime) -> dict[str, Any]:
     return {
-        "version": FORMAT_VERSION,
+        "version": report.format_version,
         "location_id": report.location_id,
         "uri": report.uri,
         "snapshot_id": report.snapshot_id,

@@ -77,7 +77,8 @@ def verify(
     report.faults += _log_faults(scan)
     head = scan.state
     state = head if at is None else head.at(at(head))
-    report.revision, report.snapshot_id, report.location_id = state.revision, state.snapshot_id, state.location_id
+    report.location_id, report.format_version = head.location_id, head.format_version
+    report.revision, report.snapshot_id = state.revision, state.snapshot_id
     if at is not None:
         report.scope = "newest" if state.revision == head.revision else "older"
     if state.header is not None:
