@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from snapshot_assets.catalog.status import Moment, Size, Status, Unsealed, Verified, location_status
+from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.location import duration_of, open_location, open_log
 from snapshot_assets.cli.open_metrics import metrics_of, unreadable
 from snapshot_assets.cli.output import counted, plain, show, show_json
@@ -24,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
     max_age, metrics = duration_of(options.max_age), options.format == "openmetrics"
     if metrics and options.json:
         raise PlanError("--json and --format openmetrics are two formats; give one of them.")
-    store, _ = open_location(options, options.snapshot)
+    store, _ = open_location(options)
     try:
         status = location_status(open_log(options, store), datetime.now(UTC))
     except SnapshotError:
@@ -38,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
         show(metrics_of(status, max_age))
     else:
         _show(status, max_age, stale=stale)
-    return 3 if stale or status.is_damaged else 0
+    return ExitStatus.DAMAGED if stale or status.is_damaged else ExitStatus.DONE
 
 
 def _json(status: Status, max_age: timedelta | None, *, stale: bool) -> dict[str, Any]:

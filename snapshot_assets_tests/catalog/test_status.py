@@ -19,6 +19,7 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.execute import delete_rows, expire, rollback
+from snapshot_assets_tests.catalog.merging import merge
 from snapshot_assets_tests.catalog.tags import Changed, flip, path_of, replaced, reseal, save, sealed_by
 
 GRACE = timedelta(microseconds=HEADER.grace)
@@ -162,11 +163,13 @@ def test_a_damaged_pin_is_damage_and_hides_only_the_garbage(sealed: Writer) -> N
     assert found.tag is not None
 
 
-def test_a_savepoint_is_no_export(sealed: Writer) -> None:
+def test_a_compaction_and_a_savepoint_are_no_exports(sealed: Writer) -> None:
+    compacted = merge(sealed, 1)
     save(sealed.catalog)
     found = status(sealed)
+    assert found.seal is not None
     assert found.export is not None
-    assert found.export.revision == 5
+    assert (found.seal.revision, found.export.revision, found.unsealed) == (compacted, 5, Unsealed(0, 0, 0))
 
 
 def test_no_data_file_is_read(sealed: Writer) -> None:
