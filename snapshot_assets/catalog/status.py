@@ -10,6 +10,7 @@ from operator import attrgetter
 import pyarrow.compute as pc
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.truncation import newest_state
 from snapshot_assets.catalog.operations.garbage import Garbage, PinnedPaths, scan_state
 from snapshot_assets.catalog.state.fold import SealState, State
@@ -20,6 +21,8 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import checkpointed_revision, revision_of
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.listed import Listed
+
+_READS = 5
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,14 @@ def location_status(store: ObjectStore, now: datetime) -> Status:
         LocationDeletedError: The snapshot was deleted.
         DamageError: The log has a fault, or the log or its end is lost.
     """
+    for _ in range(_READS):
+        status = _status(store, now)
+        if not status.is_damaged or read_state(store).revision == status.revision:
+            break  # else others may have deleted on purpose what was missing
+    return status
+
+
+def _status(store: ObjectStore, now: datetime) -> Status:
     state = Catalog(store, newest_state(store)).require_snapshot()
     objects = Listed(store)
     infos = list(objects.values())

@@ -10,7 +10,7 @@ from snapshot_assets.catalog import status as module
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.status import Size, Unsealed, location_status, newest_export
 from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.verify import verify
@@ -161,6 +161,19 @@ def test_a_damaged_pin_is_damage_and_hides_only_the_garbage(sealed: Writer) -> N
     assert "nightly" in found.damage
     assert (found.collectable, found.waiting) == (None, None)
     assert found.tag is not None
+
+
+def test_what_others_delete_meanwhile_is_no_damage(sealed: Writer) -> None:
+    create_tag(sealed.catalog, "nightly", 5)
+    pinned = path_of(sealed.store)
+
+    def get(path: str, **limit: int) -> bytes:
+        if path == pinned:
+            delete_tag(sealed.catalog, "nightly")
+        return sealed.store.get(path, **limit)
+
+    found = location_status(Changed(sealed.store, get=get), datetime.now(UTC))
+    assert (found.is_damaged, found.tag, found.revision) == (False, None, 7)
 
 
 def test_a_compaction_and_a_savepoint_are_no_exports(sealed: Writer) -> None:
