@@ -23,7 +23,7 @@ MEANINGS = {
     ExitStatus.DONE: "done",
     ExitStatus.FAILED: "failed, or not confirmed",
     ExitStatus.WRONG_CALL: "the call or the configuration is wrong",
-    ExitStatus.DAMAGED: "damage or incompleteness found",
+    ExitStatus.DAMAGED: "damage, incompleteness, or too old a backup found",
     ExitStatus.UNREACHABLE: "source, target, store or Spark not reachable after retries",
     ExitStatus.NOT_FOUND: "no such snapshot, tag or savepoint",
     ExitStatus.INTERRUPTED: "interrupted",

@@ -102,8 +102,18 @@ def _list(parser: argparse.ArgumentParser) -> None:
 
 def _verify(parser: argparse.ArgumentParser) -> None:
     _at(parser)
+    how = parser.add_mutually_exclusive_group()
     depth = "quick reads no data (default: full)"
-    parser.add_argument("--depth", choices=("quick", "full"), default="full", help=depth)
+    how.add_argument("--depth", choices=("quick", "full"), default="full", help=depth)
+    sample = "hash this share of the data files, another part each day: with 5%%, daily runs read all within 20 days"
+    how.add_argument("--sample", metavar="SHARE", help=sample)
+
+
+def _status(parser: argparse.ArgumentParser) -> None:
+    oldest = "exit with 3 if the newest sealed export is older than this: 26h, 8d, …"
+    parser.add_argument("--max-age", metavar="D", help=oldest)
+    formats = "openmetrics prints metrics for Prometheus (default: text)"
+    parser.add_argument("--format", choices=("text", "openmetrics"), default="text", help=formats)
 
 
 def _at(parser: argparse.ArgumentParser, default: str = "head") -> None:
@@ -222,6 +232,9 @@ _COMMANDS = {
         "export.snapshots:delete", ("--yes", *_READS), "delete a snapshot and everything it wrote", _delete
     ),
     "export diff": _Command("export.snapshots:diff", _READS, "show what changed from one version to another", _diff),
+    "status": _Command(
+        "status:run", _READS, "show the age of the newest backup and what it needs; reads no data", _status
+    ),
     "import": _Command(
         "import_:run",
         ("--dry-run", *_MOVES),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from datetime import datetime
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -24,6 +25,7 @@ LOAD_MANIFESTS = {"redshift": "redshift.manifest", "snowflake": "snowflake.sql"}
 """Paths of load manifests, by the database that reads them."""
 SCHEMA_FILES = ("schemas.json", "tables.json", "views.json")
 TRANSACTIONS = "transactions/"
+VERIFICATIONS = "verification/"
 UNTIMED_CHUNK = 0
 """Chunk id of tables without a time index and of rows without a finite time."""
 TAG_NAME = r"[A-Za-z_][A-Za-z0-9_.-]{0,99}"
@@ -45,9 +47,10 @@ _CHECKPOINT = re.compile(r"transactions/(\d{20})\.ckpt")
 _PROBE = re.compile(r"transactions/probe-[0-9a-f-]{32,36}")
 _TAG = re.compile(rf"tag/tag-({TAG_NAME})-[0-9a-f]{{8}}", re.ASCII)
 _TEMPORARY = re.compile(
-    rf"(?:transactions/|tag/|savepoint/|data/(?:0|[1-9]\d*)/{FOLDERS}|schema/[0-9a-f]{{12}}/)?{TEMPORARY_NAME}"
+    rf"(?:transactions/|tag/|savepoint/|verification/|data/(?:0|[1-9]\d*)/{FOLDERS}|schema/[0-9a-f]{{12}}/)?{TEMPORARY_NAME}"
 )
 _SAVEPOINT = re.compile(r"savepoint/savepoint-([1-9]\d*)-[0-9a-f]{8}", re.ASCII)
+_VERIFICATION = re.compile(r"verification/\d{8}T\d{6}Z-(quick|sample|full)-(all|newest)-[0-9a-f]{8}\.json", re.ASCII)
 
 
 def new_attempt() -> str:
@@ -93,6 +96,17 @@ def tag_path(name: str, attempt: str) -> str:
 def savepoint_path(number: int, attempt: str) -> str:
     """Return the path of a savepoint's object; the attempt distinguishes several writers of one number."""
     return f"savepoint/savepoint-{number}-{attempt}"
+
+
+def verification_path(at: datetime, depth: str, scope: str, attempt: str) -> str:
+    """Return the path of the record of a verification that ended at a time, in UTC."""
+    return f"{VERIFICATIONS}{at:%Y%m%dT%H%M%SZ}-{depth}-{scope}-{attempt}.json"
+
+
+def verification_of(path: str) -> tuple[str, str] | None:
+    """Return depth and scope of the verification that is recorded at `path`, or None for another object."""
+    match = _VERIFICATION.fullmatch(path)
+    return (match[1], match[2]) if match else None
 
 
 def schema_folder(digest: str) -> str:
@@ -167,7 +181,7 @@ def folders_of(path: str) -> str:
 
 def in_layout(path: str) -> bool:
     """Return whether this format writes objects at `path`; no other object may be deleted."""
-    patterns = (_DATA_FILE, _RECEIPT, _SCHEMA_FILE, _TRANSACTION, _CHECKPOINT, _PROBE, _TAG, _SAVEPOINT)
+    patterns = (_DATA_FILE, _RECEIPT, _SCHEMA_FILE, _TRANSACTION, _CHECKPOINT, _PROBE, _TAG, _SAVEPOINT, _VERIFICATION)
     return path in (MANIFEST, CHECKSUMS, *LOAD_MANIFESTS.values()) or any(
         pattern.fullmatch(path) for pattern in patterns
     )

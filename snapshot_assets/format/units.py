@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
 
 from snapshot_assets.errors import PlanError
 
@@ -23,6 +24,8 @@ MIN_FILE_SIZE, MAX_FILE_SIZE = 16 << 20, 4 << 30
 """Limits of the size at which a data file is closed, in bytes."""
 MIN_TEXT_SIZE = 64 << 10
 """The lower limit for text, which has no row groups."""
+
+_SHARE = re.compile(r"\d{1,3}(?:\.\d{1,6})?%", re.ASCII)
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)?", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -111,6 +114,18 @@ def size_text(size: int) -> str:
     """Return the canonical text of a size: the largest unit that divides it."""
     unit = next((unit for unit in ("TB", "GB", "MB", "kB") if size and size % _BYTES[unit] == 0), "B")
     return f"{size // _BYTES[unit]}{unit}"
+
+
+def parse_share(text: str) -> Fraction:
+    """Return the share of a text such as `5%` or `0.5%`: greater than 0, and at most 1.
+
+    Raises:
+        PlanError: The text is not a percentage in that range.
+    """
+    share = Fraction(text[:-1]) / 100 if _SHARE.fullmatch(text) else Fraction(0)
+    if not 0 < share <= 1:
+        raise PlanError(f"{text!r} is not a share; write a percentage above 0% and up to 100%, such as 5% or 0.5%")
+    return share
 
 
 def parse_time(text: object) -> datetime:

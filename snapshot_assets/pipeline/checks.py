@@ -23,6 +23,7 @@ from snapshot_assets.catalog.verify.objects import (
     files_to_seal,
     verified_revision,
 )
+from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK, chunk_of, is_receipt
 from snapshot_assets.pipeline.dagster_internals import check_event, failed_partitions
@@ -101,10 +102,14 @@ def failed_chunks(instance: dg.DagsterInstance, plan: Plan) -> set[int]:
     return chunks
 
 
-def suspected_files(instance: dg.DagsterInstance, plan: Plan, state: State) -> set[str]:
-    """Return the paths of the files of `suspects`: checks and verifications hash them until they are whole."""
+def suspected_files(instance: dg.DagsterInstance, plan: Plan, store: ObjectStore, state: State) -> set[str]:
+    """Return the paths of the files of `suspects`, and of what was damaged when the location was last verified.
+
+    Checks and verifications hash them until they are whole.
+    """
     chunks = suspects(instance, plan)
-    return {known.file.path for known in state.live_files() if chunks is None or known.file.chunk in chunks}
+    files = {known.file.path for known in state.live_files() if chunks is None or known.file.chunk in chunks}
+    return files | damage_on_record(store, state.location_id)
 
 
 def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
@@ -121,10 +126,11 @@ def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
         selected = {key.name for key in context.selected_asset_check_keys}
         with showing_failures():
             store, state = _read(context, plan)
-            hashed = suspected_files(context.instance, plan, state) if INTACT in selected else set()
+            hashed = suspected_files(context.instance, plan, store, state) if INTACT in selected else set()
             if INTACT in selected and state.sealed:
                 hashed |= _to_hash(context, plan, state)
             report = check_head(store, state, hashed)
+            record_verification(store, report, datetime.now(UTC))
         for name, faults in head_faults(state, report).items():
             if name in selected:
                 read = with_sizes({"hashed_bytes": report.bytes}) if name == INTACT else {}

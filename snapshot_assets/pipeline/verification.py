@@ -10,8 +10,10 @@ from pydantic import Field
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.status import unsealed_work
 from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.catalog.verify.objects import Report, check_head, files_to_seal, verified_revision
+from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import human_seconds
@@ -54,7 +56,9 @@ def verify_op(plan: Plan) -> dg.OpDefinition:
         store = snapshots_of(context).store(plan.name)
         with showing_failures():
             state = Catalog.open(store).require_snapshot()
-            report = _report(store, state, config.depth, suspected_files(context.instance, plan, state))
+            suspected = suspected_files(context.instance, plan, store, state)
+            report = _report(store, state, config.depth, suspected)
+            record_verification(store, report, datetime.now(UTC))
         for event in _events(context.instance, plan, state, report):
             context.log_event(event)  # type: ignore[arg-type]  # Dagster takes results of checks; its stub does not
         show_tags(context, plan, state, store.uri)
@@ -75,14 +79,12 @@ def verify_op(plan: Plan) -> dg.OpDefinition:
 
 def _age(state: State, now: datetime) -> dict[str, Any]:
     """Return how old the newest seal is, and what was committed since."""
-    facts: dict[str, Any] = {"sealed": state.sealed, "missing_windows": len(state.missing())}
-    sealed = 0
+    work = unsealed_work(state)
+    facts: dict[str, Any] = {"sealed": state.sealed, "missing_windows": work.chunks}
     if state.newest_seal is not None:
-        sealed = state.newest_seal.revision
         seconds = (now - state.newest_seal.committed_at).total_seconds()
         facts |= {"seal_age_seconds": round(seconds), "seal_age": human_seconds(seconds)}
-    new = [known.file for known in state.live_files() if known.added > sealed]
-    return with_sizes(facts | {"unsealed_files": len(new), "unsealed_bytes": sum(file.bytes for file in new)})
+    return with_sizes(facts | {"unsealed_files": work.files, "unsealed_bytes": work.bytes})
 
 
 def _remedy(report: Report, damage: Sequence[Fault]) -> str:

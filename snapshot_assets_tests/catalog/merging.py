@@ -7,6 +7,7 @@ from snapshot_assets.catalog.operations.compact import CompactedChunk, compact_c
 from snapshot_assets.catalog.receipts.receipts import CompactedTable, Compaction, Receipt
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.relations import TableName
+from snapshot_assets_tests.catalog.conftest import Writer
 
 MERGED = Compaction("", (CompactedTable("main", "m"),))
 """The compaction in the receipt of such a file."""
@@ -28,3 +29,12 @@ def commit_merged(catalog: Catalog, token: Token, receipt: Receipt, ref: ObjectR
         run=receipt.run,
     )
     return catalog.commit(compact_chunk(token, compacted, catalog.now))
+
+
+def merge(writer: Writer, chunk: int) -> int | None:
+    """Compact a chunk, which seals it too."""
+    catalog = writer.catalog
+    older = tuple(sorted({known.file.attempt for known in catalog.refresh().live_files(chunk)}))
+    file = writer.file(chunk, b"merged")
+    receipt, ref = writer.receipt(chunk, file, compaction=MERGED, supersedes=older)
+    return commit_merged(catalog, catalog.token(), receipt, ref)

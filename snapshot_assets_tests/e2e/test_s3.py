@@ -77,6 +77,11 @@ def test_the_command_line_on_s3(
     assert (created.json["chunks"], created.json["files"]) == (0, 0)
     assert snapshots(*call).json["run_id"] is None
     assert snapshots(*options, "export", "verify", "--snapshot", s3_location).status == 0
+    reading = ["--config", s3_user("reader")]
+    assert snapshots(*reading, "export", "verify", "--snapshot", s3_location, "--depth", "quick").status == 0
+    status = snapshots(*reading, "status", "--snapshot", s3_location, "--max-age", "1h", "--json")
+    assert (status.status, [each["depth"] for each in status.json["verified"]]) == (0, ["full"])
+    s3_user("admin")
     above = s3_location.rpartition("/")[0]
     foreign = f"{parse_location(above).prefix}/foreign/new\nline"  # a key that no listing of this package's takes
     s3_server.client().put_object(Bucket=s3_server.bucket, Key=foreign, Body=b"")

@@ -1,3 +1,5 @@
+from datetime import UTC, datetime
+
 import pytest
 
 from snapshot_assets.engine.files.target import FileTarget
@@ -18,6 +20,8 @@ from snapshot_assets.format.layout import (
     table_stem,
     tag_path,
     transaction_path,
+    verification_of,
+    verification_path,
 )
 from snapshot_assets.format.partition_folders import partition_folder
 from snapshot_assets.format.relations import TableName
@@ -92,6 +96,10 @@ def test_paths_of_the_layout_are_accepted():
     assert check_tag_path(tag_path("a-01234567", "0a1b2c3d"), "a-01234567") == "tag/tag-a-01234567-0a1b2c3d"
     assert in_layout(tag_path("x", "0a1b2c3d"))
     assert in_layout("savepoint/savepoint-3-0a1b2c3d")
+    recorded = verification_path(datetime(2026, 11, 24, 2, 44, 54, tzinfo=UTC), "quick", "newest", "0a1b2c3d")
+    assert recorded == "verification/20261124T024454Z-quick-newest-0a1b2c3d.json"
+    assert in_layout(recorded)
+    assert verification_of(recorded) == ("quick", "newest")
     assert chunk_of(path) == 7
     assert revision_of(transaction_path(12)) == 12
     assert transaction_path(12) == "transactions/00000000000000000012.txn"
@@ -101,6 +109,7 @@ def test_paths_of_the_layout_are_accepted():
     "path",
     [
         *("notes.txt", "data/readme.md", "transactions/1.txn", "schema/x/tables.json"),
+        *("verification/x", "verification/20261124T024454Z-deep-all-0a1b2c3d.json"),
         *("tag/tag-1-0a1b2c3d", "tag/tag-x", f"tag/tag-{'x' * 101}-0a1b2c3d", "tag/tag-é-0a1b2c3d", "savepoint/x"),
     ],
 )

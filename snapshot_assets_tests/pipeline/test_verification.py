@@ -29,14 +29,21 @@ def data_file(project: Project, chunk: int) -> Path:
     return project.location / next(project.state().live_files(chunk)).file.path
 
 
+def recorded(project: Project) -> set[str]:
+    return {path.name for path in (project.location / "verification").glob("*")}
+
+
 @pytest.mark.parametrize("depth", ["quick", "sample", "full"])
-def test_a_whole_location_passes(sealed: Project, depth: str) -> None:
+def test_a_whole_location_passes_and_that_is_recorded(sealed: Project, depth: str) -> None:
+    before = recorded(sealed)
     found = job(sealed, "demo_verify", OP, depth=depth)
     size = sum(known.file.bytes for known in sealed.state().live_files())
     assert found["hashed_bytes"] == (0 if depth == "quick" else size)
     for name in ("files_intact", "snapshot_checksum", "coverage"):
         assert sealed.checks("manifest", name) == {None: True}
     assert not sealed.checks("chunks", "file_checksums")
+    [record] = recorded(sealed) - before
+    assert f"-{depth}-{'all' if depth == 'full' else 'newest'}-" in record
 
 
 @pytest.mark.parametrize("depth", ["sample", "full"])
@@ -67,6 +74,13 @@ def test_damage_fails_the_run_and_the_checks_of_what_has_it(sealed: Project, dep
 def test_an_unknown_depth_is_refused(sealed: Project) -> None:
     result = run_job(sealed, "demo_verify", {OP: {"config": {"depth": "deep"}}}, raise_on_error=False)
     assert "depth 'deep' is invalid; write one of quick, sample, full." in sealed.failure(result).description
+
+
+def test_checks_of_the_manifest_count_as_verifications(sealed: Project) -> None:
+    before = recorded(sealed)
+    assert sealed.run_checks("manifest", keys=()).success
+    [record] = recorded(sealed) - before
+    assert "-sample-newest-" in record
 
 
 def test_all_checks_of_an_asset_run_without_a_partition(sealed: Project) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -22,6 +22,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.unreferenced import EXPIRED, expiries_since, needed_documents, unreferenced_schemas
 from snapshot_assets.catalog.verify.faults import Fault, read_object
+from snapshot_assets.catalog.verify.records import superseded
 from snapshot_assets.errors import DamageError, ObjectNotFoundError
 from snapshot_assets.format.actions import ObjectRef, TagCreated
 from snapshot_assets.format.layout import (
@@ -44,8 +45,9 @@ class Garbage:
 
     Attributes:
         reason: `replaced` (no retained revision has it), `expired` (a revision that expired had it, and the log still
-            records this), `orphan` (no transaction names it, or none that counts), `probe`, or `temporary` (a file of
-            the local driver whose writer did not finish).
+            records this), `orphan` (no transaction names it, or none that counts), `probe`, `superseded` (the record of
+            a verification that a later one covers), or `temporary` (a file of the local driver whose writer did not
+            finish).
         since: When it was written or became unreferenced, whichever is later. On the store's clock, or by the log's
             times where these are later.
     """
@@ -116,19 +118,29 @@ def scan_head(store: ObjectStore, before: datetime, pinned: PinnedPaths) -> Garb
         state = Catalog(store, newest_state(store)).require_snapshot()
         try:
             pinned.read(store, state.pins)
-            return _scan(store, state, before, pinned)
+            return scan_state(store, state, list(store.list()), before, pinned.paths)
         except DamageError:
             if read_state(store).revision == state.revision:
                 raise
 
 
-def _scan(store: ObjectStore, state: State, before: datetime, pinned: PinnedPaths) -> GarbageScan:
-    objects = list(store.list())  # before receipts are read: objects written later are not considered
+def scan_state(
+    store: ObjectStore, state: State, objects: Sequence[ObjectInfo], before: datetime, pinned: Set[str]
+) -> GarbageScan:
+    """Return the garbage at a head; see `scan_head`.
+
+    Args:
+        store: The location.
+        state: The head.
+        objects: The location's objects. Receipts are read after they were listed: what is written later does not count.
+        before: See `scan_head`.
+        pinned: Paths that the head's pins name.
+    """
     clock = _LogTimes(store, objects)
     expiries = expiries_since(state, before, clock.of)
     unreferenced = state.files.unreferenced(state.retained(), expiries)
     needed = state.files.paths() - unreferenced.keys()
-    needed |= needed_documents(state).keys() | pinned.paths
+    needed |= needed_documents(state).keys() | pinned
     for receipt, ref in adoptable_receipts(store, state, state.missing(), (info.path for info in objects)):
         check_receipt(store, state, receipt)
         needed |= {ref.path, *(file.path for file in receipt.files)}
@@ -147,9 +159,17 @@ def _scan(store: ObjectStore, state: State, before: datetime, pinned: PinnedPath
             removed = max((unreferenced[path] for path in files), default=None)
             since = max(removed[1], clock.of(removed[0])) if removed else None
             garbage.append(_garbage(info, since, not files.isdisjoint(expired), earliest))
-    temporary = (info for info in store.temporaries() if is_temporary(info.path))
-    garbage += (Garbage(info.path, info.size, "temporary", info.modified) for info in temporary)
-    return GarbageScan(tuple(garbage), tuple(foreign))
+    return GarbageScan((*garbage, *_others(store, objects)), tuple(foreign))
+
+
+def _others(store: ObjectStore, objects: Sequence[ObjectInfo]) -> Iterator[Garbage]:
+    """Yield the garbage that does not depend on the state: records of verifications, and temporary files."""
+    sizes = {info.path: info.size for info in objects}
+    for path, since in superseded(objects).items():
+        yield Garbage(path, sizes[path], "superseded", since)
+    for info in store.temporaries():
+        if is_temporary(info.path):
+            yield Garbage(info.path, info.size, "temporary", info.modified)
 
 
 class _LogTimes:

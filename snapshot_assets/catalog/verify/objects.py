@@ -10,16 +10,15 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from itertools import accumulate
+from datetime import datetime
 from typing import Literal
 
 from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, Remedy, object_faults
+from snapshot_assets.catalog.verify.rotation import due_files
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format.checksums import chunk_checksum
 from snapshot_assets.format.files import DataFile
@@ -27,7 +26,8 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.in_parallel import hashing_threads, threads
 from snapshot_assets.storage.listed import Listed
 
-Depth = Literal["quick", "full"]
+Depth = Literal["quick", "sample", "full"]
+Scope = Literal["all", "newest", "older"]
 
 HASHED_AGAIN = 1 << 30
 """Most bytes of verified files that are hashed again."""
@@ -40,8 +40,6 @@ HASHING_THREADS = max(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_geta
 
 _BLOCK = 4 << 20
 _LOCAL_BLOCK = 256 << 10  # stays in a core's own cache between reading and hashing
-_GOLDEN = (5**0.5 - 1) / 2
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AGAIN_FROM_SOURCE = (
     "`snapshots export create` writes it again from a source whose schema is as it was; else bring it back from a copy."
 )
@@ -52,12 +50,15 @@ class Report:
     """The result of a verification.
 
     Attributes:
-        depth: `quick` or `full`.
+        depth: `quick`, `sample` or `full`.
+        scope: `all` readable revisions, the `newest` state, or one `older` revision.
         revision: The verified revision; for the head, older readable ones were verified too.
         sealed: Whether that revision is sealed. An unsealed one may be whole, but is not a complete snapshot.
         missing: Number of chunks that are not exported.
         files: Number of data files checked.
-        bytes: Bytes of data files read and hashed.
+        hashed: Number of data files read and hashed.
+        bytes: Their size.
+        days: For a sample with a share: in how many daily runs all data files are hashed; else 0.
         temporary_files: Temporary files of running or killed writers: no damage.
         temporary_bytes: Their size.
         remedy: How to end damage that only older readable revisions have.
@@ -65,12 +66,17 @@ class Report:
 
     uri: str
     depth: Depth
+    scope: Scope = "all"
+    location_id: str = ""
+    format_version: int = 0
     revision: int = 0
     snapshot_id: str = ""
     sealed: bool = False
     missing: int = 0
     files: int = 0
+    hashed: int = 0
     bytes: int = 0
+    days: int = 0
     temporary_files: int = 0
     temporary_bytes: int = 0
     faults: list[Fault] = field(default_factory=list)
@@ -101,10 +107,10 @@ def check_files(
         report: Its depth decides whether files are hashed; it gets the counts.
         chunk: Check the files of one chunk only.
         progress: Called for each file done.
-        hashed: At depth `full`, whether a file is hashed.
+        hashed: Unless the depth is `quick`, whether a file is hashed.
     """
-    full = report.depth == "full"
-    work = [(known.file, full and hashed(known)) for known in state.live_files(chunk)]
+    reads = report.depth != "quick"
+    work = [(known.file, reads and hashed(known)) for known in state.live_files(chunk)]
     return file_faults(store, work, objects, report, progress)
 
 
@@ -129,8 +135,9 @@ def file_faults(
         return _hash_fault(store, file, report) if hashed else None
 
     with threads(hashing_threads(store, HASHING_THREADS)) as pool:
-        for (file, _), fault in zip(work, pool.map(check, work), strict=True):
+        for (file, hashed), fault in zip(work, pool.map(check, work), strict=True):
             report.files += 1
+            report.hashed += hashed
             progress(file)
             if fault is not None:
                 yield fault
@@ -225,7 +232,8 @@ def check_head(store: ObjectStore, state: State, hashed: Set[str]) -> Report:
         hashed: Paths of the files that are hashed.
     """
     objects = Listed(store, "data/", "schema/")
-    report = Report(store.uri, "full")
+    report = Report(store.uri, "sample" if hashed else "quick", "newest", state.location_id)
+    report.format_version, report.revision, report.snapshot_id = state.format_version, state.revision, state.snapshot_id
     report.faults += check_files(store, state, objects, report, hashed=lambda known: known.file.path in hashed)
     report.faults += check_documents(store, state, objects)
     return report
@@ -260,34 +268,3 @@ def _by_age(state: State, verified: int) -> tuple[list[DataFile], list[DataFile]
     files = list(state.live_files())
     new = [known.file for known in files if known.added > verified]
     return new, [known.file for known in files if known.added <= verified]
-
-
-def due_files(files: Sequence[DataFile], now: datetime, most: int) -> set[str]:
-    """Return the paths of the files that are due to be hashed again: all of them if they are small enough.
-
-    Otherwise this is a run of files in the order of their paths, which continues from the last file to the first. Each
-    day the run starts a golden section of all bytes later. These starts spread evenly, whatever the interval between
-    two calls. So every file is due at some time, though nothing records what was hashed: in a snapshot of `n * most`
-    bytes after `2 * n` daily calls, or `5 * n` calls at other regular intervals.
-
-    Args:
-        files: All files.
-        now: The present.
-        most: Most bytes; a single file may be larger.
-    """
-    files = sorted(files, key=lambda file: file.path)
-    ends = list(accumulate(file.bytes for file in files))
-    if not ends or most <= 0:
-        return set()
-    if ends[-1] <= most:
-        return {file.path for file in files}
-    start = int(ends[-1] * ((now - _EPOCH).days * _GOLDEN % 1))
-    first = bisect_right(ends, start)
-    due = {files[first].path}
-    left = most - files[first].bytes
-    for file in [*files[first + 1 :], *files[:first]]:
-        left -= file.bytes
-        if left < 0:
-            break
-        due.add(file.path)
-    return due

@@ -1,13 +1,13 @@
 """Verification: collects every fault of a location, and changes nothing.
 
 `quick` checks the structure: log chain, names, sizes, receipts, coverage, hints, pins, orphans. `full` also reads every
-byte and recomputes all three checksum layers. Both check the objects of all readable revisions, or those of one
-revision, and the log.
+byte and recomputes all three checksum layers; `sample` does the same with a part of the data files. All check the
+objects of all readable revisions, or those of one revision, and the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import suppress
 from functools import partial
 
@@ -20,6 +20,7 @@ from snapshot_assets.catalog.state.retained_events import documents_of
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, log_remedy, remedy_of, with_remedy
 from snapshot_assets.catalog.verify.hints import hint_faults
 from snapshot_assets.catalog.verify.objects import Depth, Report, check_documents, check_files, file_faults
+from snapshot_assets.catalog.verify.records import damage_on_record
 from snapshot_assets.catalog.verify.retained import (
     of_older,
     older_document_faults,
@@ -27,6 +28,7 @@ from snapshot_assets.catalog.verify.retained import (
     older_seal_faults,
     pin_faults,
 )
+from snapshot_assets.catalog.verify.rotation import Rotation
 from snapshot_assets.errors import LostLogError, ObjectNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import check_bytes
@@ -50,15 +52,17 @@ def verify(
     at: Callable[[State], int] | None = None,
     progress: Callable[[DataFile], None] = lambda _: None,
     scan: LogScan | None = None,
+    rotation: Rotation | None = None,
 ) -> Report:
     """Verify a location and report every fault.
 
     Args:
         store: The location.
-        depth: `quick` reads no data; `full` reads all.
+        depth: `quick` reads no data; `sample` a part of it; `full` all.
         at: Returns the one revision to verify, from the head's state; None for the head and all older readable ones.
         progress: Called for each verified data file.
         scan: The location's log, if the caller has read it; its faults are completed here.
+        rotation: Chooses the files of a sample. Those that were damaged when last verified are read, too.
 
     Raises:
         VersionNotFoundError: The revision that `at` names is not readable.
@@ -73,18 +77,30 @@ def verify(
     report.faults += _log_faults(scan)
     head = scan.state
     state = head if at is None else head.at(at(head))
+    report.location_id, report.format_version = head.location_id, head.format_version
     report.revision, report.snapshot_id = state.revision, state.snapshot_id
+    if at is not None:
+        report.scope = "newest" if state.revision == head.revision else "older"
     if state.header is not None:
         report.sealed, report.missing = state.sealed, len(state.missing())
-        report.faults += _state_faults(store, scan, state, objects, report, progress)
+        report.days = rotation.days if rotation else 0
+        hashed = _hashed(store, state, rotation, older=at is None) if rotation else None
+        report.faults += _state_faults(store, scan, state, objects, report, progress, hashed)
         if at is None:
-            report.faults += _location_faults(store, scan, objects, report, progress)
+            report.faults += _location_faults(store, scan, objects, report, progress, hashed)
     elif not report.faults:
         report.faults.append(Fault(FaultKind.MISSING, "transactions/", f"There is no snapshot at {store.uri}."))
     report.faults.sort(
         key=lambda fault: (not fault.is_damage, fault.kind is not FaultKind.LOG, fault.object, fault.kind)
     )
     return report
+
+
+def _hashed(store: ObjectStore, state: State, rotation: Rotation, *, older: bool) -> set[str]:
+    """Return the paths of the files that a sample hashes, of a state or also of older readable revisions."""
+    files = [known.file for known in state.live_files()]
+    files += [file for file, _ in older_files(state)] if older else []
+    return rotation.due(files) | damage_on_record(store, state.location_id)
 
 
 def _state_faults(
@@ -94,21 +110,34 @@ def _state_faults(
     objects: Listed,
     report: Report,
     progress: Callable[[DataFile], None],
+    hashed: Set[str] | None,
 ) -> Iterator[Fault]:
     """Yield the faults of a revision's own objects, of its pins, and of checkpoints and hints."""
     head, newest = scan.state, scan.state.newest_seal
-    faults = [*check_files(store, state, objects, report, progress=progress), *check_documents(store, state, objects)]
+    files = check_files(
+        store, state, objects, report, progress=progress, hashed=lambda known: _is_due(known.file, hashed)
+    )
+    faults = [*files, *check_documents(store, state, objects)]
     yield from (with_remedy(state, fault) if state is head else fault for fault in faults)
     yield from _seal_faults(state)
-    if report.depth == "full":
+    if report.depth != "quick":
         yield from _checkpoint_faults(store, scan, objects)
     if state is head or (newest is not None and newest.revision == state.revision):
         yield from hint_faults(store, scan)
     yield from pin_faults(store, scan, objects, None if state is head else state.revision)
 
 
+def _is_due(file: DataFile, hashed: Set[str] | None) -> bool:
+    return hashed is None or file.path in hashed
+
+
 def _location_faults(
-    store: ObjectStore, scan: LogScan, objects: Listed, report: Report, progress: Callable[[DataFile], None]
+    store: ObjectStore,
+    scan: LogScan,
+    objects: Listed,
+    report: Report,
+    progress: Callable[[DataFile], None],
+    hashed: Set[str] | None,
 ) -> list[Fault]:
     """Return the faults of older readable revisions, and orphans; complete the report's other facts."""
     faults = list(_orphans(scan, objects))
@@ -116,7 +145,7 @@ def _location_faults(
     report.temporary_files, report.temporary_bytes = len(left), sum(left)
     # Transactions after a fault may have expired older revisions.
     reached = not scan.faults or scan.state.revision >= max(map(log_revision, objects), default=0)
-    faults += _older_faults(store, scan.state, objects, report, progress, reached)
+    faults += _older_faults(store, scan.state, objects, report, progress, reached, hashed)
     if reached:
         report.remedy = remedy_of(scan.state, store.uri, [*report.faults, *faults])
     return faults
@@ -139,24 +168,25 @@ def _older_faults(
     report: Report,
     progress: Callable[[DataFile], None],
     reached: bool,
+    hashed: Set[str] | None,
 ) -> Iterator[Fault]:
     """Yield the faults of objects that older readable revisions need and the head does not.
 
     If the log's end was not reached, only the sizes of files that pins need are checked: a rebuild keeps such pins.
     """
-    full = reached and report.depth == "full"
+    reads = reached and report.depth != "quick"
     pinned = {known.pin.revision for known in head.pins}
     needed = {
         file.path: (file, revisions)
         for file, revisions in older_files(head)
         if reached or pinned.intersection(revisions)
     }
-    work = [(file, full) for file, _ in needed.values()]
+    work = [(file, reads and _is_due(file, hashed)) for file, _ in needed.values()]
     for fault in file_faults(store, work, objects, report, progress):
         yield of_older(fault, head, needed[fault.object][1])
     if reached:
-        yield from older_document_faults(store, head, objects, full=full)
-    if full:
+        yield from older_document_faults(store, head, objects, full=reads)
+    if reads:
         yield from older_seal_faults(head)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
+from datetime import UTC, datetime
 
 from snapshot_assets.catalog.listing import SnapshotSummary, list_snapshots, summarize
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
@@ -12,7 +13,9 @@ from snapshot_assets.catalog.state.diff import Change, DiffRow, Kind, difference
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.faults import Remedy
 from snapshot_assets.catalog.verify.objects import Report
+from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.retained import some_of
+from snapshot_assets.catalog.verify.rotation import Rotation
 from snapshot_assets.catalog.verify.verify import verify as verify_location
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.exit_status import ExitStatus
@@ -21,7 +24,7 @@ from snapshot_assets.cli.output import counted, plain, show, show_json, show_mes
 from snapshot_assets.errors import NoSnapshotError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.units import human_bytes, time_text
+from snapshot_assets.format.units import human_bytes, parse_share, time_text
 
 
 def list_(options: argparse.Namespace) -> int:
@@ -57,9 +60,12 @@ def _listed(summary: SnapshotSummary) -> tuple[object, ...]:
 
 def verify(options: argparse.Namespace) -> int:
     """Verify a snapshot; exit status 3 if it is damaged or not sealed."""
+    now = datetime.now(UTC)
+    rotation = None if options.sample is None else Rotation.of_share(parse_share(options.sample), now)
     store = open_log(options)
     at = (lambda state: resolve_version(options.at, state)) if options.at is not None else None
-    report = verify_location(store, depth=options.depth, at=at)
+    report = verify_location(store, depth="sample" if rotation else options.depth, at=at, rotation=rotation)
+    record_verification(store, report, datetime.now(UTC))
     if options.json:
         faults = [asdict(fault) | {"damage": fault.is_damage} for fault in report.faults]
         show_json(asdict(report) | {"faults": faults, "damaged": report.damaged})
@@ -76,7 +82,12 @@ def _show_report(report: Report) -> None:
     if report.temporary_files:
         files = f"{counted(report.temporary_files, 'temporary file')}, {human_bytes(report.temporary_bytes)}"
         show(f"{files}, of writers at work or killed: `snapshots catalog gc` deletes those older than the grace period")
-    read = f"{human_bytes(report.bytes)} read" if report.depth == "full" else "no data read"
+    read = "no data read" if report.depth == "quick" else f"{human_bytes(report.bytes)} read"
+    if report.days:
+        show(
+            f"sample: {report.hashed} of {counted(report.files, 'data file')} read, others each day; "
+            f"daily runs read all within {counted(report.days, 'day')}"
+        )
     verdict = "DAMAGED" if report.damaged else "OK" if report.sealed else "INCOMPLETE"
     if not report.sealed and not report.damaged:
         all_exported = f"all chunks are exported, but no seal verified revision {report.revision}"

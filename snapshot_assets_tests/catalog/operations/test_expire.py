@@ -21,7 +21,7 @@ from snapshot_assets.format.actions import Expired
 from snapshot_assets.format.layout import is_receipt, transaction_path
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
 from snapshot_assets_tests.catalog.execute import expire
-from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
+from snapshot_assets_tests.catalog.merging import merge
 from snapshot_assets_tests.catalog.tags import (
     NOW,
     Changed,
@@ -82,15 +82,6 @@ def test_the_calendar_counts_a_compaction_as_keep_last_does(sealed: Writer) -> N
     merge(sealed, 1)
     assert readable(sealed.store) == [5, 7, 9, 11, 12]
     assert plan_expiry(sealed.catalog, Retention(calendar=Calendar(yearly=1))).expired == (5, 7, 9, 11)
-
-
-def merge(writer: Writer, chunk: int) -> int | None:
-    """Compact a chunk, which seals it too."""
-    catalog = writer.catalog
-    older = tuple(sorted({known.file.attempt for known in catalog.refresh().live_files(chunk)}))
-    file = writer.file(chunk, b"merged")
-    receipt, ref = writer.receipt(chunk, file, compaction=MERGED, supersedes=older)
-    return commit_merged(catalog, catalog.token(), receipt, ref)
 
 
 def test_keep_for_counts_from_the_commit(sealed: Writer) -> None:

@@ -28,6 +28,7 @@ WRITTEN = (
     "schema/0123456789ab/tables.json",
     tag_path("x", "01234567"),
     transaction_path(99),
+    "verification/20261124T024454Z-full-all-01234567.json",
 )
 
 

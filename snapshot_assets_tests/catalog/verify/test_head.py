@@ -13,11 +13,11 @@ from snapshot_assets.catalog.verify import objects as module
 from snapshot_assets.catalog.verify.objects import (
     check_head,
     damaged_chunks,
-    due_files,
     files_after_seal,
     files_to_seal,
     verified_revision,
 )
+from snapshot_assets.catalog.verify.rotation import due_files
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.files import DataFile
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer

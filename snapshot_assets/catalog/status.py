@@ -1,0 +1,244 @@
+"""The condition of a location, for monitoring: how old its newest backup is, and what it needs. Reads no data files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from operator import attrgetter
+
+import pyarrow.compute as pc
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.truncation import newest_state
+from snapshot_assets.catalog.operations.garbage import Garbage, PinnedPaths, scan_state
+from snapshot_assets.catalog.state.fold import SealState, State
+from snapshot_assets.catalog.state.totals import live_table
+from snapshot_assets.catalog.verify.records import Verification, current_verifications, known_damage
+from snapshot_assets.errors import DamageError
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.layout import checkpointed_revision, revision_of
+from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+from snapshot_assets.storage.listed import Listed
+
+_READS = 5
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A revision, and the time that its age counts from.
+
+    Attributes:
+        name: Of a tag; "" for a seal.
+        age_seconds: How old it is; 0 if this machine's clock is behind.
+    """
+
+    revision: int
+    at: datetime
+    age_seconds: int
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Unsealed:
+    """What was committed since the newest seal, or is still to be exported.
+
+    Attributes:
+        chunks: Expected chunks that are not completed.
+        files: Live files that no seal covers.
+        bytes: Their size.
+    """
+
+    chunks: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Size:
+    """A number of objects and their size."""
+
+    objects: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A verification that no later one covers, and its age."""
+
+    verification: Verification
+    age_seconds: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """The condition of a location.
+
+    Attributes:
+        name: The plan's name.
+        sealed: Whether the newest state is exactly what the newest seal declared.
+        seal: The newest seal, of any kind.
+        export: The newest seal of exported data. Compactions, deletions of rows and rollbacks seal, too, but what they
+            seal is as old as before.
+        tag: The tag that was created last.
+        verified: The last verifications: one for each depth and scope that no later one covers, the last one last.
+        damaged: Objects that are missing or have another size, and those that the last verifications found damaged.
+        damage: Why the garbage is not known, "" if it is.
+        collectable: Garbage that is older than the grace period.
+        waiting: Younger garbage.
+        transactions: The log's transactions.
+        checkpoints: Its checkpoints.
+    """
+
+    uri: str
+    location_id: str
+    snapshot_id: str
+    name: str
+    revision: int
+    sealed: bool
+    seal: Moment | None
+    export: Moment | None
+    tag: Moment | None
+    unsealed: Unsealed
+    verified: tuple[Verified, ...]
+    damaged: tuple[str, ...]
+    damage: str
+    collectable: Size | None
+    waiting: Size | None
+    transactions: Size
+    checkpoints: Size
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether damage is known."""
+        return bool(self.damaged or self.damage)
+
+    def is_older(self, most: timedelta) -> bool:
+        """Return whether the newest sealed export is older than a limit, or does not exist."""
+        return self.export is None or self.export.age_seconds > most.total_seconds()
+
+
+def location_status(store: ObjectStore, now: datetime) -> Status:
+    """Return the condition of a location.
+
+    Args:
+        store: The location.
+        now: The present.
+
+    Raises:
+        NoSnapshotError: The location is empty.
+        LocationDeletedError: The snapshot was deleted.
+        DamageError: The log has a fault, or the log or its end is lost.
+    """
+    for _ in range(_READS):
+        status = _status(store, now)
+        if not status.is_damaged or read_state(store).revision == status.revision:
+            break  # else others may have deleted on purpose what was missing
+    return status
+
+
+def _status(store: ObjectStore, now: datetime) -> Status:
+    state = Catalog(store, newest_state(store)).require_snapshot()
+    objects = Listed(store)
+    infos = list(objects.values())
+    verifications = current_verifications(store, state.location_id, infos)
+    damage, collectable, waiting = _garbage(store, state, infos, now)
+    damaged = known_damage(verifications) | _misfits(state, objects)
+    assert state.header is not None
+    return Status(
+        uri=store.uri,
+        location_id=state.location_id,
+        snapshot_id=state.snapshot_id,
+        name=state.header.name,
+        revision=state.revision,
+        sealed=state.sealed,
+        seal=_sealed(state.seals[-1] if state.seals else None, now),
+        export=_sealed(newest_export(state), now),
+        tag=_newest_tag(state, now),
+        unsealed=unsealed_work(state),
+        verified=tuple(Verified(each, _age(each.verified_at, now)) for each in verifications),
+        damaged=tuple(sorted(damaged)),
+        damage=damage,
+        collectable=collectable,
+        waiting=waiting,
+        transactions=_size([info for info in infos if revision_of(info.path)]),
+        checkpoints=_size([info for info in infos if checkpointed_revision(info.path)]),
+    )
+
+
+def _age(at: datetime, now: datetime) -> int:
+    return max(0, round((now - at).total_seconds()))
+
+
+def _sealed(seal: SealState | None, now: datetime) -> Moment | None:
+    return Moment(seal.revision, seal.committed_at, _age(seal.committed_at, now)) if seal else None
+
+
+def _newest_tag(state: State, now: datetime) -> Moment | None:
+    tags = [known.pin for known in state.tags.values()]
+    tag = max(tags, key=attrgetter("created_at", "revision", "name"), default=None)
+    return Moment(tag.revision, tag.created_at, _age(tag.created_at, now), tag.name) if tag else None
+
+
+def newest_export(state: State) -> SealState | None:
+    """Return the newest seal of exported data; None if nothing was sealed.
+
+    If the log no longer records it, this is the oldest seal that it records: at least as young as what was exported.
+    """
+    tombstones, rollbacks = set[int](), dict[int, int]()
+    for event in state.events:
+        for action in event.actions:
+            if isinstance(action, act.Tombstone):
+                tombstones.add(event.revision)
+            elif isinstance(action, act.Rollback):
+                rollbacks[event.revision] = action.revision
+    found, through = None, state.revision
+    for sealed in reversed(state.seals):
+        if sealed.revision > through:
+            continue
+        found, through = sealed, rollbacks.get(sealed.revision, sealed.revision)
+        compacted = sealed.seal.verified_revision == sealed.revision  # FORMAT.md, section 6
+        if not compacted and sealed.revision not in tombstones:
+            break
+    return found
+
+
+def unsealed_work(state: State) -> Unsealed:
+    """Return what the newest seal does not cover, and how many chunks are not exported."""
+    sealed = state.newest_seal.revision if state.newest_seal else 0
+    files = live_table(state)
+    new = files.filter(pc.greater(files["added"], sealed))
+    return Unsealed(len(state.missing()), new.num_rows, pc.sum(new["bytes"]).as_py() or 0)
+
+
+def _misfits(state: State, objects: Listed) -> set[str]:
+    """Return the paths of needed data files that are missing, or have another size than recorded."""
+    unneeded = state.files.unreferenced(state.retained())
+    table = state.files.merged().table.select(["path", "bytes"])
+    sizes = dict(zip(*(column.to_pylist() for column in table), strict=True))
+    needed = sizes.keys() - unneeded.keys()
+    missing = objects.missing(needed)
+    return missing | {path for path in needed - missing if objects[path].size != sizes[path]}
+
+
+def _garbage(
+    store: ObjectStore, state: State, infos: Sequence[ObjectInfo], now: datetime
+) -> tuple[str, Size | None, Size | None]:
+    """Return why the garbage is unknown, or the garbage that is older than the grace period, and the other."""
+    assert state.header is not None
+    before, pinned = now - timedelta(microseconds=state.header.grace), PinnedPaths()
+    try:
+        pinned.read(store, state.pins)
+        old, young = scan_state(store, state, infos, before, pinned.paths).by_age(before)
+    except DamageError as error:
+        return str(error), None, None
+    return "", _total(old), _total(young)
+
+
+def _total(garbage: Sequence[Garbage]) -> Size:
+    return Size(len(garbage), sum(each.bytes for each in garbage))
+
+
+def _size(infos: Sequence[ObjectInfo]) -> Size:
+    return Size(len(infos), sum(info.size for info in infos))

@@ -1,0 +1,114 @@
+"""`snapshots status`: the condition of a location, for people and for monitoring."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from snapshot_assets.catalog.status import Moment, Size, Status, Unsealed, Verified, location_status
+from snapshot_assets.cli.exit_status import ExitStatus
+from snapshot_assets.cli.location import duration_of, open_location, open_log
+from snapshot_assets.cli.open_metrics import metrics_of, unreadable
+from snapshot_assets.cli.output import counted, plain, show, show_json
+from snapshot_assets.errors import PlanError, SnapshotError
+from snapshot_assets.format.units import duration_text, human_bytes, human_seconds, time_text
+
+_SHOWN = 5
+_SCOPES = {"all": "all readable revisions", "newest": "the newest state"}
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the status; exit status 3 if damage is known, or the newest sealed export is too old."""
+    max_age, metrics = duration_of(options.max_age), options.format == "openmetrics"
+    if metrics and options.json:
+        raise PlanError("--json and --format openmetrics are two formats; give one of them.")
+    store, _ = open_location(options)
+    try:
+        status = location_status(open_log(options, store), datetime.now(UTC))
+    except SnapshotError:
+        if metrics:
+            show(unreadable(store.uri))
+        raise
+    stale = max_age is not None and status.is_older(max_age)
+    if options.json:
+        show_json(_json(status, max_age, stale=stale))
+    elif metrics:
+        show(metrics_of(status, max_age))
+    else:
+        _show(status, max_age, stale=stale)
+    return ExitStatus.DAMAGED if stale or status.is_damaged else ExitStatus.DONE
+
+
+def _json(status: Status, max_age: timedelta | None, *, stale: bool) -> dict[str, Any]:
+    facts = asdict(status)
+    facts["verified"] = [asdict(each.verification) | {"age_seconds": each.age_seconds} for each in status.verified]
+    facts["garbage"] = {name: facts.pop(name) for name in ("collectable", "waiting")}
+    facts["log"] = {name: facts.pop(name) for name in ("transactions", "checkpoints")}
+    judged = {"max_age": max_age, "stale": stale, "healthy": not stale and not status.is_damaged}
+    document: dict[str, Any] = plain(facts | judged)
+    return document
+
+
+def _show(status: Status, max_age: timedelta | None, *, stale: bool) -> None:
+    verdict = "DAMAGED" if status.is_damaged else "STALE" if stale else "OK"
+    show(f"{verdict}: {status.uri} at revision {status.revision}")
+    for name, text in _lines(status):
+        show(f"  {name + ':':<16}{text}")
+    if stale and max_age is not None:
+        found = "nothing is sealed" if status.export is None else f"it is {human_seconds(status.export.age_seconds)}"
+        show(f"The newest sealed export must not be older than {duration_text(max_age)}: {found}.")
+
+
+def _lines(status: Status) -> Iterator[tuple[str, str]]:
+    """Yield what is shown of a status: names and texts."""
+    yield "newest seal", _moment(status.seal)
+    if status.export != status.seal:
+        yield "newest export", _moment(status.export)
+    yield "newest tag", _moment(status.tag)
+    yield "unsealed", _unsealed(status.unsealed, sealed=status.sealed)
+    for each in status.verified:
+        yield "verified", _verified(each)
+    if not status.verified:
+        yield "verified", "never; run `snapshots export verify`"
+    for path in status.damaged[:_SHOWN]:
+        yield "damaged", path
+    if len(status.damaged) > _SHOWN:
+        yield (
+            "damaged",
+            f"and {len(status.damaged) - _SHOWN} more; `snapshots export verify` names all and their remedy",
+        )
+    if status.damage:
+        yield "damaged", status.damage
+    if status.collectable is not None and status.waiting is not None:
+        collectable = f"{_size(status.collectable, 'object')} that `snapshots catalog gc` deletes"
+        yield "garbage", f"{collectable}, and {_size(status.waiting, 'object')} younger than the grace period"
+    yield "log", f"{_size(status.transactions, 'transaction')}; {_size(status.checkpoints, 'checkpoint')}"
+
+
+def _moment(moment: Moment | None) -> str:
+    if moment is None:
+        return "none"
+    name = f"{moment.name}, " if moment.name else ""
+    return f"{name}revision {moment.revision}, {human_seconds(moment.age_seconds)} old ({time_text(moment.at)})"
+
+
+def _unsealed(work: Unsealed, *, sealed: bool) -> str:
+    if sealed:
+        return "nothing"
+    missing = f"{counted(work.chunks, 'chunk')} not exported"
+    return f"{missing}, {counted(work.files, 'file')} not sealed ({human_bytes(work.bytes)})"
+
+
+def _verified(each: Verified) -> str:
+    done = each.verification
+    ago = f"{human_seconds(each.age_seconds)} ago at revision {done.revision}"
+    read = f"{done.hashed} of {counted(done.files, 'file')} read ({human_bytes(done.bytes)})"
+    result = f"{counted(len(done.damaged), 'damaged object')}" if done.damaged else "no damage"
+    return f"{ago}, {done.depth}, {_SCOPES[done.scope]}, {read}: {result}"
+
+
+def _size(size: Size, thing: str) -> str:
+    return f"{counted(size.objects, thing)} ({human_bytes(size.bytes)})"
