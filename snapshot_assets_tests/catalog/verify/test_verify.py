@@ -16,7 +16,7 @@ from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify import retained as verify_retained
 from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import IncompleteError, VersionNotFoundError
+from snapshot_assets.errors import IncompleteError, UsageError
 from snapshot_assets.format.actions import RowsOutside
 from snapshot_assets.format.documents import parse_json, pretty_json
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
@@ -312,7 +312,7 @@ def test_versions_name_sealed_revisions(sealed):
 
 @pytest.mark.parametrize("text", ["4", "rev:99", "ts:2001-01-01T00:00:00Z", "tag:x", "savepoint:1", "friday", "rev:x"])
 def test_an_invalid_version_is_refused_with_the_sealed_revisions(sealed, text):
-    with pytest.raises(VersionNotFoundError, match="sealed is 1 revision, 5 "):
+    with pytest.raises(UsageError, match="sealed is 1 revision, 5 "):
         resolve_version(text, sealed.catalog.state)
 
 
