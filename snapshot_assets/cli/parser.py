@@ -259,7 +259,10 @@ _COMMANDS = {
         "pins:replace", _ASKS, "let a tag name another revision, or give it a new time to live", _pinning
     ),
     "tag hold": _Command(
-        "pins:hold", _WRITES, "put a tag under legal hold: no rule and no command removes it until its release", _holding
+        "pins:hold",
+        _WRITES,
+        "put a tag under legal hold: no rule and no command removes it until its release",
+        _holding,
     ),
     "tag release": _Command("pins:release", _WRITES, "end the legal hold on a tag; the tag stays", _holding),
     "tag exists": _Command("pins:exists", _READS, "print whether there is a tag; exit status 5 if not", _tag),

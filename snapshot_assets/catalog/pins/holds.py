@@ -1,7 +1,7 @@
 """Legal holds: `snapshots tag hold` and `snapshots tag release`.
 
-A held tag stays as it is, and its revision readable, whatever rules, deletions and rebuilds do. The tag's object records
-the hold too, so that it survives the loss of the log.
+A held tag stays as it is, and its revision readable, whatever rules, deletions and rebuilds do. The tag's object
+records the hold too, so that it survives the loss of the log.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import unicodedata
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.tags import Tag, known_tag, supersede
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.holds import held_text
+from snapshot_assets.catalog.state.holds import held_text, refuse_held
 from snapshot_assets.errors import ConflictError, PlanError
 from snapshot_assets.format import actions as act
 
@@ -35,12 +35,13 @@ def hold_tag(catalog: Catalog, name: str, reason: str, by: str | None = None) ->
         TagHeldError: It is held for another reason, or by somebody else.
     """
     note = _note(catalog, reason, by)
-    known = known_tag(catalog.refresh(), name)
-    if (hold := known.hold) is not None and hold.reason == note.reason and (by is None or hold.by == note.by):
-        return Tag(known, new=False)
 
-    def held(state: State) -> act.TagCreated:
-        return state.tags[name].pin
+    def held(state: State) -> act.TagCreated | None:
+        known = state.tags[name]
+        if (hold := known.hold) is not None and hold.reason == note.reason and (by is None or hold.by == note.by):
+            return None
+        refuse_held([known])
+        return known.pin
 
     return supersede(catalog, name, held, lambda tag: act.TagHeld(tag, note), hold=note)
 
@@ -70,7 +71,7 @@ def release_tag(catalog: Catalog, name: str, reason: str, by: str | None = None)
             raise ConflictError(f"Another writer changed the hold meanwhile: {held_text(known)}; nothing was changed.")
         return known.pin
 
-    return supersede(catalog, name, released, lambda tag: act.TagReleased(tag, note), releases=True)
+    return supersede(catalog, name, released, lambda tag: act.TagReleased(tag, note))
 
 
 def _note(catalog: Catalog, reason: str, by: str | None) -> act.HoldNote:

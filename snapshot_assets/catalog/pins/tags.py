@@ -71,6 +71,7 @@ def rename_tag(catalog: Catalog, name: str, new_name: str) -> Tag:
     check_tag_name(new_name)
 
     def renamed(state: State) -> act.TagCreated:
+        refuse_held([state.tags[name]])
         if new_name == name and name in state.tags:
             raise TagExistsError(f"Tag {name!r} has that name already; nothing was changed.", name=name)
         if new_name in state.tags:
@@ -112,6 +113,7 @@ def replace_tag(
     wanted = act.TagCreated(name, revision, NO_OBJECT, catalog.now(), _checked_ttl(ttl), automatic)
 
     def replaced(state: State) -> act.TagCreated:
+        refuse_held([state.tags[name]])
         if known not in (None, state.tags[name]):
             raise ConflictError(f"Tag {name!r} was changed by another writer meanwhile; nothing was replaced.")
         resolve_version(f"rev:{revision}", state)
@@ -184,35 +186,31 @@ def _pinned(tag: act.TagCreated) -> str:
 def supersede(
     catalog: Catalog,
     name: str,
-    successor: Callable[[State], act.TagCreated],
+    successor: Callable[[State], act.TagCreated | None],
     action: Callable[[act.TagCreated], act.Action],
     *,
     hold: act.HoldNote | None = None,
-    releases: bool = False,
 ) -> Tag:
     """Replace a tag by another one, and delete the old object after the commit.
 
     Args:
         catalog: The location, opened for writing.
         name: The tag.
-        successor: Returns the new tag for a head, without its object.
+        successor: Returns the new tag for a head, without its object; None if nothing is to be committed.
         action: Returns the action that names the new tag.
         hold: The hold that the action puts on it; None for none.
-        releases: Whether the action ends a hold; no other action replaces a tag that is held.
 
     Raises:
-        TagHeldError: The tag is held.
         VersionNotFoundError: There is no such tag.
     """
     superseded: list[TagState] = []
 
-    def wanted(state: State) -> act.TagCreated:
+    def wanted(state: State) -> act.TagCreated | None:
         superseded.append(known_tag(state, name))
-        if not releases:
-            refuse_held(superseded[-1:])
         return successor(state)
 
     made = create_pin(catalog, wanted, action, hold)
-    assert made is not None
+    if made is None:
+        return Tag(superseded[-1], new=False)
     catalog.store.delete(superseded[-1].pin.object.path)
     return Tag(made, new=True)
