@@ -32,8 +32,8 @@ _TAG_COLUMNS = {
     "Created": "create_time",
     "Time retained": "time_retained",
     "Expires at": "expires_at",
-    "Held": "held_since",
 }
+_HOLD_COLUMNS = {"Held since": "held_since", "Held by": "held_by", "Reason": "hold_reason"}
 _SAVEPOINT_COLUMNS = {
     "Savepoint": "savepoint_id",
     "Revision": "saved_snapshot_id",
@@ -120,19 +120,16 @@ def list_tags(options: argparse.Namespace) -> int:
     catalog = open_catalog(options, writing=False)
     found = listing.list_tags(catalog.state)
     rows = [plain(asdict(tag)) | ({} if options.json else _words(tag, catalog.now())) for tag in found]
-    return _list(options, catalog, "tags", rows, _TAG_COLUMNS)
+    columns = _TAG_COLUMNS | (_HOLD_COLUMNS if any(tag.held_since for tag in found) else {})
+    return _list(options, catalog, "tags", rows, columns)
 
 
 def _words(tag: listing.ListedTag, now: datetime) -> dict[str, str]:
     """Return the table's columns on what keeps a tag. One that outlived its time keeps its revision until deleted."""
     expires = "never" if tag.expires_at is None else time_text(tag.expires_at)
     outlived = " (outlived)" if tag.expires_at is not None and tag.expires_at <= now else ""
-    held = f"since {time_text(tag.held_since)} by {tag.held_by}: {tag.hold_reason}" if tag.held_since else "no"
-    return {
-        "time_retained": tag.time_retained or "for ever",
-        "expires_at": expires + outlived,
-        "held_since": held,
-    }
+    words = {"time_retained": tag.time_retained or "for ever", "expires_at": expires + outlived}
+    return words if tag.held_since else words | dict.fromkeys(_HOLD_COLUMNS.values(), "")
 
 
 def list_savepoints(options: argparse.Namespace) -> int:

@@ -144,7 +144,7 @@ class State:
             elif kind == "tag_renamed" and value.tag.name not in self.tags and self.same_life(value):
                 del self.tags[value.name]
                 self.tags[value.tag.name] = value.tag, transaction.writer_id
-            elif kind == "tag_replaced" and value.tag.name in self.tags and value.tag.revision in self.sealed_revisions:
+            elif kind in ("tag_replaced", "tag_held", "tag_released") and self.may_follow(kind, value.tag):
                 self.tags[value.tag.name] = value.tag, transaction.writer_id
             elif kind == "savepoint_created" and self.seal and value.id > self.last_savepoint:
                 if value.revision not in self.sealed_revisions:
@@ -160,6 +160,10 @@ class State:
             else:
                 raise ValueError(f"revision {transaction.revision}: {kind} does not fit the state: {value}")
         self.head = transaction
+
+    def may_follow(self, kind: str, tag: Any) -> bool:
+        """Whether an action on a tag may name it: only a checkpoint's `tag_held` names a new one."""
+        return (tag.name in self.tags or kind == "tag_held") and tag.revision in self.sealed_revisions
 
     def same_life(self, renamed: Any) -> bool:
         """Return whether a renamed tag keeps all but its name, its object and `automatic`."""

@@ -168,11 +168,11 @@ def _is_whole(kept: KeptPins, state: State, inventory: Inventory, live: set[str]
 
 
 def _created(
-    kept: KeptPins, state: State, pin: Pin, hold: act.HoldNote | None, version: int, writer: str = ""
+    kept: KeptPins, state: State, pin: Pin, hold: act.HoldNote | None, version: int, writer: str | None = None
 ) -> Pin | act.TagHeld:
-    """Return the action that creates a pin with a new object, which names the event's writer."""
+    """Return the action that creates a pin with a new object, which names the writer: the new log's by default."""
     manifest = manifest_of(state.at(pin.revision))
-    created, data = with_new_object(pin, writer or kept.writer, version, manifest, hold)
+    created, data = with_new_object(pin, kept.writer if writer is None else writer, version, manifest, hold)
     kept.created[created.object.path] = data
     if hold is not None and isinstance(created, act.TagCreated):
         return act.TagHeld(created, hold)
