@@ -240,9 +240,7 @@ def test_a_wrong_call_names_what_there_is_and_changes_nothing(
     assert (tags(location), [info.path for info in writer.store.list("tag/")]) == before
 
 
-def test_a_tag_is_held_and_released_with_who_when_and_why(
-    snapshots: Snapshots, location: Path, writer: Writer
-) -> None:
+def test_a_tag_is_held_and_released_with_who_when_and_why(snapshots: Snapshots, location: Path, writer: Writer) -> None:
     create_tag(writer.catalog, "friday", 5)
     assert "Held" not in tag(snapshots, location, "list").out
     held = tag(snapshots, location, "hold", "friday", "--reason", "case 12", "--by", "counsel")
