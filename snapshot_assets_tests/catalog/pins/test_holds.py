@@ -25,7 +25,9 @@ from snapshot_assets.catalog.pins.objects import delete_pin
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.state.holds import refuse_changes
+from snapshot_assets.catalog.state.totals import revision_summaries
 from snapshot_assets.catalog.state.unreferenced import PinEnd
+from snapshot_assets.engine.restore.pin import unpin
 from snapshot_assets.errors import (
     ConflictError,
     DocumentError,
@@ -37,6 +39,8 @@ from snapshot_assets.errors import (
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import parse_json
 from snapshot_assets.format.layout import transaction_path
+from snapshot_assets.pipeline.tags import _metadata
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune, rollback
@@ -322,6 +326,24 @@ def test_lists_show_holds(held: Writer) -> None:
     release_tag(held.catalog, "evidence", "settled")
     [listed] = list_tags(read_state(held.store))
     assert (listed.held_since, listed.held_by, listed.hold_reason) == (None, None, None)
+
+
+def test_the_end_of_an_import_leaves_its_held_tag(held: Writer) -> None:
+    for name in ("import-1", "import-2"):
+        create_tag(held.catalog, name, SEAL)
+    hold_tag(held.catalog, "import-1", WHY)
+    assert unpin(held.store, ["import-1", "import-2"]) == ["import-1"]
+    assert read_state(held.store).tags.keys() == {"evidence", "import-1"}
+
+
+def test_dagster_shows_who_holds_a_tag_and_why(held: Writer) -> None:
+    plan = Plan(name="demo", source="duckdb:///nowhere.duckdb", to=held.store.uri)
+    state = read_state(held.store)
+    shown = _metadata(plan, state.tags["evidence"], revision_summaries(state)[SEAL], held.store.uri)
+    hold = state.tags["evidence"].hold
+    assert hold is not None
+    assert shown["held_since"].value == hold.at.timestamp()
+    assert (shown["held_by"], shown["hold_reason"]) == ("counsel", WHY)
 
 
 # What could remove a tag or an object: derived from the code, so that an addition must be considered here.
