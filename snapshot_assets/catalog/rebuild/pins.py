@@ -16,6 +16,7 @@ from snapshot_assets.catalog.rebuild.base import Base
 from snapshot_assets.catalog.rebuild.inventory import Inventory
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState, SavepointState
+from snapshot_assets.errors import TagHeldError
 from snapshot_assets.format import actions as act
 
 
@@ -46,6 +47,9 @@ def keep_pins(base: Base, inventory: Inventory, live: set[str], writer: str) -> 
         inventory: The location's objects.
         live: The head's files; a missing one does not make older revisions unreadable.
         writer: The new log's writer.
+
+    Raises:
+        TagHeldError: A held tag cannot be kept.
     """
     kept, state = KeptPins(writer), base.state
     found = [each for each in _unknown_objects(state, inventory) if _is_whole(kept, state, inventory, live, each)]
@@ -154,7 +158,11 @@ def _is_newer(found: PinObject, known: PinState) -> bool:
 
 
 def _is_whole(kept: KeptPins, state: State, inventory: Inventory, live: set[str], found: PinObject) -> bool:
-    """Return whether the revision of a pin matches its object and has all files; note it otherwise."""
+    """Return whether the revision of a pin matches its object and has all files; note it otherwise.
+
+    Raises:
+        TagHeldError: It is a held tag, and the base does not determine its revision.
+    """
     revision, checksum = found.pin.revision, found.manifest.checksum
     lacking = found.manifest.lacking(inventory.sizes) - live
     sealed = any((seal.revision, seal.seal.checksum) == (revision, checksum) for seal in state.seals)
@@ -163,6 +171,13 @@ def _is_whole(kept: KeptPins, state: State, inventory: Inventory, live: set[str]
             kept.lost.append(f"{found.pin} is held and kept, although its revision {revision} lacks {min(lacking)}.")
         return True
     why = f"lacks {min(lacking)}" if lacking else "is lost"
+    if found.hold is not None:
+        raise TagHeldError(
+            f"{found.ref.path} records that {found.pin} is held by {found.hold.by} ({found.hold.reason}), and its "
+            f"revision {revision} {why}, so that a new log cannot keep it; nothing was rebuilt. Bring back what is "
+            "missing from a copy, or move that object away to rebuild without the tag.",
+            tags=[found.pin.name] if isinstance(found.pin, act.TagCreated) else [],
+        )
     kept.lost.append(f"{found.pin} ({found.ref.path}) is not kept: its revision {revision} {why}.")
     return False
 

@@ -265,6 +265,23 @@ def test_a_rebuild_keeps_a_held_tag_whose_revision_lost_a_file_and_what_is_left_
     assert set(damage(held.store)) == {lost}
 
 
+def test_a_rebuild_that_cannot_keep_a_held_tag_changes_nothing(held: Writer) -> None:
+    state = read_state(held.store)
+    then, now = ({live.file.path for live in each.live_files()} for each in (state.at(SEAL), state))
+    [lost] = then - now
+    held.store.delete(lost)
+    for info in list(held.store.list("transactions/")):
+        held.store.delete(info.path)
+    before = objects(held.store)
+    with pytest.raises(
+        TagHeldError, match=r"'evidence' is held by counsel .* revision 5 lacks data/1/.* move that object"
+    ):
+        rebuild(held.store, accept_undeleted=True)
+    assert objects(held.store) == before
+    held.store.delete(state.tags["evidence"].pin.object.path)
+    assert rebuild(held.store, accept_undeleted=True).tags == ()
+
+
 def test_a_rebuild_takes_the_hold_of_two_objects_and_no_unheld_successor(held: Writer) -> None:
     store = held.store
     path = read_state(store).tags["evidence"].pin.object.path
