@@ -27,6 +27,7 @@ from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.state.holds import refuse_changes
 from snapshot_assets.catalog.state.totals import revision_summaries
 from snapshot_assets.catalog.state.unreferenced import PinEnd
+from snapshot_assets.catalog.status import location_status
 from snapshot_assets.engine.restore.pin import unpin
 from snapshot_assets.errors import (
     ConflictError,
@@ -351,6 +352,10 @@ def test_the_end_of_an_import_leaves_its_held_tag(held: Writer) -> None:
     hold_tag(held.catalog, "import-1", WHY)
     assert unpin(held.store, ["import-1", "import-2"]) == ["import-1"]
     assert read_state(held.store).tags.keys() == {"evidence", "import-1"}
+
+
+def test_the_status_names_held_tags(held: Writer) -> None:
+    assert location_status(held.store, held.catalog.now()).held == ("evidence",)
 
 
 def test_dagster_shows_who_holds_a_tag_and_why(held: Writer) -> None:
