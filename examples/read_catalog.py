@@ -23,9 +23,9 @@ MESSAGES = {  # what is read of log.proto; Protobuf passes over the fields that 
     "Transaction": "uint32 version=1; uint64 revision=3; bytes uuid=4; bytes previous_uuid=5;"
     "bytes previous_sha256=6; repeated Action actions=9",
     "Action": "Other begin=1; AddFile add_file=6; Paths remove_file=7; Other seal=8; Other deleted=9; Pin tag=10;"
-    "Pin tag_deleted=11; Renamed tag_renamed=12; Replaced tag_replaced=13; Savepoint savepoint=14;"
-    "Savepoint savepoint_deleted=15; Expired expired=18; Paths purged=19; Other rebuilt=21; Paths returned_files=22;"
-    + "".join(f"Other other_{number}={number};" for number in (2, 3, 4, 5, 16, 17, 20)),
+    "Pin tag_deleted=11; Renamed tag_renamed=12; Replaced tag_replaced=13; Replaced tag_held=25; Expired expired=18;"
+    "Replaced tag_released=26; Savepoint savepoint=14; Savepoint savepoint_deleted=15; Paths purged=19;"
+    "Other rebuilt=21; Paths returned_files=22;" + "".join(f"Other other_{n}={n};" for n in (2, 3, 4, 5, 16, 17, 20)),
     "AddFile": "string path=1; string schema=2; string table=3; uint64 chunk=4; uint64 rows=6; string sha256=8",
     "Paths": "repeated string paths=1",
     "Pin": "string name=1; uint64 revision=2",

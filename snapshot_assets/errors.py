@@ -93,6 +93,10 @@ class PinnedError(UsageError):
     """Tags or savepoints pin the data that the call would delete."""
 
 
+class TagHeldError(PinnedError):
+    """A legal hold protects a tag that the call would delete or change."""
+
+
 # Object storage
 
 

@@ -23,6 +23,7 @@ from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.log.store import append, read_entry
 from snapshot_assets.catalog.log.truncation import contradictions, newest_state
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.holds import refuse_changes
 from snapshot_assets.catalog.state.state import Token as Token  # what writers get from `Catalog.token`
 from snapshot_assets.errors import (
     ClockError,
@@ -194,6 +195,7 @@ class Catalog:
             The committed revision, or None if `prepare` had nothing left to do.
 
         Raises:
+            TagHeldError: An action would delete or change a tag that is held, or delete the location of one.
             ConflictError: `prepare` refused, or other writers won a thousand races in a row.
             LimitExceededError: The transaction is larger than readers accept; nothing was written.
             OutcomeUnknownError: The store did not report whether the commit took effect.
@@ -203,6 +205,7 @@ class Catalog:
                 actions = prepare(self.state)
                 if actions is None:
                     return None
+                refuse_changes(self.state.pins, actions)
                 transaction = self._transaction(actions)
                 won, entry = append(self.store, transaction)
                 if won:

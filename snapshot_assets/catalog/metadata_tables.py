@@ -108,7 +108,8 @@ METADATA_TABLES: Mapping[str, MetadataTable] = {
     ),
     "$tags": MetadataTable(
         "tag_name text, tagged_snapshot_id int, schema_id int, commit_time time, record_count int,"
-        "create_time time, time_retained text, expires_at time, automatic bool, previous text, next text",
+        "create_time time, time_retained text, expires_at time, automatic bool, previous text, next text,"
+        "held_since time, held_by text, hold_reason text",
         lambda request: map(astuple, list_tags(request.head)),
     ),
     "$savepoints": MetadataTable(

@@ -14,6 +14,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.truncation import newest_state
 from snapshot_assets.catalog.operations.garbage import Garbage, PinnedPaths, scan_state
 from snapshot_assets.catalog.state.fold import SealState, State
+from snapshot_assets.catalog.state.holds import held_tags
 from snapshot_assets.catalog.state.totals import live_table
 from snapshot_assets.catalog.verify.records import Verification, current_verifications, known_damage
 from snapshot_assets.errors import DamageError
@@ -89,6 +90,7 @@ class Status:
         waiting: Younger garbage.
         transactions: The log's transactions.
         checkpoints: Its checkpoints.
+        held: Names of the tags under legal hold, sorted.
     """
 
     uri: str
@@ -108,6 +110,7 @@ class Status:
     waiting: Size | None
     transactions: Size
     checkpoints: Size
+    held: tuple[str, ...] = ()
 
     @property
     def is_damaged(self) -> bool:
@@ -156,6 +159,7 @@ def _status(store: ObjectStore, now: datetime) -> Status:
         seal=_sealed(state.seals[-1] if state.seals else None, now),
         export=_sealed(newest_export(state), now),
         tag=_newest_tag(state, now),
+        held=tuple(sorted(held_tags(state.pins))),
         unsealed=unsealed_work(state),
         verified=tuple(Verified(each, _age(each.verified_at, now)) for each in verifications),
         damaged=tuple(sorted(damaged)),

@@ -145,6 +145,12 @@ def _rename(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("new_name", metavar="NEW", help="a name that no tag has")
 
 
+def _holding(parser: argparse.ArgumentParser) -> None:
+    _tag(parser)
+    parser.add_argument("--reason", required=True, metavar="TEXT", help="why; the log keeps it")
+    parser.add_argument("--by", metavar="WHO", help="who, if not this writer: package, user@host and process")
+
+
 def _savepoint(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", type=count, metavar="ID", help="the savepoint's number")
 
@@ -252,6 +258,13 @@ _COMMANDS = {
     "tag replace": _Command(
         "pins:replace", _ASKS, "let a tag name another revision, or give it a new time to live", _pinning
     ),
+    "tag hold": _Command(
+        "pins:hold",
+        _WRITES,
+        "put a tag under legal hold: no rule and no command removes it until its release",
+        _holding,
+    ),
+    "tag release": _Command("pins:release", _WRITES, "end the legal hold on a tag; the tag stays", _holding),
     "tag exists": _Command("pins:exists", _READS, "print whether there is a tag; exit status 5 if not", _tag),
     "savepoint create": _Command(
         "catalog.compact:create_savepoint",

@@ -10,7 +10,9 @@ from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins import listing, tags
+from snapshot_assets.catalog.pins.holds import hold_tag, release_tag
 from snapshot_assets.catalog.pins.objects import delete_pin, pin_of_same_name, ttl_text
+from snapshot_assets.catalog.state.holds import refuse_held
 from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.unreferenced import PinEnd, end_of_pin
 from snapshot_assets.catalog.state.versions import resolve_version, version_to_pin
@@ -31,6 +33,7 @@ _TAG_COLUMNS = {
     "Time retained": "time_retained",
     "Expires at": "expires_at",
 }
+_HOLD_COLUMNS = {"Held since": "held_since", "Held by": "held_by", "Reason": "hold_reason"}
 _SAVEPOINT_COLUMNS = {
     "Savepoint": "savepoint_id",
     "Revision": "saved_snapshot_id",
@@ -51,7 +54,9 @@ def replace(options: argparse.Namespace) -> int:
     """Let a tag pin another revision; ask first if a revision becomes unreadable."""
     ttl = duration_of(options.time_retained)
     catalog = open_catalog(options, writing=not options.dry_run)
-    known, revision = tags.known_tag(catalog.state, options.name), version_to_pin(options.at, catalog.state)
+    known = tags.known_tag(catalog.state, options.name)
+    refuse_held([known])
+    revision = version_to_pin(options.at, catalog.state)
     ends = end_of_pin(catalog.state, known, replaced_by=revision)
 
     def report(_: argparse.Namespace, uri: str, tag: tags.Tag | None, __: bool) -> None:
@@ -72,6 +77,20 @@ def rename(options: argparse.Namespace) -> int:
     """Rename a tag."""
     catalog = open_catalog(options, writing=True)
     return _report(options, catalog, tags.rename_tag(catalog, options.name, options.new_name))
+
+
+def hold(options: argparse.Namespace) -> int:
+    """Put a tag under legal hold."""
+    catalog = open_catalog(options, writing=True)
+    tag = hold_tag(catalog, options.name, options.reason, options.by)
+    return _report(options, catalog, tag, f", held: {options.reason}" if tag.new else ", held as before")
+
+
+def release(options: argparse.Namespace) -> int:
+    """End the legal hold on a tag."""
+    catalog = open_catalog(options, writing=True)
+    tag = release_tag(catalog, options.name, options.reason, options.by)
+    return _report(options, catalog, tag, ", no longer held")
 
 
 def _report(options: argparse.Namespace, catalog: Catalog, tag: tags.Tag, remark: str = "") -> int:
@@ -101,14 +120,16 @@ def list_tags(options: argparse.Namespace) -> int:
     catalog = open_catalog(options, writing=False)
     found = listing.list_tags(catalog.state)
     rows = [plain(asdict(tag)) | ({} if options.json else _words(tag, catalog.now())) for tag in found]
-    return _list(options, catalog, "tags", rows, _TAG_COLUMNS)
+    columns = _TAG_COLUMNS | (_HOLD_COLUMNS if any(tag.held_since for tag in found) else {})
+    return _list(options, catalog, "tags", rows, columns)
 
 
 def _words(tag: listing.ListedTag, now: datetime) -> dict[str, str]:
-    """Return the table's columns on a tag's time to live. A tag that outlived it keeps its revision until deleted."""
+    """Return the table's columns on what keeps a tag. One that outlived its time keeps its revision until deleted."""
     expires = "never" if tag.expires_at is None else time_text(tag.expires_at)
     outlived = " (outlived)" if tag.expires_at is not None and tag.expires_at <= now else ""
-    return {"time_retained": tag.time_retained or "for ever", "expires_at": expires + outlived}
+    words = {"time_retained": tag.time_retained or "for ever", "expires_at": expires + outlived}
+    return words if tag.held_since else words | dict.fromkeys(_HOLD_COLUMNS.values(), "")
 
 
 def list_savepoints(options: argparse.Namespace) -> int:
@@ -150,6 +171,7 @@ def delete_savepoint(options: argparse.Namespace) -> int:
 
 def _delete(options: argparse.Namespace, catalog: Catalog, pin: PinState, **which: object) -> int:
     """Delete a pin, with its name or number as JSON shows it; exit status 1 if another writer changed it first."""
+    refuse_held([pin])
     ends, stays = end_of_pin(catalog.state, pin), False
     [name] = which.values()
 

@@ -68,6 +68,8 @@ def _lines(status: Status) -> Iterator[tuple[str, str]]:
     if status.export != status.seal:
         yield "newest export", _moment(status.export)
     yield "newest tag", _moment(status.tag)
+    if status.held:
+        yield "legal hold", ", ".join(status.held)
     yield "unsealed", _unsealed(status.unsealed, sealed=status.sealed)
     for each in status.verified:
         yield "verified", _verified(each)

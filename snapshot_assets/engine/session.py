@@ -6,14 +6,11 @@ Connect works too. Executors import this module from a zip, so importing it open
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import io
 import os
 import re
-import shutil
 import sys
-import tempfile
 import threading
 import time
 import zipfile
@@ -36,6 +33,7 @@ from snapshot_assets.databases.spark.session_zone import why_not_utc
 from snapshot_assets.engine.session_settings import is_local
 from snapshot_assets.errors import SnapshotError, TaskFailedError, TaskLostError
 from snapshot_assets.plan.spark_settings import MASTER
+from snapshot_assets.scratch_folders import process_folder
 
 Session = Callable[[], SparkSession]
 """Returns the Spark session, starting it on first use."""
@@ -244,9 +242,7 @@ def _package_zip() -> Path:
         for name, file in _package_files(files("snapshot_assets"), "snapshot_assets"):
             # Without times, so that the same files are the same bytes.
             archive.writestr(zipfile.ZipInfo(name), file, zipfile.ZIP_DEFLATED)
-    folder = tempfile.mkdtemp(prefix="snapshot-assets-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    target = Path(folder) / f"snapshot_assets-{hashlib.sha256(content.getvalue()).hexdigest()[:12]}.zip"
+    target = process_folder() / f"snapshot_assets-{hashlib.sha256(content.getvalue()).hexdigest()[:12]}.zip"
     target.write_bytes(content.getvalue())
     return target
 

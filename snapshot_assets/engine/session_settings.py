@@ -21,6 +21,7 @@ REMOTE_VARIABLE = "SPARK_REMOTE"
 NEEDED = {TIME_ZONE: "UTC"}
 """Settings that every session needs."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 LOCAL_SETTINGS = {
     MASTER: "local[*,4]",  # Spark tries a dying task four times
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
@@ -60,6 +61,15 @@ def session_settings(chosen: Mapping[str, str], environment: Mapping[str, str] |
         ours = LOCAL_SETTINGS | ours
     unchosen = {name: value for name, value in ours.items() if name in NEEDED or name not in known}
     return unchosen | dict(chosen)
+
+
+def temporary_settings(folder: Path) -> dict[str, str]:
+    """Return the settings by which a driver in this process and its Python workers put temporary files into a folder.
+
+    Spark reads the driver's options before those of `JAVA_OPTIONS`, so that a user's own folder wins.
+    """
+    quoted = str(folder).replace("\\", "\\\\").replace('"', '\\"')
+    return {_DEFAULT_JAVA_OPTIONS: f'"-Djava.io.tmpdir={quoted}"', "spark.executorEnv.TMPDIR": str(folder)}
 
 
 def known_master(chosen: Mapping[str, str]) -> str | None:

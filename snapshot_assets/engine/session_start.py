@@ -34,10 +34,12 @@ from snapshot_assets.engine.session_settings import (
     known_master,
     session_settings,
     settings_of_environment,
+    temporary_settings,
 )
 from snapshot_assets.engine.spark_place import refuse_unreachable
 from snapshot_assets.errors import PlanError
 from snapshot_assets.plan.spark_settings import MASTER, REMOTE
+from snapshot_assets.scratch_folders import process_folder
 
 _LOG = logging.getLogger(__name__)
 _LAUNCHER_OPTIONS = "SPARK_LAUNCHER_OPTS"
@@ -59,8 +61,11 @@ def session_config(chosen: Mapping[str, str]) -> dict[str, str]:
         return settings
     # The daemon starts before the package is sent, so it needs this process's path; `local-cluster` runs elsewhere.
     master = settings.get(MASTER) or known.get(MASTER, "")
-    preloaded = master.partition("[")[0] == "local" and worker_python(known | settings) == sys.executable
+    in_process = master.partition("[")[0] == "local"
+    preloaded = in_process and worker_python(known | settings) == sys.executable
     ours = (_DAEMON if preloaded else {}) | (_java_options() if is_local(master) else {})
+    if in_process and GATEWAY not in os.environ:  # that JVM runs already
+        ours |= temporary_settings(process_folder())
     return {name: value for name, value in ours.items() if name not in known} | settings
 
 

@@ -247,6 +247,40 @@ class TagReplaced:
 
 
 @dataclass(frozen=True)
+class HoldNote:
+    """Who puts a legal hold on a tag or ends it, when, and why.
+
+    Attributes:
+        at: UTC, whole milliseconds.
+        by: The writer, unless the user names somebody.
+    """
+
+    at: datetime
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class TagHeld:
+    """Puts a tag under legal hold: until its release, no transaction deletes, renames or replaces it.
+
+    Attributes:
+        tag: The tag, whose new object records the hold. In a checkpoint and after a rebuild, the action creates it.
+    """
+
+    tag: TagCreated
+    note: HoldNote
+
+
+@dataclass(frozen=True)
+class TagReleased:
+    """Ends the legal hold on a tag; `tag` is the tag with a new object."""
+
+    tag: TagCreated
+    note: HoldNote
+
+
+@dataclass(frozen=True)
 class SavepointCreated:
     """Gives a sealed revision a number; the revision stays readable while the savepoint exists.
 
@@ -362,6 +396,8 @@ Action = (
     | TagDeleted
     | TagRenamed
     | TagReplaced
+    | TagHeld
+    | TagReleased
     | SavepointCreated
     | SavepointDeleted
     | Rollback

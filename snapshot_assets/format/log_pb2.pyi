@@ -30,7 +30,7 @@ class Transaction(_message.Message):
     def __init__(self, version: _Optional[int] = ..., location_id: _Optional[bytes] = ..., revision: _Optional[int] = ..., uuid: _Optional[bytes] = ..., previous_uuid: _Optional[bytes] = ..., previous_sha256: _Optional[bytes] = ..., writer_id: _Optional[str] = ..., committed_at: _Optional[int] = ..., actions: _Optional[_Iterable[_Union[Action, _Mapping]]] = ...) -> None: ...
 
 class Action(_message.Message):
-    __slots__ = ("begin", "extend", "schema", "in_progress", "chunk", "add_file", "remove_file", "seal", "deleted", "tag_created", "tag_deleted", "tag_renamed", "tag_replaced", "savepoint_created", "savepoint_deleted", "tombstone", "rollback", "expired", "purged", "upgraded", "rebuilt", "returned_files")
+    __slots__ = ("begin", "extend", "schema", "in_progress", "chunk", "add_file", "remove_file", "seal", "deleted", "tag_created", "tag_deleted", "tag_renamed", "tag_replaced", "savepoint_created", "savepoint_deleted", "tombstone", "rollback", "expired", "purged", "upgraded", "rebuilt", "returned_files", "tag_held", "tag_released")
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     EXTEND_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
@@ -53,6 +53,8 @@ class Action(_message.Message):
     UPGRADED_FIELD_NUMBER: _ClassVar[int]
     REBUILT_FIELD_NUMBER: _ClassVar[int]
     RETURNED_FILES_FIELD_NUMBER: _ClassVar[int]
+    TAG_HELD_FIELD_NUMBER: _ClassVar[int]
+    TAG_RELEASED_FIELD_NUMBER: _ClassVar[int]
     begin: Begin
     extend: Extend
     schema: SchemaAdded
@@ -75,7 +77,9 @@ class Action(_message.Message):
     upgraded: Upgraded
     rebuilt: Rebuilt
     returned_files: ReturnedFiles
-    def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., extend: _Optional[_Union[Extend, _Mapping]] = ..., schema: _Optional[_Union[SchemaAdded, _Mapping]] = ..., in_progress: _Optional[_Union[ChunksInProgress, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., add_file: _Optional[_Union[AddFile, _Mapping]] = ..., remove_file: _Optional[_Union[RemoveFile, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., deleted: _Optional[_Union[Deleted, _Mapping]] = ..., tag_created: _Optional[_Union[TagCreated, _Mapping]] = ..., tag_deleted: _Optional[_Union[TagDeleted, _Mapping]] = ..., tag_renamed: _Optional[_Union[TagRenamed, _Mapping]] = ..., tag_replaced: _Optional[_Union[TagReplaced, _Mapping]] = ..., savepoint_created: _Optional[_Union[SavepointCreated, _Mapping]] = ..., savepoint_deleted: _Optional[_Union[SavepointDeleted, _Mapping]] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., rollback: _Optional[_Union[Rollback, _Mapping]] = ..., expired: _Optional[_Union[Expired, _Mapping]] = ..., purged: _Optional[_Union[Purged, _Mapping]] = ..., upgraded: _Optional[_Union[Upgraded, _Mapping]] = ..., rebuilt: _Optional[_Union[Rebuilt, _Mapping]] = ..., returned_files: _Optional[_Union[ReturnedFiles, _Mapping]] = ...) -> None: ...
+    tag_held: TagHeld
+    tag_released: TagReleased
+    def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., extend: _Optional[_Union[Extend, _Mapping]] = ..., schema: _Optional[_Union[SchemaAdded, _Mapping]] = ..., in_progress: _Optional[_Union[ChunksInProgress, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., add_file: _Optional[_Union[AddFile, _Mapping]] = ..., remove_file: _Optional[_Union[RemoveFile, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., deleted: _Optional[_Union[Deleted, _Mapping]] = ..., tag_created: _Optional[_Union[TagCreated, _Mapping]] = ..., tag_deleted: _Optional[_Union[TagDeleted, _Mapping]] = ..., tag_renamed: _Optional[_Union[TagRenamed, _Mapping]] = ..., tag_replaced: _Optional[_Union[TagReplaced, _Mapping]] = ..., savepoint_created: _Optional[_Union[SavepointCreated, _Mapping]] = ..., savepoint_deleted: _Optional[_Union[SavepointDeleted, _Mapping]] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., rollback: _Optional[_Union[Rollback, _Mapping]] = ..., expired: _Optional[_Union[Expired, _Mapping]] = ..., purged: _Optional[_Union[Purged, _Mapping]] = ..., upgraded: _Optional[_Union[Upgraded, _Mapping]] = ..., rebuilt: _Optional[_Union[Rebuilt, _Mapping]] = ..., returned_files: _Optional[_Union[ReturnedFiles, _Mapping]] = ..., tag_held: _Optional[_Union[TagHeld, _Mapping]] = ..., tag_released: _Optional[_Union[TagReleased, _Mapping]] = ...) -> None: ...
 
 class TimeRange(_message.Message):
     __slots__ = ("start", "end")
@@ -358,6 +362,32 @@ class TagReplaced(_message.Message):
     TAG_FIELD_NUMBER: _ClassVar[int]
     tag: TagCreated
     def __init__(self, tag: _Optional[_Union[TagCreated, _Mapping]] = ...) -> None: ...
+
+class TagHeld(_message.Message):
+    __slots__ = ("tag", "note")
+    TAG_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    tag: TagCreated
+    note: HoldNote
+    def __init__(self, tag: _Optional[_Union[TagCreated, _Mapping]] = ..., note: _Optional[_Union[HoldNote, _Mapping]] = ...) -> None: ...
+
+class TagReleased(_message.Message):
+    __slots__ = ("tag", "note")
+    TAG_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    tag: TagCreated
+    note: HoldNote
+    def __init__(self, tag: _Optional[_Union[TagCreated, _Mapping]] = ..., note: _Optional[_Union[HoldNote, _Mapping]] = ...) -> None: ...
+
+class HoldNote(_message.Message):
+    __slots__ = ("at", "by", "reason")
+    AT_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    at: int
+    by: str
+    reason: str
+    def __init__(self, at: _Optional[int] = ..., by: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class SavepointCreated(_message.Message):
     __slots__ = ("id", "revision", "object", "created_at", "automatic")

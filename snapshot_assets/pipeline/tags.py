@@ -97,6 +97,9 @@ def _metadata(plan: Plan, known: TagState, fact: RevisionSummary, uri: str) -> d
     if tag.ttl:
         metadata["time_retained"] = duration_text(tag.ttl)
         metadata["expires"] = dg.MetadataValue.timestamp(tag.created_at + tag.ttl)
+    if known.hold:
+        metadata["held_since"] = dg.MetadataValue.timestamp(known.hold.at)
+        metadata |= {"held_by": known.hold.by, "hold_reason": known.hold.reason}
     return metadata
 
 

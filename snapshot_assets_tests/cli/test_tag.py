@@ -238,3 +238,54 @@ def test_a_wrong_call_names_what_there_is_and_changes_nothing(
     assert (refused.status, refused.out) == (5 if "no tag" in message or "Revision" in message else 2, "")
     assert message in refused.err
     assert (tags(location), [info.path for info in writer.store.list("tag/")]) == before
+
+
+def test_a_tag_is_held_and_released_with_who_when_and_why(snapshots: Snapshots, location: Path, writer: Writer) -> None:
+    create_tag(writer.catalog, "friday", 5)
+    assert "Held" not in tag(snapshots, location, "list").out
+    held = tag(snapshots, location, "hold", "friday", "--reason", "case 12", "--by", "counsel")
+    assert (held.status, held.out) == (0, f"{location.as_uri()}: tag friday keeps revision 5, held: case 12\n")
+    assert tag(snapshots, location, "hold", "friday", "--reason", "case 12").out.endswith(", held as before\n")
+    [listed] = tag(snapshots, location, "list", "--json").json
+    assert (listed["held_by"], listed["hold_reason"]) == ("counsel", "case 12")
+    assert listed["held_since"].endswith("Z")
+    shown = tag(snapshots, location, "list").out
+    assert all(text in shown for text in ("Held since", "counsel", "case 12", listed["held_since"]))
+    where = ("--snapshot", location.as_uri())
+    assert "for ever, held by counsel: case 12" in snapshots("catalog", "show", *where).out
+    assert "tag 'friday' held by counsel: case 12" in snapshots("catalog", "log", *where).out
+    released = tag(snapshots, location, "release", "friday", "--reason", "settled", "--json").json
+    assert (released["new"], released["held_since"], released["hold_reason"]) == (True, None, None)
+    assert " released by snapshot_assets/" in snapshots("catalog", "log", *where).out
+    again = tag(snapshots, location, "release", "friday", "--reason", "settled")
+    assert (again.status, "'friday' is not held" in again.err) == (2, True)
+    for command in ("hold", "release"):
+        assert "--reason" in tag(snapshots, location, command, "friday").err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("tag", "delete", "friday", "--yes"),
+        ("tag", "delete", "friday", "--dry-run"),
+        ("tag", "replace", "friday", "--at", "rev:7", "--yes"),
+        ("tag", "rename", "friday", "monday"),
+        ("export", "delete", "--yes"),
+        ("export", "delete", "--with-tags", "--yes"),
+        ("export", "delete", "--with-tags"),
+    ],
+    ids=" ".join,
+)
+def test_a_held_tag_is_named_with_its_release_before_anything_is_asked_or_removed(
+    snapshots: Snapshots, location: Path, writer: Writer, command: tuple[str, ...]
+) -> None:
+    create_tag(writer.catalog, "friday", 5)
+    assert tag(snapshots, location, "hold", "friday", "--reason", "case 12").status == 0
+    before = {path: path.read_bytes() for path in location.rglob("*") if path.is_file()}
+    refused = snapshots(*command, "--snapshot", location.as_uri())
+    assert refused.status == 2
+    assert "Tag 'friday' is held since" in refused.err
+    assert "`snapshots tag release friday --reason …`" in refused.err
+    assert "Type yes" not in refused.err
+    after = {path: path.read_bytes() for path in location.rglob("*") if path.is_file()}
+    assert {path: data for path, data in after.items() if "probe-" not in path.name} == before

@@ -104,6 +104,7 @@ class State:
         self.files: dict[str, Any] = {}
         self.in_progress: set[int] = set()
         self.tags: dict[str, tuple[Any, str]] = {}
+        self.holds: dict[str, Any] = {}
         self.savepoints: dict[int, tuple[Any, str]] = {}
         self.last_savepoint = 0
         self.sealed_revisions: set[int] = set()
@@ -118,9 +119,9 @@ class State:
             if self.deleted or kind is None:
                 raise ValueError(f"revision {transaction.revision}: an action after deleted, or of no known kind")
             if kind == "begin":
-                outliving = self.tags, self.savepoints, self.last_savepoint, self.sealed_revisions
+                outliving = self.tags, self.savepoints, self.last_savepoint, self.sealed_revisions, self.holds
                 self.__init__(transaction, value)  # type: ignore[misc]
-                self.tags, self.savepoints, self.last_savepoint, self.sealed_revisions = outliving
+                self.tags, self.savepoints, self.last_savepoint, self.sealed_revisions, self.holds = outliving
             elif kind == "extend":
                 self.begin.header.time_range.end = value.end
             elif kind == "schema" and value.schema_id == len(self.schemas) + 1:
@@ -139,13 +140,16 @@ class State:
                 self.sealed_revisions.add(transaction.revision)
             elif kind == "tag_created" and value.name not in self.tags and value.revision in self.sealed_revisions:
                 self.tags[value.name] = value, transaction.writer_id
-            elif kind == "tag_deleted" and value.name in self.tags:
+            elif kind == "tag_deleted" and value.name in self.tags.keys() - self.holds.keys():
                 del self.tags[value.name]
             elif kind == "tag_renamed" and value.tag.name not in self.tags and self.same_life(value):
                 del self.tags[value.name]
                 self.tags[value.tag.name] = value.tag, transaction.writer_id
-            elif kind == "tag_replaced" and value.tag.name in self.tags and value.tag.revision in self.sealed_revisions:
+            elif kind in ("tag_replaced", "tag_held", "tag_released") and self.may_follow(kind, value.tag):
                 self.tags[value.tag.name] = value.tag, transaction.writer_id
+                self.holds.pop(value.tag.name, None)
+                if kind == "tag_held":
+                    self.holds[value.tag.name] = value.note
             elif kind == "savepoint_created" and self.seal and value.id > self.last_savepoint:
                 if value.revision not in self.sealed_revisions:
                     raise ValueError(f"savepoint {value.id} pins revision {value.revision}, which is not sealed")
@@ -155,16 +159,21 @@ class State:
                 del self.savepoints[value.id]
             elif kind == "purged" and self.files.keys().isdisjoint(value.paths):
                 pass
-            elif kind == "deleted":
+            elif kind == "deleted" and not self.holds:
                 self.deleted = True
             else:
                 raise ValueError(f"revision {transaction.revision}: {kind} does not fit the state: {value}")
         self.head = transaction
 
+    def may_follow(self, kind: str, tag: Any) -> bool:
+        """Return whether an action may replace a tag: a release one that is held, others one that is not."""
+        held = tag.name in self.holds
+        return tag.name in self.tags and tag.revision in self.sealed_revisions and held == (kind == "tag_released")
+
     def same_life(self, renamed: Any) -> bool:
         """Return whether a renamed tag keeps all but its name, its object and `automatic`."""
         old, new = self.tags.get(renamed.name, (None, ""))[0], renamed.tag
-        if old is None or (new.automatic and not old.automatic):
+        if old is None or renamed.name in self.holds or (new.automatic and not old.automatic):
             return False
         return all(getattr(old, name) == getattr(new, name) for name in ("revision", "created_at", "ttl"))
 
@@ -314,6 +323,7 @@ class Reader:
             self.receipts(state, chunk)
         for file in state.files.values():
             self.data_file(state, file, tables[file.schema_id][file.schema, file.table])
+        self.holds = state.holds
         for tag, writer in state.tags.values():
             self.tag(tag, writer)
         for savepoint, writer in state.savepoints.values():
@@ -341,7 +351,11 @@ class Reader:
         self.same(f"times of tag {tag.name}", whole, True)
         expected = {"version": 1, "name": tag.name, "created_at": instant(tag.created_at), "created_by": writer}
         expected |= {"ttl": duration(tag.ttl) if tag.ttl else None}
-        self.same(f"tag {tag.name}", self.content(tag.object), pretty(expected | self.pinned(tag)))
+        pinned = self.pinned(tag)
+        manifest = {"manifest": pinned.pop("manifest")}
+        if note := self.holds.get(tag.name):
+            pinned["hold"] = {"at": instant(note.at), "by": note.by, "reason": note.reason}
+        self.same(f"tag {tag.name}", self.content(tag.object), pretty(expected | pinned | manifest))
 
     def savepoint(self, savepoint: Any, writer: str) -> None:
         self.same("path of a savepoint", savepoint.object.path[:-8], f"savepoint/savepoint-{savepoint.id}-")

@@ -15,6 +15,7 @@ import pytest
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
+from snapshot_assets.catalog.pins.holds import hold_tag, release_tag
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.export.run import ExportRun, OpenExport
@@ -264,6 +265,9 @@ def test_the_reader_agrees_with_tags_and_savepoints_and_notices_what_they_lack(d
         second = export.catalog.state.seals[-1].revision
         create_tag(export.catalog, "gone", second)
         replace_tag(export.catalog, "for.ever-1", second, timedelta(hours=1))
+        for name in ("gone", "b"):
+            hold_tag(export.catalog, name, 'case "12" of ünïcode', "counsel")
+        release_tag(export.catalog, "b", "settled")
         delete_savepoint(export.catalog, save(export.catalog).pin.id)
         save(export.catalog, automatic=True)
     state = sound(dataset)

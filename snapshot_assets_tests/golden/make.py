@@ -22,6 +22,7 @@ from snapshot_assets.catalog import catalog, rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.pins.holds import hold_tag, release_tag
 from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild import new_log as beginning
@@ -253,6 +254,26 @@ def travelled(store: ObjectStore) -> None:
     write_checkpoint(store, log.state)
 
 
+def held(store: ObjectStore) -> None:
+    """A tag under legal hold whose revision expired, in a checkpoint and after it, and one that was released."""
+    writer = Exporter(store)
+    writer.begin()
+    for chunk in (0, 1, 2):
+        writer.complete(chunk)
+    log = writer.catalog
+    first = seal(log).seal.revision
+    for name in ("evidence", "free", "later"):
+        create_tag(log, name, first, 7 * DAY)
+    hold_tag(log, "evidence", "case 12 of 2025", "counsel")
+    hold_tag(log, "free", "a mistake")
+    release_tag(log, "free", "it was one")
+    writer.complete(1, first=1)
+    seal(log)
+    expire(log, keep_last=1)
+    write_checkpoint(store, log.state)
+    hold_tag(log, "later", "case 13 of 2025")
+
+
 def csv(store: ObjectStore) -> None:
     """Compressed CSV with every option; a chunk in two files, one replaced, and a tombstone."""
     _text(store, FileFormat("csv", "gzip", header=True, delimiter=";", quote="'", escape="\\", null="NULL"))
@@ -294,6 +315,7 @@ LOCATIONS = {
     "rebuilt": rebuilt,
     "deleted": deleted,
     "travelled": travelled,
+    "held": held,
     "csv": csv,
     "json": json_lines,
     "copied": copied,

@@ -27,9 +27,8 @@ from snapshot_assets_tests.golden.contents import expected
 from snapshot_assets_tests.golden.make import HERE, Exporter
 
 VERSIONS = sorted(path.name for path in HERE.glob("version_*"))
-LIVING = [
-    f"{version}/{name}" for version in VERSIONS for name in ("history", "rebuilt", "travelled", "csv", "json", "copied")
-]
+NAMES = ("history", "rebuilt", "travelled", "held", "csv", "json", "copied")
+LIVING = [f"{version}/{name}" for version in VERSIONS for name in NAMES]
 
 
 def copied(name: str, folder: Path) -> ObjectStore:
@@ -99,6 +98,25 @@ def test_it_is_rebuilt_without_its_log(store: ObjectStore, known: dict) -> None:
     assert (after.location_id, after.windows()) == (before.location_id, before.windows())
 
 
+def test_its_holds_stay_without_its_log_and_without_its_checkpoint(tmp_path: Path) -> None:
+    store = copied("version_1/held", tmp_path)
+    why = {"evidence": ("counsel", "case 12 of 2025"), "later": ("snapshot_assets/golden", "case 13 of 2025")}
+
+    def holds() -> dict[str, tuple[str, str]]:
+        tags = read_state(store).tags
+        assert tags.keys() == {"evidence", "free", "later"}
+        return {name: (tag.hold.by, tag.hold.reason) for name, tag in tags.items() if tag.hold is not None}
+
+    assert holds() == why
+    for revision in list_log(store).checkpoints:
+        store.delete(checkpoint_path(revision))
+    assert holds() == why
+    for info in list(store.list("transactions/")):
+        store.delete(info.path)
+    rebuild(store)
+    assert holds() == why
+
+
 def test_an_interrupted_deletion_is_reported(tmp_path: Path) -> None:
     store = copied("version_1/deleted", tmp_path)
     with pytest.raises(LocationDeletedError):
@@ -114,7 +132,7 @@ def kinds(store: ObjectStore) -> Iterator[str]:
 
 def test_every_kind_of_action_of_version_1_is_there(tmp_path: Path) -> None:
     found: set[str] = set()
-    for name in ("history", "rebuilt", "deleted", "travelled"):
+    for name in ("history", "rebuilt", "deleted", "travelled", "held"):
         store = copied(f"version_1/{name}", tmp_path / name)
         assert {read_entry(store, each).transaction.version for each in list_log(store).transactions} == {1}
         found |= set(kinds(store))

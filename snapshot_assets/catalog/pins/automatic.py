@@ -150,8 +150,8 @@ def due(state: State, now: datetime, *, tag: TagRule | None = None, savepoint: S
         savepoint: The rule of savepoints, if there is one.
     """
     new = tag_due(tag, state, now) if tag is not None else None
-    outlived = sorted((known for known in state.tags.values() if known.pin.outlived(now)), key=_age)
-    rest = [known for known in state.tags.values() if not known.pin.outlived(now)]
+    outlived = sorted((known for known in state.tags.values() if known.outlived(now)), key=_age)
+    rest = [known for known in state.tags.values() if not known.outlived(now)]
     surplus = _surplus(rest, tag, now if new is not None else None) if tag is not None else ()
     savepoints = state.pins.savepoints.values()
     wanted = savepoint is not None and _savepoint_due(savepoint, state, now)
@@ -206,7 +206,7 @@ def _savepoint_due(rule: SavepointRule, state: State, now: datetime) -> bool:
 
 
 def _surplus(known: Collection[_Pin], rule: TagRule | SavepointRule, new: datetime | None) -> tuple[_Pin, ...]:
-    """Return the automatic pins that a rule no longer keeps, oldest first.
+    """Return the automatic pins that neither a rule nor a hold keeps, oldest first. Held tags count for rules.
 
     Args:
         known: The pins.
@@ -219,7 +219,8 @@ def _surplus(known: Collection[_Pin], rule: TagRule | SavepointRule, new: dateti
     ahead: list[datetime] = [] if new is None else [new]
     times = [*ahead, *(each.pin.created_at for each in newest_first)]
     kept = rule.calendar.kept(times) | set(range(rule.num_retained_max or 0))
-    return tuple(each for place, each in enumerate(newest_first, len(ahead)) if place not in kept)[::-1]
+    gone = (each for place, each in enumerate(newest_first, len(ahead)) if place not in kept)
+    return tuple(each for each in gone if each.hold is None)[::-1]
 
 
 def _automatic(pins: Iterable[_Pin]) -> list[_Pin]:

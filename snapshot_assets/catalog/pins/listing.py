@@ -12,6 +12,7 @@ from typing import Any
 from snapshot_assets.catalog.pins.objects import Pin, ttl_text
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import revision_summaries
+from snapshot_assets.format import actions as act
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,9 @@ class ListedTag:
         automatic: Whether a rule created it, and may delete it.
         previous: The tag of the closest earlier revision, if there is one.
         next: The tag of the closest later revision, if there is one.
+        held_since: When a legal hold was put on it; None without one, as are `held_by` and `hold_reason`.
+        held_by: Who holds it.
+        hold_reason: Why.
     """
 
     tag_name: str
@@ -41,6 +45,9 @@ class ListedTag:
     automatic: bool
     previous: str | None
     next: str | None
+    held_since: datetime | None
+    held_by: str | None
+    hold_reason: str | None
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,7 @@ def list_tags(state: State) -> list[ListedTag]:
             time_retained=ttl_text(tag.ttl),
             expires_at=None if tag.ttl is None else tag.created_at + tag.ttl,
             **columns,
+            **_hold_columns(state.tags[tag.name].hold),
         )
         for tag, columns in zip(tags, _common_columns(state, tags, [tag.name for tag in tags]), strict=True)
     ]
@@ -81,6 +89,12 @@ def list_savepoints(state: State) -> list[ListedSavepoint]:
         ListedSavepoint(savepoint_id=each.id, saved_snapshot_id=each.revision, **columns)
         for each, columns in zip(savepoints, _common_columns(state, savepoints, ids), strict=True)
     ]
+
+
+def _hold_columns(hold: act.HoldNote | None) -> dict[str, Any]:
+    if hold is None:
+        return {"held_since": None, "held_by": None, "hold_reason": None}
+    return {"held_since": hold.at, "held_by": hold.by, "hold_reason": hold.reason}
 
 
 def _common_columns(state: State, pins: Sequence[Pin], names: Sequence[str | int]) -> Iterator[dict[str, Any]]:

@@ -18,6 +18,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import StoredManifest, manifest_of, parse_manifest
 from snapshot_assets.catalog.rules.preconditions import refuse_deleted, refuse_upgraded
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.holds import refuse_held
 from snapshot_assets.catalog.state.pins import CommittedPin, PinState
 from snapshot_assets.catalog.state.unreferenced import PinEnd, end_of_pin
 from snapshot_assets.errors import ConflictError, UsageError
@@ -44,7 +45,9 @@ class _ChangedMeanwhileError(ConflictError):
     """The object that was written for a pin must not be committed."""
 
 
-def pin_document(pin: Pin, created_by: str, version: int, manifest: Manifest) -> bytes:
+def pin_document(
+    pin: Pin, created_by: str, version: int, manifest: Manifest, hold: act.HoldNote | None = None
+) -> bytes:
     """Return the bytes of a pin's object. They depend on the log alone, so that verification can compare them.
 
     Args:
@@ -52,6 +55,7 @@ def pin_document(pin: Pin, created_by: str, version: int, manifest: Manifest) ->
         created_by: The writer of its transaction.
         version: Format version when it was created.
         manifest: The manifest of the revision that it pins.
+        hold: The legal hold on a tag; None without one.
     """
     return pretty_json(
         {
@@ -61,6 +65,7 @@ def pin_document(pin: Pin, created_by: str, version: int, manifest: Manifest) ->
             "created_by": created_by,
             **({"ttl": ttl_text(pin.ttl)} if isinstance(pin, act.TagCreated) else {}),
             **({"automatic": True} if pin.automatic else {}),
+            **({"hold": {"at": time_text(hold.at), "by": hold.by, "reason": hold.reason}} if hold else {}),
             "manifest": manifest,
         }
     )
@@ -71,20 +76,22 @@ def ttl_text(ttl: timedelta | None) -> str | None:
     return None if ttl is None else duration_text(ttl)
 
 
-def with_new_object(pin: _Pin, created_by: str, version: int, manifest: Manifest) -> tuple[_Pin, bytes]:
+def with_new_object(
+    pin: _Pin, created_by: str, version: int, manifest: Manifest, hold: act.HoldNote | None = None
+) -> tuple[_Pin, bytes]:
     """Return a pin with an object at a path that no other writer uses, and the object's bytes; see `pin_document`."""
-    data, attempt = pin_document(pin, created_by, version, manifest), new_attempt()
+    data, attempt = pin_document(pin, created_by, version, manifest, hold), new_attempt()
     path = tag_path(pin.name, attempt) if isinstance(pin, act.TagCreated) else savepoint_path(pin.id, attempt)
     return replace(pin, object=act.ObjectRef(path, sha256_hex(data), len(data))), data
 
 
-def write_pin(catalog: Catalog, pin: _Pin, version: int) -> _Pin:
+def write_pin(catalog: Catalog, pin: _Pin, version: int, hold: act.HoldNote | None = None) -> _Pin:
     """Write the object of a pin that is about to be committed, and return the pin with it; see `create_pin`.
 
     The state is read from storage, because other threads may change the catalog's.
     """
     state = read_state(catalog.store, through=pin.revision)
-    created, data = with_new_object(pin, catalog.writer_id, version, manifest_of(state))
+    created, data = with_new_object(pin, catalog.writer_id, version, manifest_of(state), hold)
     advice = f"Revision {pin.revision} has {state.files.totals()[0]} files; compact it into fewer, and pin that."
     check_writable(len(data), documents.MAX_DOCUMENT_BYTES, created.object.path, advice)
     create_own(catalog.store, created.object.path, data)
@@ -92,7 +99,10 @@ def write_pin(catalog: Catalog, pin: _Pin, version: int) -> _Pin:
 
 
 def create_pin(
-    catalog: Catalog, wanted: Callable[[State], _Pin | None], action: Callable[[_Pin], act.Action] = lambda pin: pin
+    catalog: Catalog,
+    wanted: Callable[[State], _Pin | None],
+    action: Callable[[_Pin], act.Action] = lambda pin: pin,
+    hold: act.HoldNote | None = None,
 ) -> CommittedPin[_Pin] | None:
     """Write the object of a pin, then commit the transaction that names it.
 
@@ -103,6 +113,7 @@ def create_pin(
         catalog: The location, opened for writing.
         wanted: Returns the pin for a head, without its object; None if nothing is to be committed. Raises to refuse.
         action: Returns the action that names the pin.
+        hold: The hold that the action puts on it; None for none.
 
     Returns:
         The pin; None if nothing was committed.
@@ -118,17 +129,20 @@ def create_pin(
     catalog.require_snapshot()
     for _ in range(_ATTEMPTS - 1):
         with suppress(_ChangedMeanwhileError):
-            return _create_pin(catalog, wanted, action)
-    return _create_pin(catalog, wanted, action)
+            return _create_pin(catalog, wanted, action, hold)
+    return _create_pin(catalog, wanted, action, hold)
 
 
 def _create_pin(
-    catalog: Catalog, wanted: Callable[[State], _Pin | None], action: Callable[[_Pin], act.Action]
+    catalog: Catalog,
+    wanted: Callable[[State], _Pin | None],
+    action: Callable[[_Pin], act.Action],
+    hold: act.HoldNote | None,
 ) -> CommittedPin[_Pin] | None:
     pin, version, since = wanted(catalog.state), catalog.state.format_version, catalog.now()
     if pin is None:
         return None
-    created = write_pin(catalog, pin, version)
+    created = write_pin(catalog, pin, version, hold)
     path = created.object.path
 
     def prepare(state: State) -> Actions:
@@ -149,7 +163,7 @@ def _create_pin(
     if committed is None:
         catalog.store.delete(path)
         return None
-    return CommittedPin(created, catalog.writer_id, committed, version)
+    return CommittedPin(created, catalog.writer_id, committed, version, hold)
 
 
 def pin_of_same_name(state: State, pin: PinState) -> PinState | None:
@@ -171,6 +185,7 @@ def delete_pin(catalog: Catalog, pin: PinState | None, planned: PinEnd | None = 
         Whether this call deleted it.
 
     Raises:
+        TagHeldError: It is a tag that is held.
         ConflictError: A revision would become unreadable that does not in `planned`.
     """
     if pin is None:
@@ -179,6 +194,7 @@ def delete_pin(catalog: Catalog, pin: PinState | None, planned: PinEnd | None = 
     def prepare(state: State) -> Sequence[act.Action] | None:
         if pin_of_same_name(state, pin) != pin or state.deleted:
             return None
+        refuse_held([pin])
         if planned is not None:
             _refuse_loss(state, pin, planned)
         if isinstance(pin.pin, act.TagCreated):
@@ -211,11 +227,13 @@ class PinObject:
         ref: Its path, SHA-256 and size.
         pin: The pin that it describes, without its object.
         manifest: The manifest of the revision that it pins.
+        hold: The legal hold that it records; None without one.
     """
 
     ref: act.ObjectRef
     pin: Pin
     manifest: StoredManifest
+    hold: act.HoldNote | None = None
 
 
 def read_pin(store: ObjectStore, path: str) -> PinObject:
@@ -239,7 +257,12 @@ def read_pin(store: ObjectStore, path: str) -> PinObject:
     else:
         pin = act.SavepointCreated(int(document["id"]), manifest.revision, NO_OBJECT, created_at, automatic=automatic)
         check_savepoint_path(path, pin.id)
-    return PinObject(act.ObjectRef(path, sha256_hex(data), len(data)), pin, manifest)
+    return PinObject(act.ObjectRef(path, sha256_hex(data), len(data)), pin, manifest, _hold_of(document))
+
+
+def _hold_of(document: Mapping[str, Any]) -> act.HoldNote | None:
+    hold = document.get("hold")
+    return None if hold is None else act.HoldNote(parse_time(hold["at"]), str(hold["by"]), str(hold["reason"]))
 
 
 def damaged_objects(state: State, whole: AbstractSet[act.ObjectRef]) -> dict[str, bytes]:
@@ -253,7 +276,7 @@ def damaged_objects(state: State, whole: AbstractSet[act.ObjectRef]) -> dict[str
     for known in state.pins:
         if known.pin.object not in whole:
             manifest = manifest_of(state.at(known.pin.revision))
-            data = pin_document(known.pin, known.created_by, known.version, manifest)
+            data = pin_document(known.pin, known.created_by, known.version, manifest, known.hold)
             if sha256_hex(data) == known.pin.object.sha256:
                 objects[known.pin.object.path] = data
     return objects

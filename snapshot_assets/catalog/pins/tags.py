@@ -10,6 +10,7 @@ from functools import partial
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.objects import NO_OBJECT, create_pin, delete_pin, ttl_text
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.holds import refuse_held
 from snapshot_assets.catalog.state.pins import TagState
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.errors import ConflictError, PlanError, TagExistsError
@@ -63,12 +64,14 @@ def rename_tag(catalog: Catalog, name: str, new_name: str) -> Tag:
 
     Raises:
         PlanError: The new name is invalid.
+        TagHeldError: The tag is held.
         VersionNotFoundError: There is no such tag.
         TagExistsError: The new name is taken.
     """
     check_tag_name(new_name)
 
     def renamed(state: State) -> act.TagCreated:
+        refuse_held([state.tags[name]])
         if new_name == name and name in state.tags:
             raise TagExistsError(f"Tag {name!r} has that name already; nothing was changed.", name=name)
         if new_name in state.tags:
@@ -79,7 +82,7 @@ def rename_tag(catalog: Catalog, name: str, new_name: str) -> Tag:
             )
         return replace(state.tags[name].pin, name=new_name, automatic=False)  # rules must not delete it from now on
 
-    return _supersede(catalog, name, renamed, partial(act.TagRenamed, name))
+    return supersede(catalog, name, renamed, partial(act.TagRenamed, name))
 
 
 def replace_tag(
@@ -103,18 +106,20 @@ def replace_tag(
 
     Raises:
         PlanError: The time to live is invalid.
+        TagHeldError: The tag is held.
         ConflictError: Another writer changed the tag `known`.
         VersionNotFoundError: There is no such tag, or the revision is not sealed or has expired.
     """
     wanted = act.TagCreated(name, revision, NO_OBJECT, catalog.now(), _checked_ttl(ttl), automatic)
 
     def replaced(state: State) -> act.TagCreated:
+        refuse_held([state.tags[name]])
         if known not in (None, state.tags[name]):
             raise ConflictError(f"Tag {name!r} was changed by another writer meanwhile; nothing was replaced.")
         resolve_version(f"rev:{revision}", state)
         return wanted
 
-    return _supersede(catalog, name, replaced, act.TagReplaced)
+    return supersede(catalog, name, replaced, act.TagReplaced)
 
 
 def delete_tag(catalog: Catalog, name: str) -> bool:
@@ -122,6 +127,9 @@ def delete_tag(catalog: Catalog, name: str) -> bool:
 
     Returns:
         Whether there was such a tag, and this call deleted it.
+
+    Raises:
+        TagHeldError: The tag is held.
     """
     return delete_pin(catalog, catalog.refresh().tags.get(name))
 
@@ -175,20 +183,34 @@ def _pinned(tag: act.TagCreated) -> str:
     return f"revision {tag.revision} {life}{', made by a rule' * tag.automatic}"
 
 
-def _supersede(
+def supersede(
     catalog: Catalog,
     name: str,
-    successor: Callable[[State], act.TagCreated],
+    successor: Callable[[State], act.TagCreated | None],
     action: Callable[[act.TagCreated], act.Action],
+    *,
+    hold: act.HoldNote | None = None,
 ) -> Tag:
-    """Replace a tag by another one, and delete the old object after the commit."""
+    """Replace a tag by another one, and delete the old object after the commit.
+
+    Args:
+        catalog: The location, opened for writing.
+        name: The tag.
+        successor: Returns the new tag for a head, without its object; None if nothing is to be committed.
+        action: Returns the action that names the new tag.
+        hold: The hold that the action puts on it; None for none.
+
+    Raises:
+        VersionNotFoundError: There is no such tag.
+    """
     superseded: list[TagState] = []
 
-    def wanted(state: State) -> act.TagCreated:
+    def wanted(state: State) -> act.TagCreated | None:
         superseded.append(known_tag(state, name))
         return successor(state)
 
-    made = create_pin(catalog, wanted, action)
-    assert made is not None
+    made = create_pin(catalog, wanted, action, hold)
+    if made is None:
+        return Tag(superseded[-1], new=False)
     catalog.store.delete(superseded[-1].pin.object.path)
     return Tag(made, new=True)

@@ -90,6 +90,7 @@ def rebuild(
         ForeignLocationError: The log is whole and lacks objects of pins, but another object is of another location.
         AcceptanceNeededError: `accept_undeleted` is needed.
         NoSnapshotError: No object shows a snapshot.
+        TagHeldError: An object records a hold on a tag whose revision nothing proves.
         ConflictError: Another writer committed meanwhile; the rebuild has no effect.
     """
     if not dry_run:

@@ -14,6 +14,7 @@ from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.rules.preconditions import check_unchanged, refuse_deleted, refuse_pinned, refuse_upgraded
 from snapshot_assets.catalog.state.file_pruning import match_files
 from snapshot_assets.catalog.state.fold import SealState, State
+from snapshot_assets.catalog.state.holds import refuse_held
 from snapshot_assets.errors import ConflictError, PlanError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event
@@ -84,11 +85,13 @@ def delete(state: State, token: Token, *, with_tags: bool = False) -> Actions:
     """Declare the snapshot deleted, before any of its objects is deleted.
 
     Raises:
+        TagHeldError: A tag is held.
         PinnedError: Tags or savepoints pin the snapshot, and `with_tags` is not given.
     """
     if state.deleted:
         return None
     check_unchanged(state, token)
+    refuse_held(state.tags.values())
     if not with_tags:
         refuse_pinned(state.tags, state.pins.savepoints)
     return [act.Deleted()]
@@ -202,12 +205,12 @@ def expire(
 
 @rule
 def delete_outlived_tags(state: State, now: datetime, version: int, planned: Collection[str] | None = None) -> Actions:
-    """Delete the head's tags whose time to live is over; a tag that was renewed meanwhile stays.
+    """Delete the head's tags whose time to live is over; a tag that is held or was renewed meanwhile stays.
 
     The caller deletes their objects after the commit. Arguments and errors are as those of `expire`; `planned` are the
     names of tags.
     """
     refuse_deleted(state)
     refuse_upgraded(state, version)
-    outlived = [name for name, known in state.tags.items() if known.pin.outlived(now)]
+    outlived = [name for name, known in state.tags.items() if known.outlived(now)]
     return [act.TagDeleted(name) for name in outlived if planned is None or name in planned] or None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 
 from snapshot_assets.catalog.state.chain import LogEntry, check_follows, check_location, missing_rebuild_checkpoint
+from snapshot_assets.catalog.state.holds import held_tags
 from snapshot_assets.catalog.state.pins import PinAction
 from snapshot_assets.catalog.state.state import BaseState, ChunkState, SealState
 from snapshot_assets.errors import DocumentError
@@ -175,6 +176,8 @@ class State(BaseState):
                 seal = SealState(action, self.revision, self.committed_at, self.snapshot_id, self.format_version)
                 self.seals.append(seal)
             case act.Deleted():
+                if held := held_tags(self.pins):
+                    raise DocumentError(f"{name} deletes the snapshot, whose tag {min(held)!r} is held.", object=name)
                 self.deleted = True
             case act.Upgraded():
                 self._upgrade(action, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Generic, TypeVar
 
 from snapshot_assets.errors import DocumentError
@@ -11,7 +12,14 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import check_savepoint_path, check_tag_path
 
 PinAction = (
-    act.TagCreated | act.TagDeleted | act.TagRenamed | act.TagReplaced | act.SavepointCreated | act.SavepointDeleted
+    act.TagCreated
+    | act.TagDeleted
+    | act.TagRenamed
+    | act.TagReplaced
+    | act.TagHeld
+    | act.TagReleased
+    | act.SavepointCreated
+    | act.SavepointDeleted
 )
 
 
@@ -20,12 +28,21 @@ _Pin = TypeVar("_Pin", bound=act.TagCreated | act.SavepointCreated, covariant=Tr
 
 @dataclass(frozen=True)
 class CommittedPin(Generic[_Pin]):
-    """A tag or savepoint, the writer and revision that created it, and the format version of its object."""
+    """A tag or savepoint, the writer and revision that created it, and the format version of its object.
+
+    Attributes:
+        hold: The legal hold on a tag; None without one.
+    """
 
     pin: _Pin
     created_by: str
     committed: int
     version: int
+    hold: act.HoldNote | None = None
+
+    def outlived(self: CommittedPin[act.TagCreated], now: datetime) -> bool:
+        """Return whether a tag's time to live is over and no hold keeps it."""
+        return self.hold is None and self.pin.outlived(now)
 
 
 TagState = CommittedPin[act.TagCreated]
@@ -78,7 +95,15 @@ class Pins:
             case act.TagCreated():
                 self._expect(action.name not in self.tags, f"creates {action}, which is there already", name)
                 self._add_tag(action, place, sealed, name)
+            case act.TagHeld():
+                self._add_tag(action.tag, place, sealed, name, action.note)
+            case act.TagReleased():
+                known = self.tags.get(action.tag.name)
+                held = known is not None and known.hold is not None
+                self._expect(held, f"releases {action.tag}, which is not held", name)
+                self._add_tag(action.tag, place, sealed, name)
             case act.TagReplaced():
+                self._refuse_held(action.tag.name, name)
                 self._expect(action.tag.name in self.tags, f"replaces {action.tag}, which is not there", name)
                 self._add_tag(action.tag, place, sealed, name)
             case act.TagRenamed():
@@ -102,7 +127,10 @@ class Pins:
     def retained_actions(self, action: PinAction, revision: int) -> Iterator[PinAction]:
         """Yield what a checkpoint keeps of a revision's action, so that folding the checkpoint gives these pins."""
         match action:
-            case act.TagRenamed() | act.TagReplaced():
+            case act.TagHeld() if (known := self.tags.get(action.tag.name)) and known.hold:
+                if known.committed == revision:
+                    yield act.TagHeld(known.pin, known.hold)
+            case act.TagRenamed() | act.TagReplaced() | act.TagHeld() | act.TagReleased():
                 yield from self.retained_actions(action.tag, revision)
             case act.TagCreated() if action.name in self.tags and self.tags[action.name].committed == revision:
                 yield self.tags[action.name].pin
@@ -111,13 +139,25 @@ class Pins:
             case act.SavepointDeleted() if action.id == self.last_savepoint:
                 yield action
 
-    def _add_tag(self, tag: act.TagCreated, place: Place, sealed: Callable[[int], bool], name: str) -> None:
+    def _add_tag(
+        self,
+        tag: act.TagCreated,
+        place: Place,
+        sealed: Callable[[int], bool],
+        name: str,
+        hold: act.HoldNote | None = None,
+    ) -> None:
         check_tag_path(tag.object.path, tag.name)
         self._expect(sealed(tag.revision), f"tags revision {tag.revision}, which is not sealed", name)
-        self.tags[tag.name] = TagState(tag, *place)
+        self.tags[tag.name] = TagState(tag, *place, hold)
 
     def _drop_tag(self, tag: str, name: str) -> None:
+        self._refuse_held(tag, name)
         self._expect(self.tags.pop(tag, None) is not None, f"deletes tag {tag!r}, which is not there", name)
+
+    def _refuse_held(self, tag: str, name: str) -> None:
+        known = self.tags.get(tag)
+        self._expect(known is None or known.hold is None, f"removes or replaces tag {tag!r}, which is held", name)
 
     @staticmethod
     def _expect(condition: bool, otherwise: str, name: str) -> None:

@@ -205,6 +205,8 @@ def _commands(uri: str, pins: Iterable[PinState], keep_last: int | None) -> Iter
     where = f"--snapshot {shlex.quote(uri)}"
     for known in pins:
         if isinstance(known.pin, TagCreated):
+            if known.hold is not None:
+                yield f"snapshots tag release {known.pin.name} --reason … {where}"
             yield f"snapshots tag delete {known.pin.name} {where}"
         else:
             yield f"snapshots savepoint delete {known.pin.id} {where}"

@@ -143,7 +143,7 @@ def _pin_faults(store: ObjectStore, scan: LogScan, state: State, known: PinState
     if isinstance(document, Fault):
         if document.kind is not FaultKind.MISSING or _still_there(store, scan, known):
             yield replace(document, message=f"{document.message} {advice}")
-    elif document != pin_document(pin, known.created_by, known.version, manifest_of(state)):
+    elif document != pin_document(pin, known.created_by, known.version, manifest_of(state), known.hold):
         message = f"{path} is not what the log gives for {pin} at revision {pin.revision}. {advice}"
         yield Fault(FaultKind.DOCUMENT, path, message)
 

@@ -219,7 +219,7 @@ def named_by(action: act.Action) -> list[str]:
             return [action.file.path]
         case act.TagCreated() | act.SavepointCreated():
             return [action.object.path]
-        case act.TagRenamed() | act.TagReplaced():
+        case act.TagRenamed() | act.TagReplaced() | act.TagHeld() | act.TagReleased():
             return [action.tag.object.path]
     return [ref.path for ref in documents_of(action)]
 

@@ -165,6 +165,10 @@ def _pin_phrase(action: act.Action) -> str:
             return f"tag {action.name!r} renamed: {_tag_phrase(action.tag)}"
         case act.TagReplaced():
             return f"tag replaced: {_tag_phrase(action.tag)}"
+        case act.TagHeld():
+            return f"{action.tag} held by {action.note.by}: {action.note.reason}"
+        case act.TagReleased():
+            return f"{action.tag} released by {action.note.by}: {action.note.reason}"
         case act.SavepointCreated():
             return f"savepoint {action.id} pins {action.revision}"
         case act.SavepointDeleted():

@@ -133,7 +133,8 @@ def _show(facts: dict[str, Any]) -> None:
         show(f"  and {len(facts['seals']) - _SHOWN_SEALS} older seals")
     for tag in facts["tags"]:
         kept = f"for {tag['time_retained']}" if tag["time_retained"] else "for ever"
-        show(f"  tag: {tag['tag_name']}, revision {tag['tagged_snapshot_id']}, since {tag['create_time']} {kept}")
+        held = f", held by {tag['held_by']}: {tag['hold_reason']}" if tag["held_since"] else ""
+        show(f"  tag: {tag['tag_name']}, revision {tag['tagged_snapshot_id']}, since {tag['create_time']} {kept}{held}")
     for each in facts["savepoints"]:
         show(f"  savepoint: {each['savepoint_id']}, revision {each['saved_snapshot_id']}, since {each['create_time']}")
     for tombstone in facts["tombstones"]:

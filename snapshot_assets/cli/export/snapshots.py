@@ -7,9 +7,11 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 from snapshot_assets.catalog.listing import SnapshotSummary, list_snapshots, summarize
+from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.rules.preconditions import refuse_pinned
 from snapshot_assets.catalog.state.diff import Change, DiffRow, Kind, difference
+from snapshot_assets.catalog.state.holds import refuse_held
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.faults import Remedy
 from snapshot_assets.catalog.verify.objects import Report
@@ -117,6 +119,8 @@ def delete(options: argparse.Namespace) -> int:
         f"{summary.uri}: {summary.name or '(no name)'}, {summary.status}, "
         f"{summary.chunks_done}/{summary.chunks} chunks, {summary.rows} rows, {human_bytes(summary.bytes)}"
     )
+    if any(tag.held_since for tag in summary.tags):
+        refuse_held(read_state(store).tags.values())
     if not options.with_tags:
         # before the confirmation; the deletion checks again
         refuse_pinned(sorted(tag.tag_name for tag in summary.tags), (each.savepoint_id for each in summary.savepoints))

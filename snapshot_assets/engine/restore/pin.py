@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from snapshot_assets.catalog.catalog import Catalog, writable
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.holds import held_tags
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.errors import ConditionalCreateUnsupportedError, StoreDeniedError
 from snapshot_assets.format.scrub import scrub
@@ -53,14 +54,16 @@ def unpin(store: ObjectStore, tags: Iterable[str]) -> list[str]:
     """Delete tags of restores, where they exist.
 
     Returns:
-        The tags that still exist, because the location is read-only.
+        The tags that still exist, because they are held or the location is read-only.
     """
     left = list(tags)
     try:
         catalog = Catalog.open_for_writing(store) if left else None
-        while left and catalog is not None:
-            delete_tag(catalog, left[0])
-            del left[0]
+        if catalog is not None:
+            held = held_tags(catalog.state.pins).keys() & set(left)
+            for tag in [tag for tag in left if tag not in held]:
+                delete_tag(catalog, tag)
+                left.remove(tag)
     except (StoreDeniedError, ConditionalCreateUnsupportedError) as error:
         _LOG.warning("%s cannot be written to, so it keeps %s. %s", store.uri, ", ".join(left), scrub(str(error)))
     return left

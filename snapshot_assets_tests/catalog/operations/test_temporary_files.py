@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -102,3 +105,37 @@ def test_temporary_files_in_other_folders_are_not_touched(sealed: Writer) -> Non
     assert collect_garbage(sealed.catalog, grace=NOW, unsafe=True).deleted == ()
     assert delete_snapshot(sealed.store).temporary == 0
     assert sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()) == sorted(others)
+
+
+_WRITING = """
+import sys
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+with open_store(parse_location(sys.argv[1])).open_writer(sys.argv[2]) as writer:
+    writer.write(b"some rows")
+    print("written", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("path", ["data/2/main.m-89abcdef-0000.parquet", "data/2/day=1/main.m-89abcdef-0000.parquet"])
+def test_what_a_writer_leaves_that_is_killed_in_a_file_is_counted_collected_and_deleted(
+    sealed: Writer, path: str
+) -> None:
+    command = [sys.executable, "-c", _WRITING, sealed.store.uri, path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == b"written\n"
+        killed.kill()
+    assert killed.returncode == -signal.SIGKILL
+    [left] = [info.path for info in sealed.store.temporaries()]
+    assert left.startswith(f"{os.path.dirname(path)}/.tmp-")
+    assert verify(sealed.store).temporary_files == 1
+    assert [each.path for each in plan_collection(sealed.catalog).waiting] == [left]
+    time.sleep(0.02)
+    assert [each.path for each in collect_garbage(sealed.catalog, grace=NOW, unsafe=True).deleted] == [left]
+    assert verify(sealed.store).temporary_files == 0
+    (parse_location(sealed.store.uri).local_path / left).parent.mkdir(parents=True, exist_ok=True)
+    (parse_location(sealed.store.uri).local_path / left).write_bytes(b"another")
+    assert delete_snapshot(sealed.store).temporary == 1
+    assert list(sealed.store.temporaries()) == []

@@ -10,6 +10,7 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.pins.holds import hold_tag, release_tag
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.format.layout import transaction_path
@@ -107,6 +108,22 @@ def _retag(writer: Writer) -> None:
     replace_tag(_with_old(writer), "old", writer.catalog.state.seals[0].revision, timedelta(days=2))
 
 
+def _hold(writer: Writer) -> None:
+    hold_tag(_with_old(writer), "old", "case")
+
+
+def _with_hold(writer: Writer) -> Catalog:
+    """Return the catalog after holding the tag `old` unless it is held, as a column must."""
+    known = writer.catalog.state.tags.get("old")
+    if known is None or known.hold is None:
+        _hold(writer)
+    return writer.catalog
+
+
+def _release(writer: Writer) -> None:
+    release_tag(_with_hold(writer), "old", "settled")
+
+
 def _save(writer: Writer) -> None:
     save(writer.catalog)
 
@@ -168,6 +185,8 @@ ROWS: dict[str, Callable[[Writer], None]] = {
     "untag": _untag,
     "rename": _rename,
     "retag": _retag,
+    "hold": _hold,
+    "release": _release,
     "save": _save,
     "unsave": _unsave,
     "collect": _collect,
@@ -212,6 +231,11 @@ def _tagged_history(writer: Writer) -> None:
     create_tag(writer.catalog, "old", writer.catalog.state.seals[0].revision)
 
 
+def _held_history(writer: Writer) -> None:
+    _tagged_history(writer)
+    _hold(writer)
+
+
 def _sealed_history(writer: Writer) -> None:
     _complete_history(writer)
     seal(writer.catalog)
@@ -228,6 +252,8 @@ STARTS = {
     "untag": _tagged_history,
     "rename": _tagged_history,
     "retag": _tagged_history,
+    "hold": _tagged_history,
+    "release": _held_history,
     "save": _sealed_history,
     "unsave": _saved_history,
 }

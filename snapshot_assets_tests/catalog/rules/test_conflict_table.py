@@ -25,10 +25,12 @@ from snapshot_assets.errors import (
     IncompleteError,
     LocationDeletedError,
     PinnedError,
+    PlanError,
     SnapshotError,
     SnapshotExistsError,
     SupersededError,
     TagExistsError,
+    TagHeldError,
     UnsealedError,
     VersionNotFoundError,
 )
@@ -57,6 +59,8 @@ tag       +      +      +      +    +     +       +      +     =      +     +   
 untag     +      +      +      +    +     +       +      +     +      =     +       =      +
 rename    +      +      +      +    +     +       +      +     +      none  +       gone   +
 retag     +      +      +      +    +     +       +      +     +      none  +       gone   +
+hold      +      +      +      +    +     +       +      +     +      none  +       gone   +
+release   +      +      +      +    +     +       +      +     +      held  +       held   +
 save      open   open   open   +    open  open    open   .     +      +     +       gone   moved
 unsave    +      +      +      +    +     +       +      .     +      +     +       =      +
 collect   +      +      +      +    +     +       +      +     +      +     =       gone   +
@@ -65,33 +69,36 @@ expire    +      +      +      +    +     +       +      +     +      +     +   
 upgrade   +      +      +      +    +     +       +      +     +      +     +       gone   +
 delete    newer  +      +      +    +     +       +      +     pinned +     +       =      +
 
-          tombstone upgrade rebuild rename retag  save   unsave rollback expire
-begin     =         .       =       =      =      =      =      =        =
-force     +         +       +       +      +      +      +      +        +
-extend    +         newer   newer   +      +      +      +      newer    +
-schema    +         newer   newer   +      +      +      +      newer    +
-work      +         newer   newer   +      +      +      +      newer    +
-chunk     +         newer   newer   +      +      =      =      newer    +
-replace   +         newer   newer   +      +      +      +      newer    +
-compact   +         newer   newer   +      +      +      +      newer    +
-tombstone =         newer   newer   +      +      stale  stale  newer    +
-fail      +         newer   newer   +      +      =      =      newer    +
-seal      +         newer   newer   +      +      =      =      newer    +
-tag       +         newer   =       +      +      +      +      +        expired
-untag     +         +       +       =      =      +      +      +        +
-rename    +         newer   taken   none   +      +      +      +        +
-retag     +         newer   +       none   +      +      +      +        +
-save      moved     newer   moved   +      +      +      +      moved    +
-unsave    +         +       +       +      +      +      =      +        +
-collect   +         +       +       +      +      +      +      +        +
-rollback  undoes    newer   none    +      +      stale  stale  =        expired
-expire    +         newer   =       +      +      +      +      +        =
-upgrade   +         =       +       +      +      +      +      +        +
-delete    +         newer   newer   pinned pinned pinned +      newer    +
+          tombstone upgrade rebuild rename retag  save   unsave rollback expire   hold   release
+begin     =         .       =       =      =      =      =      =        =        =      =
+force     +         +       +       +      +      +      +      +        +        +      +
+extend    +         newer   newer   +      +      +      +      newer    +        +      +
+schema    +         newer   newer   +      +      +      +      newer    +        +      +
+work      +         newer   newer   +      +      +      +      newer    +        +      +
+chunk     +         newer   newer   +      +      =      =      newer    +        +      +
+replace   +         newer   newer   +      +      +      +      newer    +        +      +
+compact   +         newer   newer   +      +      +      +      newer    +        +      +
+tombstone =         newer   newer   +      +      stale  stale  newer    +        +      +
+fail      +         newer   newer   +      +      =      =      newer    +        +      +
+seal      +         newer   newer   +      +      =      =      newer    +        +      +
+tag       +         newer   =       +      +      +      +      +        expired  +      +
+untag     +         +       +       =      =      +      +      +        +        =      =
+rename    +         newer   taken   none   +      +      +      +        +        held   +
+retag     +         newer   +       none   +      +      +      +        +        held   +
+hold      +         newer   =       none   +      +      +      +        +        =      +
+release   +         newer   +       held   held   +      +      +        +        .      free
+save      moved     newer   moved   +      +      +      +      moved    +        +      +
+unsave    +         +       +       +      +      +      =      +        +        +      +
+collect   +         +       +       +      +      +      +      +        +        +      +
+rollback  undoes    newer   none    +      +      stale  stale  =        expired  +      +
+expire    +         newer   =       +      +      +      +      +        =        +      +
+upgrade   +         =       +       +      +      +      +      +        +        +      +
+delete    +         newer   newer   pinned pinned pinned +      newer    +        held   pinned
 """
 """`+`: committed on the newer head. `=`: nothing is left to do. `.`: the other writer has nothing to do and commits
 nothing. Every other cell is a refusal in `REFUSALS`. `stale` refuses a plan whose files or data changed since.
 `rebuild` rebuilds a log that lost a transaction, and commits a tag whose object exists; as a row it has its own tests.
+`held` in the row of `release` refuses the other writer, whose error ends the first one.
 """
 
 VARIANTS = {("begin", "begin"): "=", ("schema", "other"): "stale", ("tag", "taken"): "taken", ("tag", "renamed"): "="}
@@ -107,6 +114,8 @@ REFUSALS: dict[str, type[SnapshotError]] = {
     "misses": IncompleteError,
     "taken": TagExistsError,
     "pinned": PinnedError,
+    "held": TagHeldError,
+    "free": PlanError,
     "open": UnsealedError,
     "moved": UncompactedError,
     "none": VersionNotFoundError,

@@ -79,17 +79,20 @@ def test_a_tag_and_a_savepoint_look_the_same_wherever_they_are_shown(
     first, second, _ = writer.catalog.state.seals
     pins = writer.catalog.state.pins
     old, new, saved = pins.tags["old"].pin, pins.tags["new"].pin, pins.savepoints[1].pin
+    free = {"held_since": None, "held_by": None, "hold_reason": None}
     for_ever = {"time_retained": None, "expires_at": None}
     for_90_days = {"time_retained": "90d", "expires_at": time_text(new.created_at + 90 * DAY)}
     tags = [
         {"tag_name": "old", "tagged_snapshot_id": 5}
         | _pinned(first, old.created_at)
         | for_ever
-        | {"automatic": False, "previous": None, "next": "new"},
+        | {"automatic": False, "previous": None, "next": "new"}
+        | free,
         {"tag_name": "new", "tagged_snapshot_id": 7}
         | _pinned(second, new.created_at)
         | for_90_days
-        | {"automatic": False, "previous": "old", "next": None},
+        | {"automatic": False, "previous": "old", "next": None}
+        | free,
     ]
     savepoints = [
         {"savepoint_id": 1, "saved_snapshot_id": 7}

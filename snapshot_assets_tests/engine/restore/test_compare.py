@@ -7,6 +7,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from snapshot_assets import scratch_folders
 from snapshot_assets.databases.open import scratch_database
 from snapshot_assets.databases.postgresql.scratch_databases import _uri_of
 from snapshot_assets.databases.source import DatabaseAddress
@@ -118,7 +119,7 @@ def test_a_scratch_folder_is_removed_and_so_is_one_that_a_killed_run_left(tmp_pa
     beside = DatabaseAddress("scratch", f"duckdb://{tmp_path}/any%20where.duckdb?memory_limit=1GiB")
     left = tmp_path / f"{NAME}.killed"
     left.mkdir()
-    (left / "in-use").touch()
+    (left / scratch_folders._lock_name()).touch()
     own = tmp_path / f"{NAME}.duckdb"
     own.write_bytes(b"of the user")
     with scratch_database(beside, NAME) as first, scratch_database(beside, NAME) as second:
