@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from snapshot_assets import __version__
 from snapshot_assets.cli.call_parser import CallParser, PrintCompletion
 from snapshot_assets.cli.location_options import add_location_options
+from snapshot_assets.cli.common_options import add_common_options
 from snapshot_assets.cli.parser_options import VERSIONS, chunks, copy, count, create, import_, tables
 
 _SHARED: dict[str, dict[str, Any]] = {
@@ -18,11 +19,6 @@ _SHARED: dict[str, dict[str, Any]] = {
     "--single-writer": {
         "action": "store_true",
         "help": "promise that no other writer uses the location, for stores without conditional creates",
-    },
-    "--progress": {
-        "choices": ("auto", "json", "none"),
-        "default": "auto",
-        "help": "progress on stderr: a bar on a terminal, else a line every 30 s (auto); a JSON object every second",
     },
     "--spark-master": {
         "metavar": "URL",
@@ -36,7 +32,7 @@ _SHARED: dict[str, dict[str, Any]] = {
 _LOCATION = "--snapshot"
 """Stands for `--plan` and `--snapshot`."""
 _JSON = ("--json",)
-_SPARK = ("--spark-master", "--spark-remote", "--progress")
+_SPARK = ("--spark-master", "--spark-remote")
 _MOVES = (*_SPARK, *_JSON)
 _READS = (_LOCATION, *_JSON)
 _WRITES = ("--single-writer", *_READS)
@@ -73,6 +69,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"snapshots {__version__}")
     script = "print a script for the shell that completes commands and options"
     parser.add_argument("--print-completion", action=PrintCompletion, choices=("bash", "zsh"), help=script)
+    add_common_options(parser)
     groups: dict[str, Any] = {"": parser.add_subparsers(title="commands", required=True, metavar="COMMAND")}
     for name, command in _COMMANDS.items():
         group, _, last = name.rpartition(" ")
@@ -86,6 +83,7 @@ def build_parser() -> argparse.ArgumentParser:
                 add_location_options(added)
             else:
                 added.add_argument(option, **_SHARED[option])
+        add_common_options(added, name)
         added.set_defaults(run=command, spelling=added.spelling())
     return parser
 

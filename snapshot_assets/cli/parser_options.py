@@ -167,7 +167,6 @@ def import_(parser: argparse.ArgumentParser) -> None:
         "--no-expressions": "run no SQL text of the snapshot: omit defaults, checks, generated columns and views; may"
         " be given later, for what could not be made",
         "--with-code": "also create functions, triggers, rules, policies and other code of the snapshot: SQL that runs",
-        "--verbose": "name each object that is not carried over, or would be made, instead of counts by kind",
         "--forget-ledger": "only delete the target's records of imports, and their tags; tables stay",
     }
     for name, text in flags.items():
