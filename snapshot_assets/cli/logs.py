@@ -15,7 +15,8 @@ from snapshot_assets.cli.output import json_messages, json_record
 PACKAGE, DAGSTER = "snapshot_assets", "snapshot_assets.dagster"
 """Names of the package's log, and of the one whose level decides whether Dagster prints its events."""
 _FORMAT = "--log-format"
-_WARNINGS = "py.warnings"
+_OTHERS = ("py.warnings", "dagster")
+"""Logs of warnings about the installation, such as that Dagster's instance has no configuration."""
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -58,7 +59,7 @@ def _levels_of(verbose: int, as_json: bool) -> dict[str, int]:
     if as_json:  # Dagster prints its events as text only
         levels[DAGSTER] = logging.WARNING
     if not verbose and not sys.warnoptions:
-        levels[_WARNINGS] = logging.ERROR
+        levels |= dict.fromkeys(_OTHERS, logging.ERROR)
     return levels
 
 
