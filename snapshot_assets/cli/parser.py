@@ -12,6 +12,7 @@ from snapshot_assets.cli.call_parser import CallParser, PrintCompletion
 from snapshot_assets.cli.location_options import add_location_options
 from snapshot_assets.cli.common_options import add_common_options
 from snapshot_assets.cli.parser_options import VERSIONS, chunks, copy, count, create, import_, tables
+from snapshot_assets.cli.setup_options import doctor, init, show_plan
 
 _SHARED: dict[str, dict[str, Any]] = {
     "--dry-run": {"action": "store_true", "help": "print what the command would do, change nothing"},
@@ -213,6 +214,7 @@ def _upgrade(parser: argparse.ArgumentParser) -> None:
 
 
 _GROUPS = {
+    "plan": "show plans of the configuration",
     "export": "create, list, verify and delete snapshots",
     "tag": "name sealed revisions; a tagged revision stays readable",
     "savepoint": "compact a snapshot and keep it under a number",
@@ -220,6 +222,9 @@ _GROUPS = {
 }
 
 _COMMANDS = {
+    "init": _Command("setup.init:run", _JSON, "write a configuration with a plan that fits a database", init),
+    "doctor": _Command("setup.doctor:run", _JSON, "check all that an export needs; name each remedy", doctor),
+    "plan show": _Command("setup.show_plan:run", _JSON, "show what a plan would export, where and how", show_plan),
     "copy": _Command("copy:run", _MOVES, "copy a query's rows to object storage as Parquet, CSV or JSON", copy),
     "export create": _Command(
         "export.create:run", _MOVES, "export a database, or resume an unfinished snapshot", create

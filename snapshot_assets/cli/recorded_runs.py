@@ -9,7 +9,8 @@ from pathlib import Path
 import dagster as dg
 
 from snapshot_assets.cli.output import show_message
-from snapshot_assets.pipeline.execute import open_instance, state_folder
+from snapshot_assets.pipeline.execute import open_instance
+from snapshot_assets.pipeline.user_folders import state_folder
 
 _LAST = "last-dagster-home"
 

@@ -7,7 +7,6 @@ import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as with_changes
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -26,6 +25,7 @@ from snapshot_assets.pipeline.keys import asset_key, op_name
 from snapshot_assets.pipeline.maintenance import compact_config
 from snapshot_assets.pipeline.resources import SPARK
 from snapshot_assets.pipeline.spark_session import spark_resource
+from snapshot_assets.pipeline.user_folders import dagster_home
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 
@@ -46,16 +46,6 @@ _WRAPPERS = frozenset(
     ("DagsterExecutionStepExecutionError", "DagsterExecutionLoadInputError", "DagsterExecutionHandleOutputError")
 )
 """Dagster's errors around an error of a step's own code."""
-
-
-def state_folder() -> Path:
-    """Return the folder for what this package keeps of a user between commands; it may not exist."""
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "snapshot_assets"
-
-
-def dagster_home() -> Path:
-    """Return the folder of Dagster's instance, which may not exist."""
-    return Path(os.environ.get("DAGSTER_HOME") or state_folder() / "dagster")
 
 
 def open_instance() -> dg.DagsterInstance:
