@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-_AT = "--snapshot s3://backups/shop"
+_AT = "--plan shop"
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "init": (
         "init --source 'postgresql://reader:${SHOP_PASSWORD}@db/shop' --to s3://backups/shop",
-        "init --source duckdb:////data/flights.duckdb --to file:///srv/snapshots/flights --output flights.yaml",
+        "init --source duckdb:///data/flights.duckdb --to file:///srv/snapshots/flights --output flights.yaml",
     ),
-    "doctor": ("doctor", "doctor --plan shop --json", "doctor --source duckdb:////data/flights.duckdb --no-spark"),
+    "doctor": ("doctor", "doctor --plan shop --json", "doctor --source duckdb:///data/flights.duckdb --no-spark"),
     "plan show": ("plan show shop", "plan show shop --json"),
     "copy": (
         "copy public.orders --source shop --to s3://lake/orders",
@@ -21,13 +21,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "export create --plan shop --replace 2025-01-31T00:00:00Z/2025-02-01T00:00:00Z",
     ),
     "export list": ("export list --location s3://backups",),
-    "export verify": (f"export verify {_AT}", f"export verify {_AT} --depth quick --json"),
+    "export verify": (f"export verify {_AT}", "export verify --snapshot s3://backups/shop --depth quick --json"),
     "export delete": (f"export delete {_AT}", f"export delete {_AT} --yes --with-tags"),
     "export diff": (f"export diff {_AT} --from tag:january --to head",),
     "import": (
         "import --plan shop --dry-run",
         "import --from s3://backups/shop --target 'postgresql://owner@db/restored' --verify-first",
-        "import --from s3://backups/shop --target duckdb:////tmp/shop.duckdb --at tag:january --tables public.orders",
+        "import --from s3://backups/shop --target duckdb:///tmp/shop.duckdb --at tag:january --tables public.orders",
     ),
     "tag create": (f"tag create january {_AT}", f"tag create audit {_AT} --at rev:12 --time-retained 365d"),
     "tag list": (f"tag list {_AT}",),
@@ -46,7 +46,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "catalog prune": (f"catalog prune {_AT} --dry-run",),
     "catalog expire": (
         "catalog expire --plan shop --dry-run",
-        f"catalog expire {_AT} --keep-daily 7 --keep-monthly 12 --yes",
+        "catalog expire --snapshot s3://backups/shop --keep-daily 7 --keep-monthly 12 --yes",
     ),
     "catalog rollback": (f"catalog rollback tag:january {_AT}",),
     "catalog tombstone": (f"catalog tombstone {_AT} --table public.users --where \"email = 'a@example.com'\"",),

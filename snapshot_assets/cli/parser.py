@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from snapshot_assets import __version__
 from snapshot_assets.cli.call_parser import CallParser, PrintCompletion
-from snapshot_assets.cli.location_options import add_location_options
 from snapshot_assets.cli.common_options import add_common_options
+from snapshot_assets.cli.location_options import add_location_options
 from snapshot_assets.cli.parser_options import VERSIONS, chunks, copy, count, create, import_, tables
 from snapshot_assets.cli.setup_options import doctor, init, show_plan
 

@@ -32,6 +32,8 @@ from snapshot_assets.format.windows import TimeRange
 from snapshot_assets.plan.plan import Plan
 
 _ROUNDS = 20
+_LARGE_OBJECTS = "large_objects"
+"""Option of the table that stands for PostgreSQL's large objects, and does not exist."""
 _FIRST = re.compile(
     "creat|insert|event|occur|record|order|moment|measur|logged|added|start|begin|^ts$|^time", re.IGNORECASE
 )
@@ -86,10 +88,11 @@ def propose(source: SchemaSource, plan: Plan, now: datetime) -> Proposal:
         return schema
 
     schema = _settled(found, check)
-    for table in schema.tables:
-        found.reasons.setdefault(("time_columns", str(table.table_name)), _usual_reason(table))
     chosen = found.plan.time_columns
-    times = {table.table_name: table.time_index for table in schema.tables if table.table_name not in chosen}
+    named = [table for table in schema.tables if _LARGE_OBJECTS not in table.options]
+    for table in named:
+        found.reasons.setdefault(("time_columns", str(table.table_name)), _usual_reason(table))
+    times = {table.table_name: table.time_index for table in named if table.table_name not in chosen}
     found.plan = found.plan.changed(time_columns=dict(chosen) | times)
     checked_schemas(source, found.plan)
     found.tables = [estimated(source, found.plan, each, found.windows and found.windows.end) for each in schema.tables]
