@@ -6,6 +6,7 @@ import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import duckdb
 import pytest
@@ -69,7 +70,11 @@ def test_init_overwrites_nothing_and_writes_no_password(snapshots: Snapshots, so
 
 
 def test_init_settles_what_postgresql_would_refuse(
-    snapshots: Snapshots, postgresql_server: PostgresqlServer, postgresql_database: str, tmp_path: Path
+    snapshots: Snapshots,
+    postgresql_server: PostgresqlServer,
+    postgresql_database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     postgresql_server.psql_script(
         postgresql_database,
@@ -89,12 +94,18 @@ def test_init_settles_what_postgresql_would_refuse(
     assert made.status == 0, made.err
     assert made.json["plan"]["exclude_tables"] == ["public.rowless"]
     assert made.json["plan"]["time_columns"]["public.events"] == "created"
+    password = urlsplit(postgresql_database).password
+    assert password
+    assert password not in Path("snapshots.yaml").read_text()
+    monkeypatch.setenv(made.json["variable"], password)
     checked = snapshots("doctor", "--no-spark", "--json")
     assert checked.status == 0, checked.out
     assert snapshots("plan", "show", "b").status == 0
 
 
-def test_plan_show_names_windows_tables_sizes_place_and_rules(snapshots: Snapshots, source: str, location: Path) -> None:
+def test_plan_show_names_windows_tables_place_and_rules(
+    snapshots: Snapshots, source: str, location: Path
+) -> None:
     Path("snapshots.yaml").write_text(
         f"plans: {{daily: {{source: '{source}', to: '{location.as_uri()}', start_time: 2025-01-01T00:00:00Z,"
         " end_time: 2025-01-04T00:00:00Z, retention: {keep_for: 30d}}}"
@@ -191,8 +202,11 @@ def test_the_plan_of_init_passes_dagsters_validation(snapshots: Snapshots, sourc
     import dagster as dg
 
     from snapshot_assets.pipeline.assets import build_definitions
+    from snapshot_assets.pipeline.resources import SPARK
+    from snapshot_assets.pipeline.spark_session import spark_resource
 
     made = snapshots("init", "--source", source, "--to", (tmp_path / "a" / "b").as_uri(), "--json")
     assert made.status == 0, made.err
-    dg.Definitions.validate_loadable(build_definitions(load_configuration("snapshots.yaml")))
+    configuration = load_configuration("snapshots.yaml")
+    dg.Definitions.validate_loadable(build_definitions(configuration, resources={SPARK: spark_resource()}))
     assert json.loads(made.out)["windows"] == 3

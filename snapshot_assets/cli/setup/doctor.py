@@ -20,11 +20,10 @@ from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.pipeline.user_folders import dagster_home
-from snapshot_assets.plan.ad_hoc import NO_SOURCE
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.query_fields import is_template, resolve_location
-from snapshot_assets.plan.read_configuration import load_configuration
+from snapshot_assets.plan.read_configuration import NO_SOURCE, load_configuration
 from snapshot_assets.storage.location import FILE, parse_location
 
 _NOWHERE = "file:///nowhere/at/all"
