@@ -103,9 +103,7 @@ def test_init_settles_what_postgresql_would_refuse(
     assert snapshots("plan", "show", "b").status == 0
 
 
-def test_plan_show_names_windows_tables_place_and_rules(
-    snapshots: Snapshots, source: str, location: Path
-) -> None:
+def test_plan_show_names_windows_tables_place_and_rules(snapshots: Snapshots, source: str, location: Path) -> None:
     Path("snapshots.yaml").write_text(
         f"plans: {{daily: {{source: '{source}', to: '{location.as_uri()}', start_time: 2025-01-01T00:00:00Z,"
         " end_time: 2025-01-04T00:00:00Z, retention: {keep_for: 30d}}}"
