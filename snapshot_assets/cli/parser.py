@@ -11,7 +11,7 @@ from snapshot_assets import __version__
 from snapshot_assets.cli.call_parser import CallParser, PrintCompletion
 from snapshot_assets.cli.common_options import add_common_options
 from snapshot_assets.cli.location_options import add_location_options
-from snapshot_assets.cli.parser_options import VERSIONS, chunks, copy, count, create, import_, tables
+from snapshot_assets.cli.parser_options import VERSIONS, chunks, copy, count, create, import_, tables, tombstone
 from snapshot_assets.cli.setup_options import doctor, init, show_plan
 
 _SHARED: dict[str, dict[str, Any]] = {
@@ -187,12 +187,6 @@ def _rollback(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--discard-newer", action="store_true", help="also expire all newer revisions")
 
 
-def _tombstone(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--table", required=True, metavar="s.t", help="the table")
-    which = """which rows: "level < 3 and (name = 'x' or name is null)"; = != < <= > >= in, is null, and, or, not"""
-    parser.add_argument("--where", required=True, metavar="PREDICATE", help=which)
-
-
 def _compact(parser: argparse.ArgumentParser) -> None:
     some = "compact only these tables, whole (default: what needs it)"
     parser.add_argument("--table", type=tables, default=[], metavar="s.t,…", help=some)
@@ -298,7 +292,7 @@ _COMMANDS = {
         "catalog.changes:rollback", _ASKS, "restore the data of an older version as the newest state", _rollback
     ),
     "catalog tombstone": _Command(
-        "catalog.changes:tombstone", _ASKS, "delete the rows of a predicate; older versions keep them", _tombstone
+        "catalog.changes:tombstone", _ASKS, "delete the rows of a predicate; older versions keep them", tombstone
     ),
     "catalog compact": _Command(
         "catalog.compact:run",

@@ -173,6 +173,13 @@ def import_(parser: argparse.ArgumentParser) -> None:
         how.add_argument(name, action="store_true", help=text)
 
 
+def tombstone(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `snapshots catalog tombstone`."""
+    parser.add_argument("--table", required=True, metavar="s.t", help="the table")
+    which = """which rows: "level < 3 and (name = 'x' or name is null)"; = != < <= > >= in, is null, and, or, not"""
+    parser.add_argument("--where", required=True, metavar="PREDICATE", help=which)
+
+
 def count(text: str) -> int:
     """Parse a whole number from 1 up."""
     if not (text.isascii() and text.isdecimal() and int(text)):
