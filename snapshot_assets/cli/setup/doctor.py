@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from snapshot_assets.cli.setup.estimates import opened_source
 from snapshot_assets.cli.setup.store_checks import check_location
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.preflight import checked_schemas
-from snapshot_assets.errors import SnapshotError
+from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.pipeline.user_folders import dagster_home
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
@@ -32,8 +32,12 @@ _NOWHERE = "file:///nowhere/at/all"
 
 def run(options: argparse.Namespace) -> int:
     """Print each check; exit status 1 if one failed."""
+    if options.plan and (options.source or options.to):
+        raise PlanError("--plan names its source and location; give --plan, or --source and --to.")
     checks = []
     for check in _checks(options):
+        if check in checks:  # such as Java, which several plans need
+            continue
         checks.append(check)
         if not options.json:
             show(f"{'OK    ' if check.ok else 'FAILED'}  {check.check}: {check.subject}: {check.detail}")
@@ -56,11 +60,13 @@ def _checks(options: argparse.Namespace) -> Iterator[Check]:
     except SnapshotError as error:
         remedy = "Correct the file or the call; all mistakes are listed."
         yield failed("configuration", str(options.config or "snapshots.yaml"), error, remedy)
-    yield from _check_spark(configuration, plans, start=not options.no_spark)
-    for plan in _different(plans, "source"):
+    every = [configuration.spark_settings(plan) for plan in plans] or [dict(configuration.spark)]
+    for number, settings in enumerate(each for at, each in enumerate(every) if each not in every[:at]):
+        yield from _check_spark(settings, start=number == 0 and not options.no_spark)
+    for plan in plans:
         if plan.source.uri != NO_SOURCE:
             yield _check_source(configuration, plan, with_spark=not options.no_spark)
-    for plan in _different(plans, "to"):
+    for plan in {plan.to: plan for plan in plans}.values():
         if plan.to != _NOWHERE:
             yield from check_location(
                 _location(plan), configuration.store_options(plan), single_writer=plan.single_writer
@@ -80,24 +86,23 @@ def _configured(options: argparse.Namespace) -> tuple[Configuration, tuple[Plan,
     return configuration, (configuration.plan(options.plan),) if options.plan else configuration.plans
 
 
-def _different(plans: tuple[Plan, ...], field: str) -> list[Plan]:
-    """Return the first plan of each value of a field."""
-    return list({getattr(plan, field): plan for plan in reversed(plans)}.values())[::-1]
-
-
 def _location(plan: Plan) -> str:
     if not is_template(plan.to):
         return plan.to
     return resolve_location(plan.to, now=datetime.now(UTC), plan=plan.name, run_id=str(uuid.uuid4()))
 
 
-def _check_spark(configuration: Configuration, plans: tuple[Plan, ...], *, start: bool) -> Iterator[Check]:
-    """Check Java where Spark needs it here, that a session's place answers, and that a session runs a task."""
+def _check_spark(settings: Mapping[str, str], *, start: bool) -> Iterator[Check]:
+    """Check Java where Spark needs it here, that a session's place answers, and that a session runs a task.
+
+    Args:
+        settings: Settings of the session.
+        start: Whether to start it; a process has one session only.
+    """
     from snapshot_assets.engine.session_settings import known_master
     from snapshot_assets.engine.session_start import start_session
     from snapshot_assets.engine.spark_place import refuse_unreachable
 
-    settings = configuration.spark_settings(plans[0]) if plans else dict(configuration.spark)
     master = known_master(settings)
     place = master or "Spark Connect"
     java = check_java() if master is not None else None

@@ -12,10 +12,11 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.cli.output import counted, show, show_json, show_table
 from snapshot_assets.cli.setup.estimates import EstimatedTable, estimated, opened_source
+from snapshot_assets.databases.source import SchemaSource
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.engine.export.start_snapshot import closed_end, resolve_range, skipped_tables
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.format.units import duration_text, human_bytes, time_text
 from snapshot_assets.format.windows import TimeRange, closed_count, count_windows
 from snapshot_assets.plan.configuration import Configuration
@@ -75,10 +76,14 @@ def _described(configuration: Configuration, written: Plan) -> _Described:
             bounds = source.time_bounds(timed, written.time_zone) if header is None else None
             plan = resolve_range(written, header, TimeRange(*bounds) if bounds else None, now)
         end = closed_end(plan, now) if plan.range_kind == "continuous" else plan.end_time
-        tables = [] if plan.schema_only else [estimated(source, plan, each, end) for each in exported.tables]
+        tables = [_estimated(source, plan, each, end) for each in exported.tables]
     windows = _count(plan, now)
     done = sum(state.completed(chunk) for chunk in range(1, windows + 1)) if state and header else 0
     return _Described(plan, state, windows, done, end, tables, skipped_tables(plan, extracted), len(exported.views))
+
+
+def _estimated(source: SchemaSource, plan: Plan, table: Table, end: datetime | None) -> EstimatedTable:
+    return EstimatedTable(table, 0) if plan.schema_only else estimated(source, plan, table, end)
 
 
 def _count(plan: Plan, now: datetime) -> int:
@@ -140,6 +145,8 @@ def _show(found: _Described, source: str) -> None:
         show(f"  {counted(windows, 'window')} of {facts['windows']['length']}, about {each} each in the source")
         show(f"  range [{facts['windows']['start']}, {facts['windows']['end']})")
         show(f"  {facts['windows']['exported']:,} exported, {facts['windows']['to_export']:,} to export")
+    elif plan.range_kind == "continuous":
+        show(f"  no window of {duration_text(plan.chunk_time_window)} has closed yet")
     if plan.schema_only:
         show("  the schema and no rows")
     for name in facts["skipped"]:
