@@ -39,7 +39,7 @@ def test_an_export_is_quiet_unless_it_is_asked_for_more(source: str, tmp_path: P
     assert exported(source, tmp_path / "second").err == ""
     verbose = exported(source, tmp_path / "third", "-v")
     assert _NOTICE in verbose.err
-    assert "RUN_SUCCESS" in verbose.err
+    assert "Committed chunk 0" in verbose.err
     assert f"Runs are recorded in {dagster_home}" in verbose.err
     records = [
         json.loads(line) for line in exported(source, tmp_path / "a", "-v", "--log-format=json").err.splitlines()
@@ -57,4 +57,4 @@ def test_log_settings_of_the_user_stay_in_force(
         "appender.own.layout.pattern = MINE %m%n\n"
     )
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
-    assert "MINE Running Spark version" in exported(source, tmp_path / "first").err
+    assert "MINE " in exported(source, tmp_path / "first").err
