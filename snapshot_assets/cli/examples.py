@@ -24,6 +24,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "export verify": (f"export verify {_AT}", "export verify --snapshot s3://backups/shop --depth quick --json"),
     "export delete": (f"export delete {_AT}", f"export delete {_AT} --yes --with-tags"),
     "export diff": (f"export diff {_AT} --from tag:january --to head",),
+    "status": (f"status {_AT}", f"status {_AT} --max-age 26h", f"status {_AT} --format openmetrics"),
     "import": (
         "import --plan shop --dry-run",
         "import --from s3://backups/shop --target 'postgresql://owner@db/restored' --verify-first",
