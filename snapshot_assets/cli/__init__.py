@@ -12,10 +12,11 @@ import threading
 import traceback
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from snapshot_assets.cli.exit_status import exit_status
+from snapshot_assets.cli.logs import log_on_stderr, messages_of
 from snapshot_assets.cli.output import show_json, show_message
 from snapshot_assets.cli.parser import build_parser
 from snapshot_assets.cli.spelling import with_options
@@ -31,9 +32,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in arguments  # a call that cannot be parsed gets a document too
+    with messages_of(arguments), ExitStack() as log:
+        return _run(arguments, as_json, log)
+
+
+def _run(arguments: Sequence[str], as_json: bool, log: ExitStack) -> int:
     options = Namespace()
     try:
         build_parser().parse_args(arguments, options)
+        log.enter_context(log_on_stderr(options))
         with _terminated_as_interrupted():
             return int(options.run(options))
     except SnapshotError as error:
@@ -46,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _failed(error: BaseException, message: str, as_json: bool) -> int:
     message, status = scrub(message), exit_status(error)
-    show_message(f"snapshots: {message}")
+    show_message(f"snapshots: {message}", "error")
     if as_json:
         facts = {"kind": type(error).__name__, "exit_status": status, "message": message}
         show_json({"error": facts | _details(error)})

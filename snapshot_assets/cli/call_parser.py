@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from snapshot_assets.cli.exit_status import meanings_text
+from snapshot_assets.cli.output import messages_are_json
 from snapshot_assets.errors import UsageError
 from snapshot_assets.format.scrub import scrub
 
@@ -34,9 +35,10 @@ class CallParser(argparse.ArgumentParser):
         """Refuse a call.
 
         Raises:
-            UsageError: Always; the usage is printed.
+            UsageError: Always; the usage is printed, unless messages are JSON.
         """
-        self.print_usage(sys.stderr)
+        if not messages_are_json():
+            self.print_usage(sys.stderr)
         raise UsageError(f"{scrub(message)}; see `{self.prog} --help`")
 
 

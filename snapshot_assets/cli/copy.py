@@ -49,7 +49,8 @@ def _plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
 def _copy(options: argparse.Namespace, configuration: Configuration, plan: Plan) -> dict[str, Any]:
     # Dagster and Spark are imported only here, before data moves.
     from snapshot_assets.cli.progress import progress
-    from snapshot_assets.pipeline.execute import open_instance, run_copy
+    from snapshot_assets.cli.recorded_runs import open_recording_instance
+    from snapshot_assets.pipeline.execute import run_copy
     from snapshot_assets.pipeline.partitions import key_of, windows_of
 
     windows = windows_of(plan) if plan.windowed else ()
@@ -59,7 +60,7 @@ def _copy(options: argparse.Namespace, configuration: Configuration, plan: Plan)
             configuration,
             plan,
             [key_of(window) for window in windows],
-            instance=open_instance(),
+            instance=open_recording_instance(options),
             overwrite=options.overwrite,
             progress=watch,
         )

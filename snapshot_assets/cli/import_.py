@@ -174,11 +174,11 @@ def _unpin(request: _Request, imports: Sequence[RestoreRecord]) -> list[str]:
 def _restore(options: argparse.Namespace, request: _Request, plan: RestorePlan, work: ImportWork) -> None:
     # Dagster is imported only here, when data is about to move.
     from snapshot_assets.cli.progress import progress
-    from snapshot_assets.pipeline.execute import open_instance, run_restore
+    from snapshot_assets.cli.recorded_runs import open_recording_instance
+    from snapshot_assets.pipeline.execute import run_restore
     from snapshot_assets.pipeline.partitions import key_of
 
-    instance = open_instance()
-    show_message(f"Runs are recorded in {instance.root_directory}")
+    instance = open_recording_instance(options)
     windows = [plan.state.window(chunk.chunk) for chunk in plan.chunks if chunk.chunk != UNTIMED_CHUNK]
     with progress("importing", len(plan.chunks), work.outcomes, options.progress) as watch:
         try:

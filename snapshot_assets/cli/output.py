@@ -7,17 +7,47 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
 
+from snapshot_assets.format.scrub import scrub
 from snapshot_assets.format.units import duration_text, time_text
 
+_messages_are_json = False
 
-def show_message(text: str) -> None:
-    """Print a message to stderr."""
-    sys.stderr.write(text + "\n")
+
+def show_message(text: str, level: str = "info") -> None:
+    """Print a message to stderr: as it is, or as `json_record` inside `json_messages`."""
+    show_line(json_record(datetime.now(UTC), level, "snapshots", text) if _messages_are_json else text)
+
+
+def show_line(line: str) -> None:
+    """Print a line to stderr as it is."""
+    sys.stderr.write(line + "\n")
     sys.stderr.flush()
+
+
+def json_record(moment: datetime, level: str, logger: str, text: str) -> str:
+    """Return a message, or a record of the log, as one JSON object; its text has no credentials."""
+    fields = {"time": time_text(moment), "level": level, "logger": logger, "message": scrub(text.rstrip("\n"))}
+    return json.dumps(fields, ensure_ascii=False)
+
+
+@contextmanager
+def json_messages() -> Iterator[None]:
+    """Let `show_message` print JSON objects until the context ends."""
+    global _messages_are_json
+    _messages_are_json = True
+    try:
+        yield
+    finally:
+        _messages_are_json = False
+
+
+def messages_are_json() -> bool:
+    """Return whether messages are JSON objects, so that nothing else may be printed to stderr."""
+    return _messages_are_json
 
 
 def show(text: str) -> None:

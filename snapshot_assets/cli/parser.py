@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 from snapshot_assets import __version__
 from snapshot_assets.cli.call_parser import CallParser, PrintCompletion
+from snapshot_assets.cli.common_options import add_common_options
 from snapshot_assets.cli.location_options import add_location_options
-from snapshot_assets.cli.parser_options import VERSIONS, chunks, copy, count, create, import_, tables
+from snapshot_assets.cli.parser_options import VERSIONS, chunks, copy, count, create, import_, tables, tombstone
+from snapshot_assets.cli.setup_options import doctor, init, show_plan
 
 _SHARED: dict[str, dict[str, Any]] = {
     "--dry-run": {"action": "store_true", "help": "print what the command would do, change nothing"},
@@ -18,11 +20,6 @@ _SHARED: dict[str, dict[str, Any]] = {
     "--single-writer": {
         "action": "store_true",
         "help": "promise that no other writer uses the location, for stores without conditional creates",
-    },
-    "--progress": {
-        "choices": ("auto", "json", "none"),
-        "default": "auto",
-        "help": "progress on stderr: a bar on a terminal, else a line every 30 s (auto); a JSON object every second",
     },
     "--spark-master": {
         "metavar": "URL",
@@ -36,7 +33,7 @@ _SHARED: dict[str, dict[str, Any]] = {
 _LOCATION = "--snapshot"
 """Stands for `--plan` and `--snapshot`."""
 _JSON = ("--json",)
-_SPARK = ("--spark-master", "--spark-remote", "--progress")
+_SPARK = ("--spark-master", "--spark-remote")
 _MOVES = (*_SPARK, *_JSON)
 _READS = (_LOCATION, *_JSON)
 _WRITES = ("--single-writer", *_READS)
@@ -73,6 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"snapshots {__version__}")
     script = "print a script for the shell that completes commands and options"
     parser.add_argument("--print-completion", action=PrintCompletion, choices=("bash", "zsh"), help=script)
+    add_common_options(parser)
     groups: dict[str, Any] = {"": parser.add_subparsers(title="commands", required=True, metavar="COMMAND")}
     for name, command in _COMMANDS.items():
         group, _, last = name.rpartition(" ")
@@ -86,6 +84,7 @@ def build_parser() -> argparse.ArgumentParser:
                 add_location_options(added)
             else:
                 added.add_argument(option, **_SHARED[option])
+        add_common_options(added, name)
         added.set_defaults(run=command, spelling=added.spelling())
     return parser
 
@@ -194,12 +193,6 @@ def _rollback(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--discard-newer", action="store_true", help="also expire all newer revisions")
 
 
-def _tombstone(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--table", required=True, metavar="s.t", help="the table")
-    which = """which rows: "level < 3 and (name = 'x' or name is null)"; = != < <= > >= in, is null, and, or, not"""
-    parser.add_argument("--where", required=True, metavar="PREDICATE", help=which)
-
-
 def _compact(parser: argparse.ArgumentParser) -> None:
     some = "compact only these tables, whole (default: what needs it)"
     parser.add_argument("--table", type=tables, default=[], metavar="s.t,…", help=some)
@@ -221,6 +214,7 @@ def _upgrade(parser: argparse.ArgumentParser) -> None:
 
 
 _GROUPS = {
+    "plan": "show plans of the configuration",
     "export": "create, list, verify and delete snapshots",
     "tag": "name sealed revisions; a tagged revision stays readable",
     "savepoint": "compact a snapshot and keep it under a number",
@@ -228,6 +222,9 @@ _GROUPS = {
 }
 
 _COMMANDS = {
+    "init": _Command("setup.init:run", _JSON, "write a configuration with a plan that fits a database", init),
+    "doctor": _Command("setup.doctor:run", _JSON, "check all that an export needs; name each remedy", doctor),
+    "plan show": _Command("setup.show_plan:run", _JSON, "show what a plan would export, where and how", show_plan),
     "copy": _Command("copy:run", _MOVES, "copy a query's rows to object storage as Parquet, CSV or JSON", copy),
     "export create": _Command(
         "export.create:run", _MOVES, "export a database, or resume an unfinished snapshot", create
@@ -308,7 +305,7 @@ _COMMANDS = {
         "catalog.changes:rollback", _ASKS, "restore the data of an older version as the newest state", _rollback
     ),
     "catalog tombstone": _Command(
-        "catalog.changes:tombstone", _ASKS, "delete the rows of a predicate; older versions keep them", _tombstone
+        "catalog.changes:tombstone", _ASKS, "delete the rows of a predicate; older versions keep them", tombstone
     ),
     "catalog compact": _Command(
         "catalog.compact:run",

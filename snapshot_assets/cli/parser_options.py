@@ -167,11 +167,17 @@ def import_(parser: argparse.ArgumentParser) -> None:
         "--no-expressions": "run no SQL text of the snapshot: omit defaults, checks, generated columns and views; may"
         " be given later, for what could not be made",
         "--with-code": "also create functions, triggers, rules, policies and other code of the snapshot: SQL that runs",
-        "--verbose": "name each object that is not carried over, or would be made, instead of counts by kind",
         "--forget-ledger": "only delete the target's records of imports, and their tags; tables stay",
     }
     for name, text in flags.items():
         how.add_argument(name, action="store_true", help=text)
+
+
+def tombstone(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `snapshots catalog tombstone`."""
+    parser.add_argument("--table", required=True, metavar="s.t", help="the table")
+    which = """which rows: "level < 3 and (name = 'x' or name is null)"; = != < <= > >= in, is null, and, or, not"""
+    parser.add_argument("--where", required=True, metavar="PREDICATE", help=which)
 
 
 def count(text: str) -> int:

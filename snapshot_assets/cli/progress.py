@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from snapshot_assets.cli.output import show_message
+from snapshot_assets.cli.output import messages_are_json, show_line, show_message
 from snapshot_assets.engine.progress import LOG_SECONDS, Progress
 
 _JSON_SECONDS = 1.0
@@ -33,9 +33,9 @@ def progress(doing: str, chunks: int, outcomes: list[Any], mode: str = "auto") -
     if mode == "none":
         yield watch
     elif mode == "json":
-        with _repeated(lambda: show_message(json.dumps(watch.totals())), _JSON_SECONDS, at_end=True):
+        with _repeated(lambda: show_line(json.dumps(watch.totals())), _JSON_SECONDS, at_end=True):
             yield watch
-    elif not Console(stderr=True).is_terminal:
+    elif messages_are_json() or not Console(stderr=True).is_terminal:
         with _repeated(lambda: show_message(watch.line()), LOG_SECONDS):
             yield watch
     else:

@@ -23,6 +23,11 @@ class Refusals:
         self._errors: list[SnapshotError] = []
 
     @property
+    def errors(self) -> tuple[SnapshotError, ...]:
+        """What was noted, in order."""
+        return tuple(self._errors)
+
+    @property
     def undecided(self) -> frozenset[str]:
         """The tables whose time index nobody chose."""
         return frozenset(

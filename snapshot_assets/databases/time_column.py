@@ -132,7 +132,8 @@ class TimeColumn(ABC):
         """Return an instant in microseconds since 1970."""
 
     def _clamped(self, value: str) -> str:
-        return f"greatest(least({value}, {self._constant('9999-12-29')}), {self._constant('0001-01-03')})"
+        within = f"greatest(least({value}, {self._constant('9999-12-29')}), {self._constant('0001-01-03')})"
+        return f"CASE WHEN {value} IS NOT NULL THEN {within} END"  # of no rows; least and greatest ignore NULL
 
     def _constant(self, text: str) -> str:
         return f"CAST('{text}' AS {self.type})"

@@ -32,6 +32,8 @@ LOCAL_SETTINGS = {
 """Conveniences of a session whose tasks run on this machine, where nobody chose another value."""
 
 _NAME, _APPLICATION = "spark.app.name", "snapshot_assets"
+API_MODE, API_MODE_VARIABLE = "spark.api.mode", "SPARK_API_MODE"
+"""Setting and variable by which a session with a master may be one of Spark Connect."""
 GATEWAY = "PYSPARK_GATEWAY_PORT"
 """Variable of a program that `spark-submit` started: its JVM runs already, with settings that only it knows."""
 _PROPERTY = re.compile(r"\s*([^\s#!=:][^\s=:]*)\s*[\s=:]\s*(.*?)\s*")
@@ -91,6 +93,13 @@ def settings_of_environment(environment: Mapping[str, str]) -> dict[str, str]:
     master = {MASTER: environment["MASTER"]} if environment.get("MASTER") else {}
     file = submitted.pop("", None)
     return master | dict(_defaults(Path(file) if file else _default_file(environment))) | submitted | remote
+
+
+def has_log_settings(environment: Mapping[str, str]) -> bool:
+    """Return whether Spark's configuration folder, or a variable, configures the log of a JVM that Spark starts."""
+    folder = _default_file(environment).parent
+    files = [file for file in folder.glob("log4j2*") if file.suffix != ".template"]
+    return bool(files) or "LOG4J_CONFIGURATION_FILE" in environment
 
 
 def _submitted(arguments: str) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from snapshot_assets.engine.jvm_output import start_jvm
 from snapshot_assets.engine.session import (
     DRIVER_VARIABLE,
     PYTHON_VARIABLE,
@@ -25,11 +26,14 @@ from snapshot_assets.engine.session import (
     worker_python,
 )
 from snapshot_assets.engine.session_settings import (
+    API_MODE,
+    API_MODE_VARIABLE,
     GATEWAY,
     JAVA_OPTIONS,
     LOCAL_SETTINGS,
     NEEDED,
     REMOTE_VARIABLE,
+    has_log_settings,
     is_local,
     known_master,
     session_settings,
@@ -44,6 +48,8 @@ from snapshot_assets.scratch_folders import process_folder
 _LOG = logging.getLogger(__name__)
 _LAUNCHER_OPTIONS = "SPARK_LAUNCHER_OPTS"
 _DAEMON = {"spark.python.daemon.module": "snapshot_assets.engine.worker_daemon"}
+_LOG_LEVEL = "snapshots.log.level"
+"""Property of the JVM that log4j2.properties reads."""
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1"
 """Option of a JVM that runs too briefly for a second compilation."""
 
@@ -63,19 +69,26 @@ def session_config(chosen: Mapping[str, str]) -> dict[str, str]:
     master = settings.get(MASTER) or known.get(MASTER, "")
     in_process = master.partition("[")[0] == "local"
     preloaded = in_process and worker_python(known | settings) == sys.executable
-    ours = (_DAEMON if preloaded else {}) | (_java_options() if is_local(master) else {})
+    logging_unchosen = is_local(master) and not has_log_settings(os.environ)
+    ours = (_DAEMON if preloaded else {}) | (_java_options() if logging_unchosen else {})
     if in_process and GATEWAY not in os.environ:  # that JVM runs already
         ours |= temporary_settings(process_folder())
     return {name: value for name, value in ours.items() if name not in known} | settings
 
 
-@cache
 def _java_options() -> dict[str, str]:
-    """Return the option that configures the driver's log; unpacks its file if this package is in a zip."""
+    """Return the options that configure the driver's log: errors, and warnings where this package logs information."""
+    level = f" -D{_LOG_LEVEL}=warn" if _LOG.isEnabledFor(logging.INFO) else ""
+    return {JAVA_OPTIONS: f"-Dlog4j2.configurationFile={_log_configuration()}{level}"}
+
+
+@cache
+def _log_configuration() -> str:
+    """Return the URI of the file that configures the driver's log, unpacked if this package is in a zip."""
     unpacked = ExitStack()
     atexit.register(unpacked.close)
     path = unpacked.enter_context(as_file(files(__package__).joinpath("log4j2.properties")))
-    return {JAVA_OPTIONS: f"-Dlog4j2.configurationFile={path.resolve().as_uri()}"}
+    return path.resolve().as_uri()
 
 
 def start_session(chosen: Mapping[str, str], *, no_rows: bool = False) -> SparkSession:
@@ -104,11 +117,19 @@ def start_session(chosen: Mapping[str, str], *, no_rows: bool = False) -> SparkS
 
 def _started(settings: Mapping[str, str]) -> SparkSession:
     try:
+        if _starts_jvm(settings):
+            start_jvm(settings)
         return SparkSession.builder.config(map=dict(settings)).getOrCreate()
     except ImportError as error:  # PySpark checks for the packages of Connect only now
         raise PlanError(
             f"Spark Connect needs the extra `connect`: pip install 'snapshot-assets[connect]' ({error})"
         ) from None
+
+
+def _starts_jvm(settings: Mapping[str, str]) -> bool:
+    """Return whether a session starts a JVM of this process: it has none yet, and the session is no Connect client."""
+    connects = API_MODE in settings or API_MODE_VARIABLE in os.environ
+    return SparkContext._gateway is None and known_master(settings) is not None and not connects
 
 
 def running_session() -> SparkSession | None:

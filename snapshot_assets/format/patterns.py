@@ -28,6 +28,13 @@ def check_pattern(text: object) -> str:
     )
 
 
+def pattern_of(name: TableName) -> str:
+    """Return the pattern that matches one table."""
+    special = {'"', ".", *_WILD}
+    quoted = ('"' + part.replace('"', '""') + '"' if special & set(part) else part for part in name)
+    return ".".join(quoted)
+
+
 def is_wild(pattern: str) -> bool:
     """Return whether a pattern may match several tables."""
     return any(not quoted and set(part) & set(_WILD) for part, quoted in _parts(pattern))

@@ -31,6 +31,15 @@ def accepting_unstable_parts() -> Iterator[None]:
         yield
 
 
+def without_unchosen_telemetry(instance: dg.DagsterInstance) -> dg.DagsterInstance:
+    """Return an instance that sends no telemetry, and prints no notice of it, unless its settings choose to."""
+    ref = instance.get_ref()
+    if "telemetry" in ref.settings:
+        return instance
+    instance.dispose()
+    return dg.DagsterInstance.from_ref(ref._replace(settings={**ref.settings, "telemetry": {"enabled": False}}))
+
+
 def target_materialization(
     instance: dg.DagsterInstance, asset_key: dg.AssetKey, partition: str | None
 ) -> AssetCheckEvaluationTargetMaterializationData | None:

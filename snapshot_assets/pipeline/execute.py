@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as with_changes
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -19,12 +19,13 @@ from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.errors import InterruptedRunError, SnapshotError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.assets import build_definitions
-from snapshot_assets.pipeline.dagster_internals import belonging_to_location
+from snapshot_assets.pipeline.dagster_internals import belonging_to_location, without_unchosen_telemetry
 from snapshot_assets.pipeline.exports import range_of
 from snapshot_assets.pipeline.keys import asset_key, op_name
 from snapshot_assets.pipeline.maintenance import compact_config
 from snapshot_assets.pipeline.resources import SPARK
 from snapshot_assets.pipeline.spark_session import spark_resource
+from snapshot_assets.pipeline.user_folders import dagster_home
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 
@@ -39,8 +40,8 @@ _BATCH = "256"
 """Most events of a commit that Dagster stores together; it does so in PostgreSQL and MySQL."""
 
 _NEW_INSTANCE = "telemetry:\n  enabled: false\n"
-# The command prints a failure once, without a trace; the run's log in Dagster has the trace.
-_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+_CONSOLE = logging.getLogger("snapshot_assets.dagster")
+"""Whether Dagster prints a run's events. If not, the command prints a failure once, and the run's log has its trace."""
 _WRAPPERS = frozenset(
     ("DagsterExecutionStepExecutionError", "DagsterExecutionLoadInputError", "DagsterExecutionHandleOutputError")
 )
@@ -50,16 +51,16 @@ _WRAPPERS = frozenset(
 def open_instance() -> dg.DagsterInstance:
     """Return the instance at `DAGSTER_HOME`, by default one below the user's state folder.
 
-    A new instance has telemetry turned off; an existing one keeps its configuration.
+    A new instance has telemetry turned off; an existing one keeps its configuration. Where that does not mention
+    telemetry, this process sends none.
     """
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    home = Path(os.environ.get("DAGSTER_HOME") or state / "snapshot_assets" / "dagster")
-    if not home.exists():
-        home.mkdir(parents=True)
+    home = dagster_home()
+    home.mkdir(parents=True, exist_ok=True)
+    if not any(home.iterdir()):
         (home / "dagster.yaml").write_text(_NEW_INSTANCE, encoding="utf-8")
     os.environ["DAGSTER_HOME"] = str(home.resolve())
     os.environ.setdefault("DAGSTER_EVENT_BATCH_SIZE", _BATCH)
-    return dg.DagsterInstance.get()
+    return without_unchosen_telemetry(dg.DagsterInstance.get())
 
 
 def run_plan(
@@ -200,7 +201,7 @@ def _execute(
     own = belonging_to_location(instance, run_id, CODE_LOCATION)
     result = job.execute_in_process(
         instance=instance,
-        run_config=_QUIET | {"ops": ops},
+        run_config=_console() | {"ops": ops},
         raise_on_error=False,
         run_id=run_id,
         tags=own | _NOT_BY_THE_DAEMON | dict(tags or {}),
@@ -208,6 +209,11 @@ def _execute(
     if not result.success:
         raise _failure(result)
     return result
+
+
+def _console() -> dict[str, Any]:
+    level = "INFO" if _CONSOLE.isEnabledFor(logging.INFO) else "CRITICAL"
+    return {"loggers": {"console": {"config": {"log_level": level}}}}
 
 
 def _assets(plan: Plan, keys: Sequence[str], replace: bool) -> list[str]:

@@ -29,11 +29,11 @@ def ad_hoc_configuration(path: str | os.PathLike[str] | None, fields: Mapping[st
         PlanError: The file or a field is wrong.
         LocationUriError: `to` is not a valid location.
     """
-    named = {"name": _plan_name(fields["to"])} | dict(fields) if "to" in fields else fields
+    named = {"name": plan_name(fields["to"])} | dict(fields) if "to" in fields else fields
     return load_configuration(path).with_plan(Plan(**named))
 
 
-def _plan_name(to: str) -> str:
+def plan_name(to: str) -> str:
     """Return the last segment of a location as a plan's name, which starts with a letter."""
     written = parse_location(re.sub(r"\{[^{}]*\}", _FILLED_IN, to)).segments
     segments = [segment for segment in written if _FILLED_IN not in segment]

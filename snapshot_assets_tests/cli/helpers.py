@@ -132,6 +132,7 @@ def snapshots(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(here)
     monkeypatch.delenv("SNAPSHOTS_CONFIG", raising=False)
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     # The process of the tests has its own session, and outlives the folder in which Spark's JVM would start.
     monkeypatch.setattr("snapshot_assets.engine.session_start.start_early", lambda *_, **__: None)
 

@@ -11,7 +11,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.listing import list_savepoints
 from snapshot_assets.catalog.pins.savepoints import sealed_head
 from snapshot_assets.cli.location import open_catalog, place_of
-from snapshot_assets.cli.output import counted, only_results_on_stdout, plain, show, show_json, show_message, show_table
+from snapshot_assets.cli.output import counted, only_results_on_stdout, plain, show, show_json, show_table
 from snapshot_assets.cli.spark import refuse_unreachable_spark, with_spark_options
 from snapshot_assets.engine.compact.plan import TARGET_BYTES, CompactionPlan, Group, Wanted, plan_compaction
 from snapshot_assets.engine.compact.savepoint import compact_and_pin, compactions
@@ -45,13 +45,13 @@ def _run_job(options: argparse.Namespace, compaction: CompactionPlan) -> tuple[S
     refuse_unreachable_spark(configuration, configuration.plans[-1])
     # Dagster and Spark are imported only here, when data is about to move.
     from snapshot_assets.cli.progress import progress
-    from snapshot_assets.pipeline.execute import open_instance, run_compaction
+    from snapshot_assets.cli.recorded_runs import open_recording_instance
+    from snapshot_assets.pipeline.execute import run_compaction
 
     outcomes: list[Any] = []
     plan, chunks = configuration.plans[-1], len(compaction.chunks)
     with only_results_on_stdout(), progress("compacting", chunks, outcomes, options.progress) as watch:
-        instance = open_instance()
-        show_message(f"Runs are recorded in {instance.root_directory}")
+        instance = open_recording_instance(options)
         run_id = run_compaction(configuration, plan, compaction, instance=instance, progress=watch)
     return outcomes, run_id
 

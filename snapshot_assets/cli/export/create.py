@@ -91,7 +91,8 @@ def _export(
     resolved = request.prepared(configuration, plan, state, force=force)
     # Dagster and Spark are imported only here, before data moves.
     from snapshot_assets.cli.progress import progress
-    from snapshot_assets.pipeline.execute import open_instance, run_plan
+    from snapshot_assets.cli.recorded_runs import open_recording_instance
+    from snapshot_assets.pipeline.execute import run_plan
     from snapshot_assets.pipeline.partitions import key_of, windows_of
 
     windows = windows_of(resolved)
@@ -105,8 +106,7 @@ def _export(
     def skip(tables: Sequence[TableName]) -> None:
         work.skipped = tables
 
-    instance = open_instance()
-    show_message(f"Runs are recorded in {instance.root_directory}")
+    instance = open_recording_instance(options)
     for chosen, again in runs:
         chunks = len(chosen) + (not again and not plan.schema_only)
         with progress("exporting", chunks, work.outcomes, options.progress) as watch:

@@ -10,7 +10,7 @@ from typing import Any
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.cli.location import open_location
-from snapshot_assets.errors import PlanError, SnapshotExistsError
+from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError, SnapshotExistsError
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.file_formats import FileFormat
 from snapshot_assets.format.names import table_text
@@ -49,7 +49,11 @@ def with_inherited(options: argparse.Namespace, given: dict[str, Any]) -> dict[s
             fields=["schema_only"],
         )
     fields |= _data_fields(state.header)
-    columns = _time_columns(read_schema(store, state.schemas[state.schema_id]), given.get("tables"))
+    try:
+        schema = read_schema(store, state.schemas[state.schema_id])
+    except (DamageError, ObjectNotFoundError):  # the export writes it again, from what the call gives
+        return fields | given
+    columns = _time_columns(schema, given.get("tables"))
     _check_time_columns(columns, given.get("time_columns", {}))
     if given.get("format", fields["format"]) != fields["format"]:
         fields["format_options"] = {}

@@ -170,6 +170,14 @@ def test_a_view_and_an_empty_table_are_not_cut(large: DatabaseAddress, tmp_path:
         assert database.time_bounds((table,)) is None
 
 
+@pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_NS", "TIMESTAMP_S"])
+def test_an_empty_table_with_a_time_index_has_no_bounds(kind: str, tmp_path: Path) -> None:
+    with opened(make_file(tmp_path / "x.duckdb", f"CREATE TABLE events (t {kind})")) as database:
+        table = documented(database, EVENTS)
+        assert table.time_index == "t"
+        assert database.time_bounds((table,)) is None
+
+
 def test_an_estimate_is_near_the_truth_and_a_part_of_another_database_is_refused(large: DatabaseAddress) -> None:
     with opened(large) as database:
         table = documented(database, EVENTS)

@@ -1,0 +1,86 @@
+"""The log of a command on stderr: warnings by default, more with `--verbose`, as text or as JSON objects."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from snapshot_assets.cli.output import json_messages, json_record
+
+PACKAGE, DAGSTER = "snapshot_assets", "snapshot_assets.dagster"
+"""Names of the package's log, and of the one whose level decides whether Dagster prints its events."""
+_FORMAT = "--log-format"
+_OTHERS = ("py.warnings", "dagster")
+"""Logs of warnings about the installation, such as that Dagster's instance has no configuration."""
+_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def messages_of(arguments: Sequence[str]) -> AbstractContextManager[None]:
+    """Return the context in which a call prints its messages, before its arguments can be parsed.
+
+    Args:
+        arguments: The command line.
+    """
+    as_json = f"{_FORMAT}=json" in arguments or (_FORMAT, "json") in pairwise(arguments)
+    return json_messages() if as_json else nullcontext()
+
+
+@contextmanager
+def log_on_stderr(options: argparse.Namespace) -> Iterator[None]:
+    """Send Python's log to stderr until the context ends, as `--verbose` and `--log-format` ask.
+
+    By default the log has the warnings of this package; with `-v` also what it does, and what Spark's JVM, Dagster and
+    other libraries report; with `-vv` every detail. Python's own options about warnings stay in force.
+
+    Args:
+        options: The call.
+    """
+    as_json = options.log_format == "json"
+    handler = logging.StreamHandler()
+    handler.setFormatter(_JsonFormatter() if as_json else logging.Formatter(_TEXT if options.verbose else None))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    logging.captureWarnings(True)
+    try:
+        with _levels(_levels_of(options.verbose, as_json)):
+            yield
+    finally:
+        logging.captureWarnings(False)
+        root.removeHandler(handler)
+
+
+def _levels_of(verbose: int, as_json: bool) -> dict[str, int]:
+    levels = {PACKAGE: (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]}
+    if as_json:  # Dagster prints its events as text only
+        levels[DAGSTER] = logging.WARNING
+    if not verbose and not sys.warnoptions:
+        levels |= dict.fromkeys(_OTHERS, logging.ERROR)
+    return levels
+
+
+@contextmanager
+def _levels(levels: dict[str, int]) -> Iterator[None]:
+    before = {name: logging.getLogger(name).level for name in levels}
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+    try:
+        yield
+    finally:
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
+
+
+class _JsonFormatter(logging.Formatter):
+    """Formats a record of the log as one JSON object."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the object, with a trace in its message if the record has one."""
+        text = record.getMessage()
+        if record.exc_info:
+            text += "\n" + self.formatException(record.exc_info)
+        return json_record(datetime.fromtimestamp(record.created, UTC), record.levelname.lower(), record.name, text)

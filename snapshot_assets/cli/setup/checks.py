@@ -1,0 +1,99 @@
+"""The checks of `snapshots doctor` on this machine: Java, free disk, and the folder of Dagster's instance."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from snapshot_assets.format.scrub import scrub
+from snapshot_assets.format.units import human_bytes, size_text
+
+_LEAST_JAVA = 17
+_LEAST_FREE = 1 << 30
+_VERSION = re.compile(r'version "((?:1\.)?(\d+)[^"]*)"')
+
+
+@dataclass(frozen=True)
+class Check:
+    """The result of one check.
+
+    Attributes:
+        check: What was checked, such as `java`.
+        subject: Which one, such as a location's URI.
+        ok: Whether it is as an export needs it.
+        detail: What was found.
+        remedy: What to do; "" if it is well.
+    """
+
+    check: str
+    subject: str
+    ok: bool
+    detail: str
+    remedy: str = ""
+
+
+def failed(check: str, subject: str, error: Exception, remedy: str) -> Check:
+    """Return the check that an error ended."""
+    return Check(check, subject, False, scrub(str(error).strip() or type(error).__name__), remedy)
+
+
+def check_java(environment: Mapping[str, str] = os.environ) -> Check:
+    """Check the Java that Spark's scripts start: that of JAVA_HOME, else the one on the path."""
+    home = environment.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    remedy = f"Install Java {_LEAST_JAVA} or later (Debian: apt-get install openjdk-17-jre-headless)" + (
+        ", and let JAVA_HOME name its folder." if home else ", or let JAVA_HOME name its folder."
+    )
+    if java is None:
+        return Check("java", "java", False, "not on the path, and JAVA_HOME is not set", remedy)
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return failed("java", java, error, remedy)
+    found = _VERSION.search(done.stderr + done.stdout)
+    if done.returncode or found is None:
+        return Check("java", java, False, scrub((done.stderr or done.stdout).strip()) or "prints no version", remedy)
+    ok = int(found[2]) >= _LEAST_JAVA
+    return Check("java", java, ok, f"Java {found[1]}", "" if ok else remedy)
+
+
+def check_disk(folders: Mapping[Path, int]) -> Iterator[Check]:
+    """Check the free space of folders, which may not exist yet; of several on one device, the first.
+
+    Args:
+        folders: By folder, the bytes that must be free there beside what every export needs.
+    """
+    seen = set()
+    for folder, needed in folders.items():
+        place = existing(folder)
+        if (device := place.stat().st_dev) in seen:
+            continue
+        seen.add(device)
+        free, least = shutil.disk_usage(place).free, max(needed, _LEAST_FREE)
+        remedy = f"Free {size_text(least)} or more there, or choose another folder." if free < least else ""
+        yield Check("disk", str(place), free >= least, f"{human_bytes(free)} free", remedy)
+
+
+def existing(folder: Path) -> Path:
+    """Return a folder, or the nearest one above it that exists."""
+    return next(each for each in (folder, *folder.parents) if each.is_dir())
+
+
+def check_dagster(home: Path) -> Check:
+    """Check that the folder of Dagster's instance can be written, or made."""
+    place = existing(home)
+    ok = os.access(place, os.W_OK | os.X_OK)
+    remedy = "" if ok else "Let DAGSTER_HOME name a folder that this user may write to."
+    return Check("dagster", str(home), ok, "can be written" if ok else f"{place} cannot be written", remedy)
+
+
+def spark_folders(settings: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> list[Path]:
+    """Return the folders for temporary files of Spark's tasks on this machine."""
+    chosen = environment.get("SPARK_LOCAL_DIRS") or settings.get("spark.local.dir") or tempfile.gettempdir()
+    return [Path(folder.strip()).absolute() for folder in chosen.split(",") if folder.strip()]

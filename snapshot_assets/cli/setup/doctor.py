@@ -1,0 +1,150 @@
+"""`snapshots doctor`: checks all that an export needs, and names the remedy of what is not well.
+
+It goes on after a failed check, and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+from snapshot_assets.cli.output import counted, only_results_on_stdout, show, show_json
+from snapshot_assets.cli.setup.checks import Check, check_dagster, check_disk, check_java, failed, spark_folders
+from snapshot_assets.cli.setup.estimates import opened_source
+from snapshot_assets.cli.setup.store_checks import check_location
+from snapshot_assets.databases.open import kind_of
+from snapshot_assets.engine.export.preflight import checked_schemas
+from snapshot_assets.errors import PlanError, SnapshotError
+from snapshot_assets.pipeline.user_folders import dagster_home
+from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.query_fields import is_template, resolve_location
+from snapshot_assets.plan.read_configuration import NO_SOURCE, load_configuration
+from snapshot_assets.storage.location import FILE, parse_location
+
+_NOWHERE = "file:///nowhere/at/all"
+"""Location of a plan that is made for a source alone."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print each check; exit status 1 if one failed."""
+    if options.plan and (options.source or options.to):
+        raise PlanError("--plan names its source and location; give --plan, or --source and --to.")
+    checks = []
+    for check in _checks(options):
+        if check in checks:  # such as Java, which several plans need
+            continue
+        checks.append(check)
+        if not options.json:
+            show(f"{'OK    ' if check.ok else 'FAILED'}  {check.check}: {check.subject}: {check.detail}")
+            if check.remedy:
+                show(f"        {check.remedy}")
+    bad = [check for check in checks if not check.ok]
+    if options.json:
+        show_json({"ok": not bad, "checks": [asdict(check) for check in checks]})
+    else:
+        show(f"{len(bad)} of {counted(len(checks), 'check')} failed" if bad else "All is well.")
+    return 1 if bad else 0
+
+
+def _checks(options: argparse.Namespace) -> Iterator[Check]:
+    configuration = Configuration()
+    plans: tuple[Plan, ...] = ()
+    try:
+        configuration, plans = _configured(options)
+        yield Check("configuration", str(configuration.path or "none"), True, counted(len(plans), "plan"))
+    except SnapshotError as error:
+        remedy = "Correct the file or the call; all mistakes are listed."
+        yield failed("configuration", str(options.config or "snapshots.yaml"), error, remedy)
+    every = [configuration.spark_settings(plan) for plan in plans] or [dict(configuration.spark)]
+    for number, settings in enumerate(each for at, each in enumerate(every) if each not in every[:at]):
+        yield from _check_spark(settings, start=number == 0 and not options.no_spark)
+    for plan in plans:
+        if plan.source.uri != NO_SOURCE:
+            yield _check_source(configuration, plan, with_spark=not options.no_spark)
+    for plan in {plan.to: plan for plan in plans}.values():
+        if plan.to != _NOWHERE:
+            yield from check_location(
+                _location(plan), configuration.store_options(plan), single_writer=plan.single_writer
+            )
+
+    yield check_dagster(dagster_home())
+    yield from check_disk(_folders(configuration, plans) | {dagster_home(): 0})
+
+
+def _configured(options: argparse.Namespace) -> tuple[Configuration, tuple[Plan, ...]]:
+    """Return the configuration, and the plans to check: the one named or described, else all."""
+    configuration = load_configuration(options.config)
+    if options.source or options.to:
+        fields = {"source": options.source or NO_SOURCE, "to": options.to or _NOWHERE, "name": "doctor"}
+        plan = Plan(**fields)
+        return configuration.with_plan(plan), (plan,)
+    return configuration, (configuration.plan(options.plan),) if options.plan else configuration.plans
+
+
+def _location(plan: Plan) -> str:
+    if not is_template(plan.to):
+        return plan.to
+    return resolve_location(plan.to, now=datetime.now(UTC), plan=plan.name, run_id=str(uuid.uuid4()))
+
+
+def _check_spark(settings: Mapping[str, str], *, start: bool) -> Iterator[Check]:
+    """Check Java where Spark needs it here, that a session's place answers, and that a session runs a task.
+
+    Args:
+        settings: Settings of the session.
+        start: Whether to start it; a process has one session only.
+    """
+    from snapshot_assets.engine.session_settings import known_master
+    from snapshot_assets.engine.session_start import start_session
+    from snapshot_assets.engine.spark_place import refuse_unreachable
+
+    master = known_master(settings)
+    place = master or "Spark Connect"
+    java = check_java() if master is not None else None
+    if java is not None:
+        yield java
+    try:
+        refuse_unreachable(settings)
+        if not start:
+            yield Check("spark", place, True, "its address answers, where it has one; no session was started")
+        elif java is not None and not java.ok:
+            yield Check("spark", place, False, "not started: it needs Java", java.remedy)
+        else:
+            with only_results_on_stdout():
+                session = start_session(settings)
+                session.range(1).count()
+            yield Check("spark", place, True, f"Spark {session.version} ran a task")
+    except Exception as error:  # whatever it is, the other checks go on
+        remedy = "Correct the section `spark` of the configuration or the plan, or start the server."
+        yield failed("spark", place, error, remedy)
+
+
+def _check_source(configuration: Configuration, plan: Plan, *, with_spark: bool) -> Check:
+    """Check that a source can be read, and has what the plan selects."""
+    remedy = "Correct the source's URI, its user's rights, or the fields of the plan that are named."
+    subject = plan.source.alias
+    try:
+        if kind_of(configuration.source(plan.source).uri) == "spark" and not with_spark:
+            return Check("source", subject, True, "not opened, because it needs a Spark session")
+        with opened_source(configuration, plan) as source:
+            _, exported = checked_schemas(source, plan)
+            tables = counted(len(exported.tables), "table")
+            return Check("source", subject, True, f"{source.kind}, {tables} to export by plan {plan.name}")
+    except Exception as error:  # whatever it is, the other checks go on
+        return failed("source", subject, error, remedy)
+
+
+def _folders(configuration: Configuration, plans: tuple[Plan, ...]) -> dict[Path, int]:
+    """Return the folders that exports write to on this machine, each with the bytes that its files need at once."""
+    settings = configuration.spark_settings(plans[0]) if plans else dict(configuration.spark)
+    folders = dict.fromkeys(spark_folders(settings), 0)
+    for plan in plans:
+        location = parse_location(_location(plan))
+        if location.scheme == FILE and plan.to != _NOWHERE:
+            folders[location.local_path] = plan.parallelism * plan.file_size
+    return folders

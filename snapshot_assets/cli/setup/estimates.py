@@ -1,0 +1,71 @@
+"""What an export of a source would read: its tables, and how many bytes the database estimates for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from snapshot_assets.cli.output import only_results_on_stdout
+from snapshot_assets.databases.open import kind_of, open_database
+from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Rows, Scan, SchemaSource, WindowRows
+from snapshot_assets.errors import SnapshotError, TransientError
+from snapshot_assets.format.relations import Table
+from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class EstimatedTable:
+    """A table to export.
+
+    Attributes:
+        bytes: Estimated bytes of its rows in the range; None if the database cannot estimate them.
+    """
+
+    table: Table
+    bytes: int | None
+
+
+@contextmanager
+def opened_source(configuration: Configuration, plan: Plan) -> Iterator[SchemaSource]:
+    """Open a plan's source; for a Spark catalog, in the session that an export would use."""
+    address: DatabaseAddress = configuration.source(plan.source)
+    if kind_of(address.uri) != "spark":
+        with closing(open_database(address)) as database:
+            yield database
+        return
+    from snapshot_assets.databases.spark.source import SparkCatalogDatabase
+    from snapshot_assets.engine.session_start import start_session
+
+    with only_results_on_stdout():
+        session = start_session(configuration.spark_settings(plan))
+    with closing(SparkCatalogDatabase(address, session)) as catalog:
+        yield catalog
+
+
+def estimated(source: SchemaSource, plan: Plan, table: Table, end: datetime | None) -> EstimatedTable:
+    """Return a table with the estimated size of what a plan exports of it.
+
+    Args:
+        source: The open source.
+        plan: The plan, its start resolved.
+        table: The table.
+        end: The end of the plan's range.
+
+    Raises:
+        TransientError: The source is out of reach.
+    """
+    rows: Rows = AllRows()
+    if (table.time_index is not None or table.options.get("windowed")) and plan.start_time is not None:
+        rows = WindowRows(plan.start_time, max(end or plan.start_time, plan.start_time), plan.time_zone)
+    if source.kind == "spark":
+        return EstimatedTable(table, None)
+    database: Database = source  # type: ignore[assignment]
+    try:
+        return EstimatedTable(table, database.estimate(Scan(table, rows)))
+    except TransientError:
+        raise
+    except SnapshotError:  # such as a view whose plan the database cannot make; an export reads it in one task
+        return EstimatedTable(table, None)

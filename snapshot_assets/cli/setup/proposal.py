@@ -1,0 +1,201 @@
+"""Proposes a plan for a database: what a first export would refuse is settled, table by table.
+
+A refusal names its table or column. It becomes a field of the plan, and the source is asked again, until it refuses
+nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from snapshot_assets.cli.setup.estimates import EstimatedTable, estimated
+from snapshot_assets.cli.setup.windows import CHUNK_BYTES, Windows, propose_windows
+from snapshot_assets.databases.refusals import Refusals
+from snapshot_assets.databases.source import SchemaSource
+from snapshot_assets.engine.export.preflight import check_rows, checked_schemas
+from snapshot_assets.errors import (
+    AmbiguousTimeIndexError,
+    CarrierError,
+    DatabaseDeniedError,
+    SnapshotError,
+    UnknownRelationError,
+    UnsupportedTypeError,
+)
+from snapshot_assets.format.names import column_text, parse_column
+from snapshot_assets.format.patterns import pattern_of
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.windows import TimeRange
+from snapshot_assets.plan.plan import Plan
+
+_ROUNDS = 20
+_LARGE_OBJECTS = "large_objects"
+"""Option of the table that stands for PostgreSQL's large objects, and does not exist."""
+_FIRST = re.compile(
+    "creat|insert|event|occur|record|order|moment|measur|logged|added|start|begin|^ts$|^time", re.IGNORECASE
+)
+_CHANGES = re.compile(
+    "updat|modif|chang|edit|delet|remov|expir|end|finish|clos|until|due|last|ship|deliver|seen", re.IGNORECASE
+)
+
+
+@dataclass
+class Proposal:
+    """A plan, and why it is as it is.
+
+    Attributes:
+        plan: The plan.
+        reasons: A remark on a field's entry, by field and key; the keys of lists are their values.
+        tables: The exported tables, with estimated sizes.
+        windows: The range and its windows.
+    """
+
+    plan: Plan
+    reasons: dict[tuple[str, str], str] = field(default_factory=dict)
+    tables: list[EstimatedTable] = field(default_factory=list)
+    windows: Windows | None = None
+
+    def add(self, name: str, key: Any, value: Any, shown: str, reason: str) -> None:
+        """Add an entry to a field of the plan."""
+        given = getattr(self.plan, name)
+        entries = {**given, key: value} if isinstance(given, dict) else (*given, key)
+        self.plan = self.plan.changed(**{name: entries})
+        self.reasons[name, shown] = reason
+
+
+def propose(source: SchemaSource, plan: Plan, now: datetime) -> Proposal:
+    """Return a plan that exports a source without refusals.
+
+    Args:
+        source: The open source.
+        plan: The plan so far: its name, source, location and kind, and for a continuous one any start.
+        now: The current time.
+
+    Raises:
+        SnapshotError: The source refuses something that no field of a plan settles.
+    """
+    found = Proposal(plan)
+    schema = _settled(found, lambda refusals: source.extract(found.plan.selection, refusals))
+    schema = _with_dates(source, found, schema)
+    _propose_range(source, found, schema, now)
+
+    def check(refusals: Refusals) -> DatabaseSchema:
+        schema = source.extract(found.plan.selection, refusals)
+        check_rows(source, found.plan, schema, None, refusals)
+        return schema
+
+    schema = _settled(found, check)
+    chosen = found.plan.time_columns
+    named = [table for table in schema.tables if _LARGE_OBJECTS not in table.options]
+    for table in named:
+        found.reasons.setdefault(("time_columns", str(table.table_name)), _usual_reason(table))
+    times = {table.table_name: table.time_index for table in named if table.table_name not in chosen}
+    found.plan = found.plan.changed(time_columns=dict(chosen) | times)
+    checked_schemas(source, found.plan)
+    found.tables = [estimated(source, found.plan, each, found.windows and found.windows.end) for each in schema.tables]
+    return found
+
+
+def _settled(found: Proposal, ask: Callable[[Refusals], DatabaseSchema]) -> DatabaseSchema:
+    """Ask until nothing is refused, and add a field to the plan for each refusal."""
+    for _ in range(_ROUNDS):
+        refusals = Refusals()
+        schema = ask(refusals)
+        if not refusals.errors:
+            return schema
+        tables = {str(table.table_name): table for table in schema.tables}
+        for error in refusals.errors:
+            _settle(found, error, tables)
+    refusals.raise_any()
+    return schema
+
+
+def _settle(found: Proposal, error: SnapshotError, tables: dict[str, Table]) -> None:
+    """Add the field that settles a refusal; raises the error if none does."""
+    facts = error.attributes
+    table = tables.get(str(facts.get("table", "")))
+    match error:
+        case AmbiguousTimeIndexError() if table is not None:
+            chosen, others = best_time_column(table, facts["candidates"])
+            reason = f"chosen by its name among {others}; another of them may be right"
+            found.add("time_columns", table.table_name, chosen, str(table.table_name), reason)
+        case UnsupportedTypeError() if "column" in facts:
+            path = parse_column(facts["column"])
+            reason = f"left out: its type {facts['type']} cannot be exported"
+            found.add("exclude_columns", path, None, column_text(path), reason)
+        case CarrierError():
+            path = parse_column(facts["column"])
+            reason = "as text, because it holds values that the native carrier cannot hold"
+            found.add("carriers", path, "text", column_text(path), reason)
+        case DatabaseDeniedError() if "table" in facts:
+            _leave_out(found, facts["table"], tables, "left out: this user may not read it")
+        case _ if table is not None and not table.columns:
+            _leave_out(found, facts["table"], tables, "left out: it has no columns")
+        case _:
+            raise error
+
+
+def _leave_out(found: Proposal, name: str, tables: dict[str, Table], reason: str) -> None:
+    table = tables.get(name)
+    path = table.table_name if table is not None else TableName(*name.split(".", 1))
+    found.add("exclude_tables", pattern_of(path), None, pattern_of(path), reason)
+
+
+def best_time_column(table: Table, candidates: Iterable[str]) -> tuple[str, str]:
+    """Return the column that most likely holds the time at which a row came into being, and all candidates as text.
+
+    Such a time does not change afterwards, so that no row moves to another window.
+    """
+    names = tuple(candidates)
+    leading = {each.columns[0] for each in table.indexes if each.columns}
+    if table.primary_key is not None and table.primary_key.columns:
+        leading.add(table.primary_key.columns[0])
+
+    def rank(name: str) -> int:
+        column = table.column(name)
+        named = 4 * bool(_FIRST.search(name)) - 4 * bool(_CHANGES.search(name))
+        return named + 2 * (not column.nullable) + (name in leading)
+
+    return max(names, key=rank), ", ".join(names)
+
+
+def _with_dates(source: SchemaSource, found: Proposal, schema: DatabaseSchema) -> DatabaseSchema:
+    """Let large tables without a timestamp have a date as their time index, if they have one."""
+    changed = False
+    for table in schema.tables:
+        dates = [column.name for column in table.columns if column.type.lower() == "date"]
+        if table.time_index is not None or not dates or table.table_name in found.plan.time_columns:
+            continue
+        if (estimated(source, found.plan, table, None).bytes or 0) > CHUNK_BYTES:
+            chosen, others = best_time_column(table, dates)
+            reason = f"a large table without a timestamp; its dates: {others}"
+            found.add("time_columns", table.table_name, chosen, str(table.table_name), reason)
+            changed = True
+    return source.extract(found.plan.selection) if changed else schema
+
+
+def _propose_range(source: SchemaSource, found: Proposal, schema: DatabaseSchema, now: datetime) -> None:
+    timed = tuple(table for table in schema.tables if table.time_index is not None)
+    if not schema.tables and not schema.views:
+        raise UnknownRelationError("The source has no table that this user can export; nothing was written.")
+    bounds = source.time_bounds(timed) if timed else None
+
+    def estimate(start: datetime, end: datetime) -> int:
+        plan = found.plan.changed(start_time=start)
+        return sum(estimated(source, plan, table, end).bytes or 0 for table in timed)
+
+    continuous = found.plan.kind == "continuous"
+    windows = propose_windows(TimeRange(*bounds) if bounds else None, estimate, now, continuous=continuous)
+    found.windows = windows
+    end = {} if continuous else {"end_time": windows.end}
+    found.plan = found.plan.changed(start_time=windows.start, chunk_time_window=windows.length, **end)
+
+
+def _usual_reason(table: Table) -> str:
+    if table.time_index is not None:
+        return "its only timestamp, or the dimension by which the database divides it"
+    dates = [column.name for column in table.columns if column.type.lower() == "date"]
+    return f"no timestamp: whole in chunk 0; it has dates: {', '.join(dates)}" if dates else "no timestamp: chunk 0"

@@ -1,0 +1,49 @@
+"""Starts Spark's JVM with a pipe for what it writes to stderr; the lines go to Python's log.
+
+No option turns off the JVM's own notices, such as that it uses an incubator module, for which Spark asks at each start.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+
+_LOG = logging.getLogger(__name__)
+_NOTICE = re.compile(r"WARNING: (?!.*(?:exception|error)).*|(?:NOTE: )?Picked up \w+: .*", re.IGNORECASE)
+"""Notices of the JVM itself: about modules, deprecated parts of it, and variables that it reads."""
+
+
+def start_jvm(settings: Mapping[str, str]) -> None:
+    """Start the JVM of this process, which a session then uses.
+
+    Args:
+        settings: Settings of the session.
+    """
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    with SparkContext._lock, _logged() as pipe:  # whoever starts a session meanwhile waits for this JVM
+        SparkContext._ensure_initialized(gateway=launch_gateway(conf, {"stderr": pipe}))  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def _logged() -> Iterator[int]:
+    """Yield a pipe for a process that is started inside the context; its lines are logged until the process ends."""
+    output, pipe = os.pipe()
+    threading.Thread(target=_log_lines, args=(output,), name="jvm-output", daemon=True).start()
+    try:
+        yield pipe
+    finally:
+        os.close(pipe)
+
+
+def _log_lines(output: int) -> None:
+    """Log lines as warnings, so that they are seen by default, and notices as information."""
+    with open(output, encoding="utf-8", errors="replace") as lines:
+        for line in map(str.rstrip, lines):
+            _LOG.log(logging.INFO if _NOTICE.fullmatch(line) else logging.WARNING, "%s", line)

@@ -1,0 +1,210 @@
+"""`snapshots init`, `plan show` and `doctor`, before the first export."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import duckdb
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from snapshot_assets.cli.setup.windows import CHUNK_BYTES, propose_windows
+from snapshot_assets.format.windows import TimeRange, count_windows
+from snapshot_assets.plan.read_configuration import load_configuration
+from snapshot_assets_tests.cli.helpers import Snapshots, contents, export, in_own_process, store_of
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer
+
+AT = datetime(2025, 1, 1, tzinfo=UTC)
+DIFFICULT = """
+CREATE TABLE orders (id BIGINT PRIMARY KEY, updated_at TIMESTAMP, created_at TIMESTAMP NOT NULL);
+INSERT INTO orders SELECT i, now()::TIMESTAMP, TIMESTAMP '2024-01-01' + to_hours(i::INT) FROM range(500) t(i);
+CREATE TABLE "null.${HOME}""x" (a INT, "when" TIMESTAMP);
+INSERT INTO "null.${HOME}""x" VALUES (1, 'infinity'), (2, '2024-01-05');
+CREATE TABLE days (day DATE);
+CREATE TABLE empty (moment TIMESTAMPTZ)
+"""
+
+
+def make_difficult(path: Path) -> str:
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(DIFFICULT)
+    return f"duckdb://{path}"
+
+
+def test_init_writes_a_plan_that_exports_as_it_is(snapshots: Snapshots, tmp_path: Path) -> None:
+    uri, to = make_difficult(tmp_path / "shop.duckdb"), (tmp_path / "a" / "shop").as_uri()
+    made = snapshots("init", "--source", uri, "--to", to)
+    assert made.status == 0, made.err
+    text = Path("snapshots.yaml").read_text()
+    assert "main.orders: created_at  # " in text
+    assert "chosen by its name among updated_at, created_at" in text
+    configuration = load_configuration("snapshots.yaml")
+    plan = configuration.plan("shop")
+    assert (plan.start_time, plan.end_time) == (datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 22, tzinfo=UTC))
+    address = configuration.source(plan.source)
+    outcomes = export(plan.changed(source=address.uri), store_of(to))
+    assert sum(outcome.rows for outcome in outcomes) == 502
+    shown = snapshots("plan", "show", "shop", "--json").json
+    assert shown["windows"]["to_export"] == 0
+    assert {table["table"] for table in shown["tables"]} >= {"main.orders", 'main."null.${HOME}""x"'}
+
+
+def test_init_overwrites_nothing_and_writes_no_password(snapshots: Snapshots, source: str, tmp_path: Path) -> None:
+    (tmp_path / "taken.yaml").write_text("# mine\n")
+    to = (tmp_path / "a" / "b").as_uri()
+    taken = snapshots("init", "--source", source, "--to", to, "--output", str(tmp_path / "taken.yaml"))
+    unset = snapshots("init", "--source", "postgresql://me:${NO_SUCH_VARIABLE}@h/d", "--to", to)
+    gone = snapshots("init", "--source", source.replace("source.", "gone."), "--to", to)
+    query = snapshots("init", "--source", "postgresql://h/d?user=a&password=geheim", "--to", to)
+    assert [each.status for each in (taken, unset, query)] == [2, 2, 2]
+    assert gone.status != 0
+    assert "NO_SUCH_VARIABLE" in unset.err
+    assert "geheim" not in query.err
+    assert (tmp_path / "taken.yaml").read_text() == "# mine\n"
+    assert list(Path().iterdir()) == []
+
+
+def test_init_settles_what_postgresql_would_refuse(
+    snapshots: Snapshots,
+    postgresql_server: PostgresqlServer,
+    postgresql_database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    postgresql_server.psql_script(
+        postgresql_database,
+        """
+        CREATE TABLE events (id bigint PRIMARY KEY, updated timestamptz, created timestamptz NOT NULL, amount numeric);
+        INSERT INTO events SELECT i, now(), timestamptz '2024-03-01Z' + i * interval '1 hour', 'NaN'
+        FROM generate_series(1, 100) i;
+        CREATE TABLE forever (until date, at timestamp);
+        INSERT INTO forever VALUES ('infinity', 'infinity');
+        CREATE TABLE rowless ();
+        INSERT INTO rowless DEFAULT VALUES;
+        SELECT lo_from_bytea(0, 'x');
+        """,
+    )
+    to = (tmp_path / "a" / "b").as_uri()
+    made = snapshots("init", "--source", postgresql_database, "--to", to, "--kind", "continuous", "--json")
+    assert made.status == 0, made.err
+    assert made.json["plan"]["exclude_tables"] == ["public.rowless"]
+    assert made.json["plan"]["time_columns"]["public.events"] == "created"
+    password = urlsplit(postgresql_database).password
+    assert password
+    assert password not in Path("snapshots.yaml").read_text()
+    monkeypatch.setenv(made.json["variable"], password)
+    checked = snapshots("doctor", "--no-spark", "--json")
+    assert checked.status == 0, checked.out
+    assert snapshots("plan", "show", "b").status == 0
+
+
+def test_plan_show_names_windows_tables_place_and_rules(snapshots: Snapshots, source: str, location: Path) -> None:
+    Path("snapshots.yaml").write_text(
+        f"plans: {{daily: {{source: '{source}', to: '{location.as_uri()}', start_time: 2025-01-01T00:00:00Z,"
+        " end_time: 2025-01-04T00:00:00Z, retention: {keep_for: 30d}}}"
+    )
+    shown, told = snapshots("plan", "show", "daily", "--json").json, snapshots("plan", "show", "daily")
+    assert shown["windows"] | {"bytes_each": 0} == {
+        "count": 3,
+        "exported": 0,
+        "to_export": 3,
+        "length": "1d",
+        "start": "2025-01-01T00:00:00Z",
+        "end": "2025-01-04T00:00:00Z",
+        "bytes_each": 0,
+    }
+    assert [(table["table"], table["time_index"]) for table in shown["tables"]] == [
+        ("main.readings", "moment"),
+        ("main.sensors", None),
+    ]
+    assert shown["bytes"] == sum(table["bytes"] for table in shown["tables"]) > 0
+    assert shown["rules"]["retention"]["keep_for"] == "30d"
+    assert "3 windows of 1d" in told.out
+    assert '  retention: {"keep_for": "30d"}\n' in told.out
+    assert not location.exists()
+    assert snapshots("plan", "show", "dayly").status == 2
+
+
+def test_doctor_reports_all_that_is_wrong_with_its_remedy_and_leaves_nothing(tmp_path: Path) -> None:
+    there = tmp_path / "new" / "place"
+    (tmp_path / "snapshots.yaml").write_text(
+        f"plans: {{a: {{source: 'duckdb://{tmp_path}/none.duckdb', to: '{there.as_uri()}'}}}}"
+    )
+    environment = {"JAVA_HOME": str(tmp_path / "no-java"), "DAGSTER_HOME": str(tmp_path / "dagster")}
+    before = contents(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        done = in_own_process("--config", str(tmp_path / "snapshots.yaml"), "doctor", "--json")
+    assert done.status == 1, done.err
+    checks = {check["check"]: check for check in done.json["checks"]}
+    assert [name for name, check in checks.items() if not check["ok"]] == ["java", "spark", "source"]
+    assert all(bool(check["remedy"]) is not check["ok"] for check in checks.values())
+    assert checks.keys() >= {"configuration", "store", "conditional create", "clock", "dagster", "disk"}
+    assert contents(tmp_path) == before
+    assert sorted(os.listdir(tmp_path)) == ["snapshots.yaml"]
+
+
+def test_doctor_goes_on_after_a_wrong_configuration_and_a_store_that_refuses(
+    snapshots: Snapshots, source: str, tmp_path: Path
+) -> None:
+    Path("snapshots.yaml").write_text("plans: {a: {to: nowhere}}")
+    wrong = snapshots("doctor", "--no-spark", "--json")
+    assert wrong.status == 1
+    assert [check["check"] for check in wrong.json["checks"] if not check["ok"]] == ["configuration"]
+    Path("snapshots.yaml").unlink()
+    (tmp_path / "file").write_text("")
+    refused = snapshots("doctor", "--no-spark", "--source", source, "--to", (tmp_path / "file" / "x").as_uri())
+    assert refused.status == 1
+    assert [line.split()[1] for line in refused.out.splitlines() if line.startswith("FAILED")] == ["store:"]
+    assert snapshots("doctor", "--no-spark", "--source", source, "--to", tmp_path.as_uri()).status == 0
+
+
+@given(
+    st.integers(0, 3_000_000).map(lambda hours: timedelta(hours=hours)),
+    st.integers(0, 1 << 50),
+    st.booleans(),
+)
+def test_proposed_windows_hold_all_rows_and_are_not_too_many(span: timedelta, size: int, continuous: bool) -> None:
+    bounds = TimeRange(AT, AT + span)
+
+    def estimate(start: datetime, end: datetime) -> int:
+        return int(size * ((end - start) / max(span, timedelta(microseconds=1))))
+
+    found = propose_windows(bounds, estimate, AT + span, continuous=continuous)
+    assert found.start <= bounds.start
+    assert found.end > bounds.end
+    assert 1 <= count_windows(found.start, found.end, found.length) <= 2002
+    if continuous and span < timedelta(days=1000):
+        assert found.length <= timedelta(days=1)
+
+
+def test_a_window_fits_the_bulk_of_the_rows_though_one_row_has_a_time_far_away() -> None:
+    year = timedelta(days=365)
+
+    def estimate(start: datetime, end: datetime) -> int:
+        overlap = min(end, AT + year) - max(start, AT)
+        return int(365 * CHUNK_BYTES * max(overlap / year, 0))
+
+    near = propose_windows(TimeRange(AT, AT + year), estimate, AT + year, continuous=False)
+    far = propose_windows(TimeRange(AT, AT + 5 * year), estimate, AT + year, continuous=False)
+    assert near.length == far.length == timedelta(days=1)
+
+
+def test_the_plan_of_init_passes_dagsters_validation(snapshots: Snapshots, source: str, tmp_path: Path) -> None:
+    import dagster as dg
+
+    from snapshot_assets.pipeline.assets import build_definitions
+    from snapshot_assets.pipeline.resources import SPARK
+    from snapshot_assets.pipeline.spark_session import spark_resource
+
+    made = snapshots("init", "--source", source, "--to", (tmp_path / "a" / "b").as_uri(), "--json")
+    assert made.status == 0, made.err
+    configuration = load_configuration("snapshots.yaml")
+    dg.Definitions.validate_loadable(build_definitions(configuration, resources={SPARK: spark_resource()}))
+    assert json.loads(made.out)["windows"] == 3
