@@ -15,6 +15,7 @@ from snapshot_assets.catalog.log.replay import FAULTS
 from snapshot_assets.catalog.log.scan import LogScan, scan_log
 from snapshot_assets.catalog.log.truncation import contradictions
 from snapshot_assets.catalog.manifest import checksum_of
+from snapshot_assets.catalog.replica import read_marker
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained_events import documents_of
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, log_remedy, remedy_of, with_remedy
@@ -29,7 +30,7 @@ from snapshot_assets.catalog.verify.retained import (
     pin_faults,
 )
 from snapshot_assets.catalog.verify.rotation import Rotation
-from snapshot_assets.errors import LostLogError, ObjectNotFoundError
+from snapshot_assets.errors import GapError, LostLogError, ObjectNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import check_bytes
 from snapshot_assets.format.files import DataFile
@@ -152,7 +153,12 @@ def _location_faults(
 
 
 def _log_faults(scan: LogScan) -> Iterator[Fault]:
+    copying = bool(scan.faults) and scan.state.has_snapshot and read_marker(scan.store) is not None
     for path, error in scan.faults:
+        if copying and isinstance(error, GapError | LostLogError):  # a checkpoint after it gives the head
+            message = f"{path} is not replicated yet; `snapshots replicate` continues. The head is readable."
+            yield Fault(FaultKind.REPLICATION, path, message)
+            continue
         yield Fault(FaultKind.LOG, path, f"{type(error).__name__}: {error}{log_remedy(scan, path, error)}")
     for event in scan.state.events:
         for action in event.actions:
