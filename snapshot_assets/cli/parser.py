@@ -188,6 +188,21 @@ def _expire(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--keep-{period}", type=count, metavar="N", help=help_)
 
 
+def _replicate(parser: argparse.ArgumentParser) -> None:
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--snapshot", metavar="URI", help="the location that is copied")
+    where.add_argument("--plan", metavar="NAME", help="a plan of the configuration: its location and its replicate_to")
+    to = "the replica: an empty location, or an earlier replica (default: the plan's replicate_to)"
+    parser.add_argument("--to", metavar="URI", help=to)
+    gone = "delete from the replica what the source has deleted (default: keep it)"
+    parser.add_argument("--delete", action="store_true", help=gone)
+
+
+def _promote(parser: argparse.ArgumentParser) -> None:
+    accepted = "accept a log that was not copied to its end; rebuild it then"
+    parser.add_argument("--incomplete", action="store_true", help=accepted)
+
+
 def _rollback(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("version", metavar="VERSION", help=VERSIONS)
     parser.add_argument("--undelete", action="store_true", help="also if deleted rows come back")
@@ -246,6 +261,12 @@ _COMMANDS = {
         ("--dry-run", *_MOVES),
         "restore a snapshot into a database, or resume an interrupted import",
         import_,
+    ),
+    "replicate": _Command(
+        "replicate:run",
+        ("--dry-run", "--single-writer", "--progress", *_JSON),
+        "copy a location to a second store, or what it lacks there; verified, byte for byte",
+        _replicate,
     ),
     "tag create": _Command(
         "pins:create", _WRITES, "name a sealed revision; an equal tag that exists stays as it is", _pinning
@@ -315,6 +336,12 @@ _COMMANDS = {
         (*_SPARK, *_PLANS),
         "merge small files, and rewrite files without deleted rows",
         _compact,
+    ),
+    "catalog promote": _Command(
+        "replicate:promote",
+        ("--yes", "--dry-run", *_READS),
+        "make a replica a location of its own, which can be written to",
+        _promote,
     ),
     "catalog rebuild": _Command(
         "catalog.maintain:rebuild", _PLANS, "rebuild a lost or damaged log, and report what is lost", _rebuild
