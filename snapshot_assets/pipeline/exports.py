@@ -147,7 +147,13 @@ def export_schedule(plan: Plan, job: Any) -> dg.ScheduleDefinition:
         snapshots = snapshots_of(context)
         state = Catalog.open(snapshots.store(plan.name)).state
         new = not plan.schema_only and any(not state.completed(window.id) for window in windows_of(plan))
-        if not new and state.has_snapshot and state.sealed and not state.missing() and _replicated(snapshots, plan, state):
+        if (
+            not new
+            and state.has_snapshot
+            and state.sealed
+            and not state.missing()
+            and _replicated(snapshots, plan, state)
+        ):
             return dg.SkipReason("Every closed window is exported and sealed.")
         return dg.RunRequest(run_config=_run_config(plan, late_windows=plan.late_windows if new else 0))
 
@@ -155,7 +161,7 @@ def export_schedule(plan: Plan, job: Any) -> dg.ScheduleDefinition:
 
 
 def _replicated(snapshots: Snapshots, plan: Plan, state: State) -> bool:
-    """Return whether a plan's replica, if it has one, has the newest seal: an earlier run may have failed to copy it."""
+    """Return whether a plan's replica has the newest seal; an earlier run may have failed to copy it."""
     if plan.replicate_to is None or state.newest_seal is None:
         return True
     return Catalog.open(snapshots.replica_store(plan.name)).state.revision >= state.newest_seal.revision

@@ -24,7 +24,9 @@ class ReplicaFields(RestoreFields):
         if replica is None:
             return None
         if info.data.get("kind") == "query":
-            raise ValueError("has no effect with kind: query; replicate a copy with `snapshots replicate`, or remove it")
+            raise ValueError(
+                "has no effect with kind: query; replicate a copy with `snapshots replicate`, or remove it"
+            )
         one = raising_value_errors(parse_location)(replica).uri
         other = raising_value_errors(parse_location)(info.data["to"]).uri if "to" in info.data else None
         overlaps = other is not None and (f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/"))

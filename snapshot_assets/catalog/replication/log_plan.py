@@ -1,7 +1,7 @@
 """Decides how a replica's log follows its source's, so that every reader meanwhile finds a head that is whole.
 
-Transactions follow in their order if everything that they name is copied. If they name objects that the source no longer
-has, the states between would lack files. Then the checkpoint of the newest revision comes first, from which readers
+Transactions follow in their order if everything that they name is copied. If they name objects that the source has
+lost, the states between would lack files. Then the checkpoint of the newest revision comes first, from which readers
 compute the head; the transactions follow it. A log that is copied for the first time follows its checkpoint backwards:
 at every moment it is that of a location whose pruning was interrupted.
 """
@@ -164,4 +164,6 @@ def _first(revisions: set[int], state: State) -> int:
 def _before(own: Listing, revision: int) -> list[str]:
     """Return the objects of the replica's log between revision 1 and another one, oldest first, as pruning deletes."""
     paths = [*map(checkpoint_path, own.checkpoints), *map(transaction_path, own.transactions)]
-    return sorted((path for path in paths if 1 < log_revision(path) < revision), key=lambda path: (log_revision(path), path))
+    return sorted(
+        (path for path in paths if 1 < log_revision(path) < revision), key=lambda path: (log_revision(path), path)
+    )

@@ -151,9 +151,7 @@ def _check_target(target: ObjectStore, marker: Replica | None, state: State, sou
 
 def unneeded(source: ObjectStore, objects: Listed, needed: dict[str, ObjectRef]) -> list[ObjectInfo]:
     """Return the objects of the replica that its head does not need and that the source does not have."""
-    rest = [
-        path for path in objects if path.startswith(_COLLECTED) and in_layout(path) and path not in needed
-    ]
+    rest = [path for path in objects if path.startswith(_COLLECTED) and in_layout(path) and path not in needed]
     gone = Listed(source).missing(rest) if rest else set()
     return [objects[path] for path in sorted(gone)]
 
@@ -175,4 +173,3 @@ def refuse_same(source: ObjectStore, target: ObjectStore, *, same_service: bool)
             f"The replica {target.uri} overlaps its source {source.uri}; choose a location outside it, best in another "
             "store."
         )
-

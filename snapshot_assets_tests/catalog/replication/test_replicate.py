@@ -180,7 +180,7 @@ def test_other_bytes_in_the_replica_are_named(writer: Writer, replica: ObjectSto
         assert replica.get(path) == other
     replica.put(path, b"late rows")  # what an interrupted replication leaves
     replica.put(transaction_path(writer.catalog.state.revision), writer.store.get(transaction_path(1)))
-    with pytest.raises(ReplicaConflictError, match="Move transactions/.* away"):
+    with pytest.raises(ReplicaConflictError, match=r"Move transactions/.* away"):
         replicate(writer.store, replica)
     replica.delete(transaction_path(writer.catalog.state.revision))
     replicate(writer.store, replica)
