@@ -27,12 +27,14 @@ class Replica:
         source: URI of the source when the replica was created.
         created_at: When that was.
         created_by: The name of the process that created it.
+        revisions: The older revisions that a replica of chosen versions has, ascending; None if it has all.
     """
 
     location_id: str
     source: str
     created_at: datetime
     created_by: str
+    revisions: tuple[int, ...] | None = None
 
     def document(self) -> bytes:
         """Return the marker's bytes."""
@@ -43,6 +45,7 @@ class Replica:
                 "source": self.source,
                 "created_at": time_text(self.created_at),
                 "created_by": self.created_by,
+                **({} if self.revisions is None else {"revisions": list(self.revisions)}),
             }
         )
 
@@ -58,8 +61,9 @@ def read_marker(store: ObjectStore) -> Replica | None:
     except ObjectNotFoundError:
         return None
     try:
-        created_at = parse_time(document["created_at"])
-        return Replica(str(document["location_id"]), str(document["source"]), created_at, str(document["created_by"]))
+        revisions = tuple(int(each) for each in document["revisions"]) if "revisions" in document else None
+        created_at, created_by = parse_time(document["created_at"]), str(document["created_by"])
+        return Replica(str(document["location_id"]), str(document["source"]), created_at, created_by, revisions)
     except (KeyError, TypeError, ValueError) as error:
         raise DocumentError(f"{REPLICA} in {store.uri} is invalid: {error!r}.", object=REPLICA) from error
 

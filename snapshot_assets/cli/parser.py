@@ -194,6 +194,8 @@ def _replicate(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--plan", metavar="NAME", help="a plan of the configuration: its location and its replicate_to")
     to = "the replica: an empty location, or an earlier replica (default: the plan's replicate_to)"
     parser.add_argument("--to", metavar="URI", help=to)
+    some = f"copy only the head and this version, and those chosen before; repeat it for more: {VERSIONS}"
+    parser.add_argument("--only", action="append", default=[], metavar="VERSION", help=some)
     gone = "delete from the replica what the source has deleted (default: keep it)"
     parser.add_argument("--delete", action="store_true", help=gone)
 

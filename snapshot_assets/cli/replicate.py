@@ -37,12 +37,13 @@ def run(options: argparse.Namespace) -> int:
     """Replicate a location."""
     source, target, single_writer = _stores(options)
     open_log(options, source)
-    plan = plan_replication(source, target, delete=options.delete)
+    choice = {"delete": options.delete, "only": options.only}
+    plan = plan_replication(source, target, **choice)
     if options.dry_run:
         _report_plan(options, plan)
         return 0
     with progress(plan, options.progress) as watch:
-        done = replicate(source, target, delete=options.delete, single_writer=single_writer, progress=watch.finish)
+        done = replicate(source, target, **choice, single_writer=single_writer, progress=watch.finish)
     _report(options, done)
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from snapshot_assets.catalog.log.replay import despite_pruning, read_state
@@ -10,7 +11,9 @@ from snapshot_assets.catalog.replica import Replica, read_marker
 from snapshot_assets.catalog.replication.log_plan import LogPlan, plan_log
 from snapshot_assets.catalog.replication.needed import needed_objects
 from snapshot_assets.catalog.replication.objects import check_existing
+from snapshot_assets.catalog.state.chosen import with_versions
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.errors import (
     DamageError,
     LocationDeletedError,
@@ -34,7 +37,8 @@ class ReplicationPlan:
     Attributes:
         source: URI of the source.
         replica: URI of the replica.
-        new: Whether the replica does not exist yet.
+        marker: The replica's marker, if it exists yet.
+        revisions: The older revisions that the replica gets, ascending; None for all.
         copied: The objects that the replica lacks.
         log: What its log lacks.
         deleted: Objects of the replica that its head does not need and the source no longer has.
@@ -44,7 +48,8 @@ class ReplicationPlan:
 
     source: str
     replica: str
-    new: bool
+    marker: Replica | None
+    revisions: tuple[int, ...] | None
     copied: tuple[ObjectRef, ...]
     log: LogPlan
     deleted: tuple[ObjectInfo, ...]
@@ -57,31 +62,36 @@ class ReplicationPlan:
         return sum(ref.bytes for ref in self.copied)
 
 
-def plan_replication(source: ObjectStore, target: ObjectStore, *, delete: bool = False) -> ReplicationPlan:
+def plan_replication(
+    source: ObjectStore, target: ObjectStore, *, delete: bool = False, only: Sequence[str] = ()
+) -> ReplicationPlan:
     """Return what a replication copies; changes nothing.
 
     Args:
         source: The source.
         target: The replica, which may be empty.
         delete: Whether the replica loses what the source has deleted.
+        only: Versions that the replica gets beside the head and those that it was given before; none for all.
 
     Raises:
+        VersionNotFoundError: One of `only` cannot be read.
         NoSnapshotError: The source has no snapshot.
         LocationDeletedError: The source's snapshot was deleted.
         ReplicaError: The target is a location of its own, or a replica of another one.
         ReplicaConflictError: The replica has other objects than the source.
         DamageError: One of the two logs has a fault.
     """
-    return despite_pruning(lambda: _plan(source, target, delete))
+    return despite_pruning(lambda: _plan(source, target, delete, only))
 
 
-def _plan(source: ObjectStore, target: ObjectStore, delete: bool) -> ReplicationPlan:
+def _plan(source: ObjectStore, target: ObjectStore, delete: bool, only: Sequence[str]) -> ReplicationPlan:
     state = _source_state(source, target)
     marker = read_marker(target)
     _check_target(target, marker, state, source.uri)
+    revisions = _revisions(state, marker, only, target.uri)
     objects = Listed(target)
-    copied_before = needed_objects(_replica_state(target)) if marker is not None else {}
-    needed = needed_objects(state)
+    copied_before = _needed(_replica_state(target), marker.revisions) if marker is not None else {}
+    needed = _needed(state, revisions)
     objects.missing(needed)  # a listing may pass over objects: makes it include them
     copied, leftovers = [], []
     for path, ref in sorted(needed.items()):
@@ -95,13 +105,28 @@ def _plan(source: ObjectStore, target: ObjectStore, delete: bool) -> Replication
     return ReplicationPlan(
         source=source.uri,
         replica=target.uri,
-        new=marker is None,
+        marker=marker,
+        revisions=revisions,
         copied=tuple(copied),
         log=plan_log(source, target, state, needed, prune=delete),
         deleted=tuple(unneeded(source, objects, needed)) if delete else (),
         leftovers=tuple(leftovers),
         state=state,
     )
+
+
+def _needed(state: State, revisions: Collection[int] | None) -> dict[str, ObjectRef]:
+    return needed_objects(state if revisions is None else with_versions(state, revisions))
+
+
+def _revisions(state: State, marker: Replica | None, only: Sequence[str], uri: str) -> tuple[int, ...] | None:
+    """Return the older revisions that the replica gets: none were chosen, or the chosen ones of all runs."""
+    if not only:
+        return None
+    if marker is not None and marker.revisions is None:
+        raise ReplicaError(f"{uri} is a replica of all versions; leave out --only, or replicate elsewhere.", uri=uri)
+    chosen = {resolve_version(text, state) for text in only}
+    return tuple(sorted(chosen.union(marker.revisions or () if marker is not None else ())))
 
 
 def _source_state(source: ObjectStore, target: ObjectStore) -> State:

@@ -8,8 +8,8 @@ or by garbage collection, makes the replication plan again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from typing import cast
@@ -80,6 +80,7 @@ def replicate(
     target: ObjectStore,
     *,
     delete: bool = False,
+    only: Sequence[str] = (),
     single_writer: bool = False,
     progress: Progress = lambda *_: None,
 ) -> Replication:
@@ -89,6 +90,7 @@ def replicate(
         source: The source; it is only read.
         target: The replica; an empty location becomes one.
         delete: Whether the replica loses what the source has deleted. By default it keeps it.
+        only: Versions that the replica gets beside the head and those that it was given before; none for all.
         single_writer: Accept a replica's store without conditional creates; the caller promises to be the only writer.
         progress: See `Progress`.
 
@@ -99,7 +101,7 @@ def replicate(
     """
     done, checked = Replication(source.uri, target.uri), None
     for attempt in range(_ATTEMPTS):
-        plan = plan_replication(source, target, delete=delete)
+        plan = plan_replication(source, target, delete=delete, only=only)
         done.previous = done.previous or plan.log.last
         if checked is None and _writes(plan):
             checked = probe(target, single_writer=single_writer)
@@ -113,7 +115,7 @@ def replicate(
 
 
 def _writes(plan: ReplicationPlan) -> bool:
-    return bool(plan.new or plan.copied or plan.log.transactions or plan.log.checkpoints)
+    return bool(plan.marker is None or plan.copied or plan.log.transactions or plan.log.checkpoints)
 
 
 @dataclass
@@ -128,10 +130,12 @@ class _Run:
 
     def execute(self, delete: bool, *, last: bool) -> Replication:
         """Carry the plan out, in the order that keeps the replica whole."""
-        if self.plan.new:
+        if self.plan.marker is None:
             self._mark()
         self._check_leftovers()
         self._copy_objects(last)
+        if self.plan.marker is not None and self.plan.marker.revisions != self.plan.revisions:
+            self.target.put(REPLICA, replace(self.plan.marker, revisions=self.plan.revisions).document())
         try:
             self._copy_log()
         except ObjectNotFoundError as error:
@@ -143,7 +147,8 @@ class _Run:
         return self.done
 
     def _mark(self) -> None:
-        marker = Replica(self.plan.state.location_id, self.source.uri, datetime.now(UTC), writer_name())
+        location, revisions = self.plan.state.location_id, self.plan.revisions
+        marker = Replica(location, self.source.uri, datetime.now(UTC), writer_name(), revisions)
         try:
             self.target.create(REPLICA, marker.document())
         except ObjectExistsError as error:  # another replication began at the same time

@@ -16,6 +16,7 @@ from snapshot_assets.catalog.log.scan import LogScan, scan_log
 from snapshot_assets.catalog.log.truncation import contradictions
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.replica import read_marker
+from snapshot_assets.catalog.state.chosen import with_versions
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained_events import documents_of
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, log_remedy, remedy_of, with_remedy
@@ -69,13 +70,16 @@ def verify(
         VersionNotFoundError: The revision that `at` names is not readable.
     """
     scan = scan or scan_log(store)
+    replica = read_marker(store)
+    if replica is not None and replica.revisions is not None:
+        scan.state = with_versions(scan.state, replica.revisions)
     objects = Listed(store)
     whole = scan.state.revision >= max(scan.transactions, default=1)
     for error in contradictions(store, scan.state, objects) if scan.state.revision else ():
         if whole or not isinstance(error, LostLogError):  # behind a fault, later objects are no sign of a lost end
             scan.faults.append((error.attributes["object"], error))
     report = Report(store.uri, depth)
-    report.faults += _log_faults(scan)
+    report.faults += _log_faults(scan, copying=replica is not None and scan.state.has_snapshot)
     head = scan.state
     state = head if at is None else head.at(at(head))
     report.location_id, report.format_version = head.location_id, head.format_version
@@ -152,10 +156,10 @@ def _location_faults(
     return faults
 
 
-def _log_faults(scan: LogScan) -> Iterator[Fault]:
-    copying = bool(scan.faults) and scan.state.has_snapshot and read_marker(scan.store) is not None
+def _log_faults(scan: LogScan, *, copying: bool) -> Iterator[Fault]:
+    """Yield the faults of the log; while a replica is copied, a transaction may be missing before a checkpoint."""
     for path, error in scan.faults:
-        if copying and isinstance(error, GapError | LostLogError):  # a checkpoint after it gives the head
+        if copying and isinstance(error, GapError | LostLogError):
             message = f"{path} is not replicated yet; `snapshots replicate` continues. The head is readable."
             yield Fault(FaultKind.REPLICATION, path, message)
             continue

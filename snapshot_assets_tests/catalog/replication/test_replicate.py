@@ -17,7 +17,7 @@ from snapshot_assets.catalog.replication.plan import plan_replication
 from snapshot_assets.catalog.replication.promote import execute_promotion, plan_promotion
 from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import DamageError, ReplicaConflictError, ReplicaError
+from snapshot_assets.errors import DamageError, ReplicaConflictError, ReplicaError, VersionNotFoundError
 from snapshot_assets.format.layout import REPLICA, TRANSACTIONS, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
@@ -214,3 +214,34 @@ def test_another_location_is_no_replica(writer: Writer, replica: ObjectStore, tm
     replicate(other.store, third)
     with pytest.raises(ReplicaError, match="is a replica of"):
         replicate(writer.store, third)
+
+
+def test_chosen_versions_are_replicated_and_others_added_later(writer: Writer, replica: ObjectStore) -> None:
+    writer.fill()
+    for number in range(4):
+        replace_chunk(writer, b"%d" % number)
+        create_tag(writer.catalog, f"tag{number}", seal(writer.catalog).seal.revision)
+    state = writer.catalog.state
+    files = [*(next(iter(state.at(state.tags[f"tag{number}"].pin.revision).files.chunk(1))) for number in range(4))]
+
+    def there() -> list[int]:
+        return [number for number, path in enumerate(files) if path in contents(replica)]
+
+    with pytest.raises(VersionNotFoundError):
+        replicate(writer.store, replica, only=["rev:2"])
+    replicate(writer.store, replica, only=["tag:tag1"])
+    assert there() == [1, 3]  # the head has the last
+    assert not verify(replica).damaged
+    assert verify(replica).sealed
+    replicate(writer.store, replica, only=[f"rev:{state.tags['tag0'].pin.revision}"])
+    assert there() == [0, 1, 3]
+    assert not verify(replica).damaged
+    chosen = read_state(replica).at(state.tags["tag1"].pin.revision)
+    assert all(replica.get(known.file.path) for known in chosen.live_files())
+    replica.delete(files[1])
+    assert [fault.object for fault in verify(replica).faults if fault.is_damage] == [files[1]]
+    replicate(writer.store, replica)
+    assert there() == [0, 1, 2, 3]
+    assert_equal(writer.store, replica)
+    with pytest.raises(ReplicaError, match="of all versions"):
+        replicate(writer.store, replica, only=["tag1"])
