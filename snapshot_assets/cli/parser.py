@@ -189,9 +189,8 @@ def _expire(parser: argparse.ArgumentParser) -> None:
 
 
 def _replicate(parser: argparse.ArgumentParser) -> None:
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--snapshot", metavar="URI", help="the location that is copied")
-    where.add_argument("--plan", metavar="NAME", help="a plan of the configuration: its location and its replicate_to")
+    plan = "a plan of the configuration: its location and its replicate_to"
+    add_location_options(parser, plan=plan, snapshot="the location that is copied")
     to = "the replica: an empty location, or an earlier replica (default: the plan's replicate_to)"
     parser.add_argument("--to", metavar="URI", help=to)
     some = f"copy only the head and this version, and those chosen before; repeat it for more: {VERSIONS}"

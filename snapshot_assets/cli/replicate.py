@@ -19,7 +19,7 @@ from snapshot_assets.catalog.replication.plan import ReplicationPlan, plan_repli
 from snapshot_assets.catalog.replication.promote import PromotionPlan, execute_promotion, plan_promotion
 from snapshot_assets.catalog.replication.replicate import Replication, replicate
 from snapshot_assets.cli.confirm import execute_confirmed
-from snapshot_assets.cli.location import open_catalog, open_log
+from snapshot_assets.cli.location import open_catalog, open_log, place_of
 from snapshot_assets.cli.output import counted, show, show_json, show_message
 from snapshot_assets.cli.repeated import repeated
 from snapshot_assets.errors import UsageError
@@ -50,23 +50,16 @@ def run(options: argparse.Namespace) -> int:
 
 def _stores(options: argparse.Namespace) -> tuple[ObjectStore, ObjectStore, bool]:
     """Return the source, the replica, and whether the replica has no other writer."""
-    if options.plan is None and options.to is None:
-        raise UsageError("--snapshot needs --to, the location of the replica.")
-    configuration = load_configuration(options.config, storage_only=options.plan is None)
-    single_writer = options.single_writer
-    if options.plan is not None:
-        plan = configuration.plan(options.plan)
-        location, own, single_writer = plan.to, configuration.store_options(plan), single_writer or plan.single_writer
-    else:
-        location, own = options.snapshot, configuration.store_options_for(parse_location(options.snapshot))
-    source = open_store(parse_location(location), own)
-    if options.to is None:
-        return source, configuration.replica_store(plan), single_writer
-    place = parse_location(options.to)
-    other = configuration.store_options_for(place)
-    target = open_store(place, other)
-    refuse_same(source, target, same_service=own == other)
-    return source, target, single_writer
+    place = place_of(options)
+    uri = options.to or (place.plan.replicate_to if place.plan is not None else None)
+    if uri is None:
+        where = "--snapshot" if place.plan is None else f"plan {place.plan.name!r} has no replicate_to, so --plan"
+        raise UsageError(f"{where} needs --to, the location of the replica.")
+    location = parse_location(uri)
+    storage = load_configuration(options.config, storage_only=True).store_options_for(location)
+    source, target = place.store(), open_store(location, storage)
+    refuse_same(source, target, same_service=storage == place.storage)
+    return source, target, options.single_writer or place.single_writer
 
 
 @dataclass
