@@ -11,6 +11,7 @@ from snapshot_assets import __version__
 from snapshot_assets.cli.call_parser import CallParser, PrintCompletion
 from snapshot_assets.cli.location_options import add_location_options
 from snapshot_assets.cli.parser_options import VERSIONS, chunks, copy, count, create, import_, tables
+from snapshot_assets.cli.replica_options import promote, replicate
 
 _SHARED: dict[str, dict[str, Any]] = {
     "--dry-run": {"action": "store_true", "help": "print what the command would do, change nothing"},
@@ -188,22 +189,6 @@ def _expire(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--keep-{period}", type=count, metavar="N", help=help_)
 
 
-def _replicate(parser: argparse.ArgumentParser) -> None:
-    plan = "a plan of the configuration: its location and its replicate_to"
-    add_location_options(parser, plan=plan, snapshot="the location that is copied")
-    to = "the replica: an empty location, or an earlier replica (default: the plan's replicate_to)"
-    parser.add_argument("--to", metavar="URI", help=to)
-    some = f"copy only the head and this version, and those chosen before; repeat it for more: {VERSIONS}"
-    parser.add_argument("--only", action="append", default=[], metavar="VERSION", help=some)
-    gone = "delete from the replica what the source has deleted (default: keep it)"
-    parser.add_argument("--delete", action="store_true", help=gone)
-
-
-def _promote(parser: argparse.ArgumentParser) -> None:
-    accepted = "accept a log that was not copied to its end; rebuild it then"
-    parser.add_argument("--incomplete", action="store_true", help=accepted)
-
-
 def _rollback(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("version", metavar="VERSION", help=VERSIONS)
     parser.add_argument("--undelete", action="store_true", help="also if deleted rows come back")
@@ -267,7 +252,7 @@ _COMMANDS = {
         "replicate:run",
         ("--dry-run", "--single-writer", "--progress", *_JSON),
         "copy a location to a second store, or what it lacks there; verified, byte for byte",
-        _replicate,
+        replicate,
     ),
     "tag create": _Command(
         "pins:create", _WRITES, "name a sealed revision; an equal tag that exists stays as it is", _pinning
@@ -342,7 +327,7 @@ _COMMANDS = {
         "replicate:promote",
         ("--yes", "--dry-run", *_READS),
         "make a replica a location of its own, which can be written to",
-        _promote,
+        promote,
     ),
     "catalog rebuild": _Command(
         "catalog.maintain:rebuild", _PLANS, "rebuild a lost or damaged log, and report what is lost", _rebuild

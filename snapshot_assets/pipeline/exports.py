@@ -17,6 +17,7 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans
 from snapshot_assets.pipeline.keys import asset_key, op_name, schedule_status
 from snapshot_assets.pipeline.partitions import chunks_of_run, cron_of, window_of, windows_of
+from snapshot_assets.pipeline.replicas import replica_store
 from snapshot_assets.pipeline.resources import SNAPSHOTS, Snapshots, snapshots_of
 from snapshot_assets.pipeline.runs import running
 from snapshot_assets.plan.plan import Plan
@@ -164,7 +165,7 @@ def _replicated(snapshots: Snapshots, plan: Plan, state: State) -> bool:
     """Return whether a plan's replica has the newest seal; an earlier run may have failed to copy it."""
     if plan.replicate_to is None or state.newest_seal is None:
         return True
-    return Catalog.open(snapshots.replica_store(plan.name)).state.revision >= state.newest_seal.revision
+    return Catalog.open(replica_store(snapshots, plan)).state.revision >= state.newest_seal.revision
 
 
 def _run_config(plan: Plan, *, late_windows: int) -> dg.RunConfig:

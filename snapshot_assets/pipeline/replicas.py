@@ -11,8 +11,9 @@ from snapshot_assets.pipeline.automation import fresh, when_updated
 from snapshot_assets.pipeline.failures import showing_failures
 from snapshot_assets.pipeline.keys import asset_key, plan_asset
 from snapshot_assets.pipeline.metadata import with_sizes
-from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
+from snapshot_assets.pipeline.resources import SNAPSHOTS, Snapshots, snapshots_of
 from snapshot_assets.plan.plan import Plan
+from snapshot_assets.storage.base import ObjectStore
 
 
 def replica_asset(plan: Plan) -> dg.AssetsDefinition:
@@ -33,13 +34,18 @@ def replica_asset(plan: Plan) -> dg.AssetsDefinition:
     def replica(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         snapshots = snapshots_of(context)
         with showing_failures():
-            source, target = snapshots.store(plan.name), snapshots.replica_store(plan.name)
+            source, target = snapshots.store(plan.name), replica_store(snapshots, plan)
             done = replicate(source, target, single_writer=plan.single_writer)
             newest = Catalog.open(target).state.newest_seal
         version = dg.DataVersion(newest.seal.checksum) if newest else None
         return dg.MaterializeResult(metadata=_metadata(done), data_version=version)
 
     return replica
+
+
+def replica_store(snapshots: Snapshots, plan: Plan) -> ObjectStore:
+    """Return the store of a plan's replica; storage options are found as for its location."""
+    return snapshots.open_store(*snapshots.configuration.replica_of(plan))
 
 
 def _metadata(done: Replication) -> dict[str, Any]:

@@ -165,18 +165,10 @@ class Snapshots:
     def store(self, name: str) -> ObjectStore:
         """Return the store of a plan's location, with the configured storage options, else those of the S3 resource."""
         plan = self.plan(name)
-        return self._store(plan.to, self.configuration.store_options(plan))
+        return self.open_store(plan.to, self.configuration.store_options(plan))
 
-    def replica_store(self, name: str) -> ObjectStore:
-        """Return the store of a plan's replica, with storage options as for `store`.
-
-        Raises:
-            PlanError: The plan has none.
-        """
-        uri, options = self.configuration.replica_of(self.configuration.plan(name))
-        return self._store(uri, options)
-
-    def _store(self, uri: str, options: StoreOptions | None) -> ObjectStore:
+    def open_store(self, uri: str, options: StoreOptions | None) -> ObjectStore:
+        """Return a location's store, with these storage options, else those of the S3 resource."""
         if self.s3 is not None and options is None and uri.startswith("s3://"):
             options = options_of(self.s3)
         return open_store(parse_location(uri), options)

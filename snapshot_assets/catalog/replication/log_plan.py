@@ -77,7 +77,6 @@ def plan_log(
     holes = sorted(entries.keys() - set(tail), reverse=True)
     first = _first(wanted | set(own.transactions), state)
     kept_from = max(first if first > state.rebuilt_at else 0, listing.start if prune else 0)
-    copied = {*map(transaction_path, wanted), *map(checkpoint_path, listing.checkpoints)}
     return LogPlan(
         head=state.revision,
         last=last,
@@ -85,7 +84,7 @@ def plan_log(
         transactions=(*tail, *holes),
         sha256={revision: entry.sha256 for revision, entry in entries.items()},
         checkpoints=tuple(each for each in listing.checkpoints if each >= first and each not in own.checkpoints),
-        outdated=tuple(path for path in _before(own, kept_from) if path not in copied),
+        outdated=tuple(_outdated(own, kept_from, wanted, listing)),
     )
 
 
@@ -161,9 +160,10 @@ def _first(revisions: set[int], state: State) -> int:
     return first
 
 
-def _before(own: Listing, revision: int) -> list[str]:
-    """Return the objects of the replica's log between revision 1 and another one, oldest first, as pruning deletes."""
-    paths = [*map(checkpoint_path, own.checkpoints), *map(transaction_path, own.transactions)]
+def _outdated(own: Listing, revision: int, wanted: set[int], listing: Listing) -> list[str]:
+    """Return what the replica's log has before a revision and the source's lacks, oldest first, as pruning deletes."""
+    copied = {*map(transaction_path, wanted), *map(checkpoint_path, listing.checkpoints)}
+    paths = {*map(checkpoint_path, own.checkpoints), *map(transaction_path, own.transactions)} - copied
     return sorted(
         (path for path in paths if 1 < log_revision(path) < revision), key=lambda path: (log_revision(path), path)
     )

@@ -53,7 +53,7 @@ class ReplicationPlan:
     copied: tuple[ObjectRef, ...]
     log: LogPlan
     deleted: tuple[ObjectInfo, ...]
-    leftovers: tuple[tuple[ObjectRef, ObjectInfo], ...] = field(repr=False, compare=False)
+    leftovers: tuple[ObjectRef, ...] = field(repr=False, compare=False)
     state: State = field(repr=False, compare=False)
 
     @property
@@ -101,7 +101,7 @@ def _plan(source: ObjectStore, target: ObjectStore, delete: bool, only: Sequence
             continue
         check_existing(target, ref, info, hashed=False)
         if path not in copied_before:
-            leftovers.append((ref, info))
+            leftovers.append(ref)
     return ReplicationPlan(
         source=source.uri,
         replica=target.uri,

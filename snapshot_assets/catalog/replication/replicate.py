@@ -155,8 +155,7 @@ class _Run:
             raise _SourceChangedError(f"{self.target.uri} became a replica meanwhile.") from error
 
     def _check_leftovers(self) -> None:
-        def check(leftover: tuple[ObjectRef, object]) -> None:
-            ref = leftover[0]
+        def check(ref: ObjectRef) -> None:
             check_existing(self.target, ref, self.target.head(ref.path), hashed=True)
             self.progress(ref, False)
 

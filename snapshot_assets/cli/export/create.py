@@ -156,13 +156,12 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
         "not_exported": outside_text(state),
         "hidden": list(state.header.hidden) if state.header else [],
         "warnings": list(restore_warnings(schema)),
+        **({"replicated_to": work.replica} if work.replica else {}),
     }
     if work.skipped is not None:
         report["tables_skipped"] = [table_text(name) for name in work.skipped]
     if work.run_id is None:
         report["hashed_bytes"] = hashed
-    if work.replica:
-        report["replicated_to"] = work.replica
     if options.json:
         show_json(report)
         return 0
@@ -174,15 +173,15 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
     show(f"  revision {report['revision']}, checksum {report['checksum']}")
     if work.run_id is None:
         show(f"  all files are there with their size; {human_bytes(hashed)} of them hashed")
-    if work.replica:
-        show(f"  replicated to {work.replica}")
     for note in _notes(state, report, work):
         show(f"  {note}")
     return 0
 
 
 def _notes(state: State, report: Mapping[str, Any], work: _Work) -> Iterator[str]:
-    """Yield what the snapshot does not have as in the source."""
+    """Yield where the snapshot was replicated, and what it does not have as in the source."""
+    if work.replica:
+        yield f"replicated to {work.replica}"
     if outside := outside_text(state):
         yield outside
     if report["hidden"]:
