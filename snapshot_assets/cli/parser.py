@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from snapshot_assets import __version__
 from snapshot_assets.cli.call_parser import CallParser, PrintCompletion
 from snapshot_assets.cli.location_options import add_location_options
-from snapshot_assets.cli.parser_options import VERSIONS, chunks, copy, count, create, import_, tables
+from snapshot_assets.cli.parser_options import VERSIONS, compact, copy, count, create, import_
 from snapshot_assets.cli.replica_options import promote, replicate
 
 _SHARED: dict[str, dict[str, Any]] = {
@@ -201,16 +201,6 @@ def _tombstone(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--where", required=True, metavar="PREDICATE", help=which)
 
 
-def _compact(parser: argparse.ArgumentParser) -> None:
-    some = "compact only these tables, whole (default: what needs it)"
-    parser.add_argument("--table", type=tables, default=[], metavar="s.t,…", help=some)
-    some = "compact only these chunks, whole (default: those that need it)"
-    parser.add_argument("--chunk", type=chunks, default=[], metavar="N,…", help=some)
-    parser.add_argument("--target-size", metavar="SIZE", help="size of a merged file (default: 256MB)")
-    dedupe = "keep only the newest of the rows with one primary key"
-    parser.add_argument("--dedupe", choices=("primary_key",), default="", help=dedupe)
-
-
 def _rebuild(parser: argparse.ArgumentParser) -> None:
     accepted = "accept that deleted rows and replaced chunks may come back"
     parser.add_argument("--accept-undeleted", action="store_true", help=accepted)
@@ -321,13 +311,10 @@ _COMMANDS = {
         "catalog.compact:run",
         (*_SPARK, *_PLANS),
         "merge small files, and rewrite files without deleted rows",
-        _compact,
+        compact,
     ),
     "catalog promote": _Command(
-        "replicate:promote",
-        ("--yes", "--dry-run", *_READS),
-        "make a replica a location of its own, which can be written to",
-        promote,
+        "replicate:promote", ("--yes", "--dry-run", *_READS), "make a replica a location of its own", promote
     ),
     "catalog rebuild": _Command(
         "catalog.maintain:rebuild", _PLANS, "rebuild a lost or damaged log, and report what is lost", _rebuild
