@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from snapshot_assets.catalog.log.replay import despite_pruning, read_state
@@ -27,6 +28,7 @@ from snapshot_assets.format.layout import in_layout, is_probe
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.listed import Listed
 
+_READS = 3
 _COLLECTED = ("data/", "schema/", "tag/", "savepoint/")
 
 
@@ -81,6 +83,9 @@ def plan_replication(
         ReplicaConflictError: The replica has other objects than the source.
         DamageError: One of the two logs has a fault.
     """
+    for _ in range(_READS - 1):
+        with suppress(DamageError):  # a log that is pruned while it is read looks damaged for a moment
+            return despite_pruning(lambda: _plan(source, target, delete, only))
     return despite_pruning(lambda: _plan(source, target, delete, only))
 
 
