@@ -104,6 +104,8 @@ def _hashed(store: ObjectStore, state: State, rotation: Rotation, *, older: bool
     files = [known.file for known in state.live_files()]
     files += [file for file, _ in older_files(state)] if older else []
     return rotation.due(files) | damage_on_record(store, state.location_id)
+
+
 def _choose(scan: LogScan, replica: Replica | None) -> None:
     """Leave out what a replica of chosen versions does not have."""
     if replica is not None and replica.revisions is not None:
