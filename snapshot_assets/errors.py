@@ -89,6 +89,10 @@ class AcceptanceNeededError(UsageError):
     """A rebuild or rollback may bring back data that was removed, replaced or deleted, and needs an explicit option."""
 
 
+class ReplicaError(UsageError):
+    """A replica was to be written to, or a location that is no replica was to become one."""
+
+
 class PinnedError(UsageError):
     """Tags or savepoints pin the data that the call would delete."""
 
@@ -204,6 +208,10 @@ class SupersededError(ConflictError):
 
 class LocationDeletedError(ConflictError):
     """The snapshot was deleted; the location accepts no further transactions."""
+
+
+class ReplicaConflictError(ConflictError):
+    """A replica has other objects than its source: something else wrote to one of them."""
 
 
 class UnsealedError(ConflictError):

@@ -22,6 +22,7 @@ from snapshot_assets.catalog.log.checkpoints import warn_once, write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.log.store import append, read_entry
 from snapshot_assets.catalog.log.truncation import contradictions, newest_state
+from snapshot_assets.catalog.replica import refuse_replica
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.holds import refuse_changes
 from snapshot_assets.catalog.state.state import Token as Token  # what writers get from `Catalog.token`
@@ -77,6 +78,7 @@ def writer_name() -> str:
 
 def writable(store: ObjectStore, *, single_writer: bool, clock: Callable[[], datetime]) -> ObjectStore:
     """Return a store for writing a location, after a probe of the store; see `Catalog.open_for_writing`."""
+    refuse_replica(store)
     probed = probe(store, single_writer=single_writer)
     ahead = clock() - probed.store_time
     if abs(ahead) > MAX_CLOCK_SKEW:  # with a late clock, retention would take new seals and tags for old ones
@@ -144,6 +146,7 @@ class Catalog:
             StoreDeniedError: A right is missing.
             ConditionalCreateUnsupportedError: Two creates of one object both succeeded.
             ClockError: This machine's clock and the store's differ by more than 5 minutes.
+            ReplicaError: The location is a replica.
             DamageError: The log has a fault, or the log or its end is lost.
         """
         store = writable(store, single_writer=single_writer, clock=clock)

@@ -25,6 +25,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "export delete": (f"export delete {_AT}", f"export delete {_AT} --yes --with-tags"),
     "export diff": (f"export diff {_AT} --from tag:january --to head",),
     "status": (f"status {_AT}", f"status {_AT} --max-age 26h", f"status {_AT} --format openmetrics"),
+    "replicate": (
+        f"replicate {_AT} --to s3://second/shop",
+        f"replicate {_AT} --to file:///mnt/shop --only tag:january",
+    ),
+    "catalog promote": ("catalog promote --snapshot s3://second/shop",),
     "import": (
         "import --plan shop --dry-run",
         "import --from s3://backups/shop --target 'postgresql://owner@db/restored' --verify-first",

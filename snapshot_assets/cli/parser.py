@@ -8,10 +8,12 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from snapshot_assets import __version__
+from snapshot_assets.cli import catalog_options
 from snapshot_assets.cli.call_parser import CallParser, PrintCompletion
 from snapshot_assets.cli.common_options import add_common_options
 from snapshot_assets.cli.location_options import add_location_options
-from snapshot_assets.cli.parser_options import VERSIONS, chunks, copy, count, create, import_, tables, tombstone
+from snapshot_assets.cli.parser_options import VERSIONS, at, compact, copy, count, create, import_, tombstone
+from snapshot_assets.cli.replica_options import promote, replicate
 from snapshot_assets.cli.setup_options import doctor, init, show_plan
 
 _SHARED: dict[str, dict[str, Any]] = {
@@ -100,7 +102,7 @@ def _list(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(parser: argparse.ArgumentParser) -> None:
-    _at(parser)
+    at(parser)
     how = parser.add_mutually_exclusive_group()
     depth = "quick reads no data (default: full)"
     how.add_argument("--depth", choices=("quick", "full"), default="full", help=depth)
@@ -113,10 +115,6 @@ def _status(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-age", metavar="D", help=oldest)
     formats = "openmetrics prints metrics for Prometheus (default: text)"
     parser.add_argument("--format", choices=("text", "openmetrics"), default="text", help=formats)
-
-
-def _at(parser: argparse.ArgumentParser, default: str = "head") -> None:
-    parser.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: {default})")
 
 
 def _delete(parser: argparse.ArgumentParser) -> None:
@@ -134,7 +132,7 @@ def _tag(parser: argparse.ArgumentParser, metavar: str = "NAME") -> None:
 
 def _pinning(parser: argparse.ArgumentParser) -> None:
     _tag(parser)
-    _at(parser, "newest seal")
+    at(parser, "newest seal")
     life = "how long the tag lives from now: 12h, 90d, … (default: until it is deleted)"
     parser.add_argument("--time-retained", metavar="D", help=life)
 
@@ -152,65 +150,6 @@ def _holding(parser: argparse.ArgumentParser) -> None:
 
 def _savepoint(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", type=count, metavar="ID", help="the savepoint's number")
-
-
-def _log(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--limit", type=count, metavar="N", help="most revisions to list (default: all)")
-    parser.add_argument("--since", type=count, default=1, metavar="REV", help="this revision and later ones")
-
-
-def _show(parser: argparse.ArgumentParser) -> None:
-    _at(parser)
-    parser.add_argument("--files", action="store_true", help="list the data files too")
-
-
-def _table(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("table", choices=("snapshots", "tags", "savepoints", "chunks", "files", "diff"))
-    parser.add_argument("--at", metavar="VERSION", help=f"of chunks, files and diff; {VERSIONS} (default: head)")
-    parser.add_argument("--since", metavar="VERSION", help="of diff: the first version")
-
-
-def _collecting(parser: argparse.ArgumentParser) -> None:
-    grace = "delete only objects older than this: 24h, 7d, … (default: the plan's grace)"
-    parser.add_argument("--grace", metavar="D", help=grace)
-    unsafe = "accept a shorter grace than the plan's: no writer may be active"
-    parser.add_argument("--unsafe", action="store_true", help=unsafe)
-
-
-def _expire(parser: argparse.ArgumentParser) -> None:
-    plan = "a plan of the configuration: its location and retention"
-    add_location_options(parser, plan=plan, snapshot="the snapshot's location; without a rule only tags end")
-    parser.add_argument("--keep-last", type=count, metavar="N", help="keep the newest N sealed revisions")
-    parser.add_argument("--keep-for", metavar="D", help="keep what was sealed within this time: 12h, 30d, …")
-    for period, name in (("daily", "days"), ("weekly", "ISO weeks"), ("monthly", "months"), ("yearly", "years")):
-        help_ = f"keep the newest sealed revision of each of the newest N {name}, in UTC"
-        parser.add_argument(f"--keep-{period}", type=count, metavar="N", help=help_)
-
-
-def _rollback(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("version", metavar="VERSION", help=VERSIONS)
-    parser.add_argument("--undelete", action="store_true", help="also if deleted rows come back")
-    parser.add_argument("--discard-newer", action="store_true", help="also expire all newer revisions")
-
-
-def _compact(parser: argparse.ArgumentParser) -> None:
-    some = "compact only these tables, whole (default: what needs it)"
-    parser.add_argument("--table", type=tables, default=[], metavar="s.t,…", help=some)
-    some = "compact only these chunks, whole (default: those that need it)"
-    parser.add_argument("--chunk", type=chunks, default=[], metavar="N,…", help=some)
-    parser.add_argument("--target-size", metavar="SIZE", help="size of a merged file (default: 256MB)")
-    dedupe = "keep only the newest of the rows with one primary key"
-    parser.add_argument("--dedupe", choices=("primary_key",), default="", help=dedupe)
-
-
-def _rebuild(parser: argparse.ArgumentParser) -> None:
-    accepted = "accept that deleted rows and replaced chunks may come back"
-    parser.add_argument("--accept-undeleted", action="store_true", help=accepted)
-    parser.add_argument("--from-files", action="store_true", help="use data files in place of lost receipts")
-
-
-def _upgrade(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--to", type=count, metavar="N", help="format version (default: the newest)")
 
 
 _GROUPS = {
@@ -243,6 +182,12 @@ _COMMANDS = {
         ("--dry-run", *_MOVES),
         "restore a snapshot into a database, or resume an interrupted import",
         import_,
+    ),
+    "replicate": _Command(
+        "replicate:run",
+        ("--dry-run", "--single-writer", *_JSON),
+        "copy a location to a second store, or what it lacks there; verified, byte for byte",
+        replicate,
     ),
     "tag create": _Command(
         "pins:create", _WRITES, "name a sealed revision; an equal tag that exists stays as it is", _pinning
@@ -278,31 +223,43 @@ _COMMANDS = {
         _savepoint,
     ),
     "catalog log": _Command(
-        "catalog.log:run", _READS, "list revisions, newest first: what changed, when and by whom", _log
+        "catalog.log:run", _READS, "list revisions, newest first: what changed, when and by whom", catalog_options.log
     ),
     "catalog show": _Command(
-        "catalog.show:show_state", _READS, "show a state: chunks, tables, tags, seals, and the size of the log", _show
+        "catalog.show:show_state",
+        _READS,
+        "show a state: chunks, tables, tags, seals, and the size of the log",
+        catalog_options.show,
     ),
     "catalog table": _Command(
-        "catalog.show:table", _READS, "show a metadata table, such as tags for Spark's $tags", _table
+        "catalog.show:table", _READS, "show a metadata table, such as tags for Spark's $tags", catalog_options.table
     ),
     "catalog checkpoint": _Command(
         "catalog.maintain:checkpoint", _WRITES, "write a checkpoint of the newest state, to open it faster"
     ),
     "catalog gc": _Command(
-        "catalog.retention:gc", _ASKS, "delete objects that no sealed revision, tag or writer needs", _collecting
+        "catalog.retention:gc",
+        _ASKS,
+        "delete objects that no sealed revision, tag or writer needs",
+        catalog_options.collecting,
     ),
     "catalog prune": _Command(
-        "catalog.maintain:prune", _ASKS, "delete the oldest part of the log, which a checkpoint contains", _collecting
+        "catalog.maintain:prune",
+        _ASKS,
+        "delete the oldest part of the log, which a checkpoint contains",
+        catalog_options.collecting,
     ),
     "catalog expire": _Command(
         "catalog.retention:expire",
         tuple(option for option in _ASKS if option != _LOCATION),
         "expire old sealed revisions, and tags past their retention",
-        _expire,
+        catalog_options.expire,
     ),
     "catalog rollback": _Command(
-        "catalog.changes:rollback", _ASKS, "restore the data of an older version as the newest state", _rollback
+        "catalog.changes:rollback",
+        _ASKS,
+        "restore the data of an older version as the newest state",
+        catalog_options.rollback,
     ),
     "catalog tombstone": _Command(
         "catalog.changes:tombstone", _ASKS, "delete the rows of a predicate; older versions keep them", tombstone
@@ -311,12 +268,21 @@ _COMMANDS = {
         "catalog.compact:run",
         (*_SPARK, *_PLANS),
         "merge small files, and rewrite files without deleted rows",
-        _compact,
+        compact,
+    ),
+    "catalog promote": _Command(
+        "replicate:promote", ("--yes", "--dry-run", *_READS), "make a replica a location of its own", promote
     ),
     "catalog rebuild": _Command(
-        "catalog.maintain:rebuild", _PLANS, "rebuild a lost or damaged log, and report what is lost", _rebuild
+        "catalog.maintain:rebuild",
+        _PLANS,
+        "rebuild a lost or damaged log, and report what is lost",
+        catalog_options.rebuild,
     ),
     "catalog upgrade": _Command(
-        "catalog.maintain:upgrade", _PLANS, "raise the format version; older releases cannot read it then", _upgrade
+        "catalog.maintain:upgrade",
+        _PLANS,
+        "raise the format version; older releases cannot read it then",
+        catalog_options.upgrade,
     ),
 }

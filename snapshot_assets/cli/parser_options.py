@@ -1,4 +1,7 @@
-"""Options of `export create` and `import`, and types of option values; importing it imports nothing heavy."""
+"""Options of `export create`, `copy`, `catalog compact` and `import`, and types of option values.
+
+Importing it imports nothing heavy.
+"""
 
 from __future__ import annotations
 
@@ -59,6 +62,17 @@ def create(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--fail-on-rows-outside", action="store_true", default=None, help=outside)
     how.add_argument("--force", action="store_true", help="start a new snapshot in place of the existing one")
     how.add_argument("--replace", metavar="START/END", help="export completed windows in this range again")
+
+
+def compact(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `snapshots catalog compact`."""
+    some = "compact only these tables, whole (default: what needs it)"
+    parser.add_argument("--table", type=tables, default=[], metavar="s.t,…", help=some)
+    some = "compact only these chunks, whole (default: those that need it)"
+    parser.add_argument("--chunk", type=chunks, default=[], metavar="N,…", help=some)
+    parser.add_argument("--target-size", metavar="SIZE", help="size of a merged file (default: 256MB)")
+    dedupe = "keep only the newest of the rows with one primary key"
+    parser.add_argument("--dedupe", choices=("primary_key",), default="", help=dedupe)
 
 
 def copy(parser: argparse.ArgumentParser) -> None:
@@ -178,6 +192,11 @@ def tombstone(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--table", required=True, metavar="s.t", help="the table")
     which = """which rows: "level < 3 and (name = 'x' or name is null)"; = != < <= > >= in, is null, and, or, not"""
     parser.add_argument("--where", required=True, metavar="PREDICATE", help=which)
+
+
+def at(parser: argparse.ArgumentParser, default: str = "head") -> None:
+    """Add the option that chooses a version."""
+    parser.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: {default})")
 
 
 def count(text: str) -> int:

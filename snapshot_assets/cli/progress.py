@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from snapshot_assets.cli.output import messages_are_json, show_line, show_message
+from snapshot_assets.cli.repeated import repeated
 from snapshot_assets.engine.progress import LOG_SECONDS, Progress
 
 _JSON_SECONDS = 1.0
@@ -33,13 +33,13 @@ def progress(doing: str, chunks: int, outcomes: list[Any], mode: str = "auto") -
     if mode == "none":
         yield watch
     elif mode == "json":
-        with _repeated(lambda: show_line(json.dumps(watch.totals())), _JSON_SECONDS, at_end=True):
+        with repeated(lambda: show_line(json.dumps(watch.totals())), _JSON_SECONDS, at_end=True):
             yield watch
     elif messages_are_json() or not Console(stderr=True).is_terminal:
-        with _repeated(lambda: show_message(watch.line()), LOG_SECONDS):
+        with repeated(lambda: show_message(watch.line()), LOG_SECONDS):
             yield watch
     else:
-        with _bar(watch) as update, _repeated(update, _BAR_SECONDS):
+        with _bar(watch) as update, repeated(update, _BAR_SECONDS):
             yield watch
 
 
@@ -63,23 +63,3 @@ def _bar(watch: Progress) -> Iterator[Callable[[], None]]:
             bar.update(task, completed=found["chunks_done"], rows=found["rows"], speed=speed)
 
         yield update
-
-
-@contextmanager
-def _repeated(act: Callable[[], None], seconds: float, *, at_end: bool = False) -> Iterator[None]:
-    """Do something again and again in a thread while the context is open."""
-    ended = threading.Event()
-
-    def run() -> None:
-        while not ended.wait(seconds):
-            act()
-
-    thread = threading.Thread(target=run, name="progress", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-        if at_end:
-            act()

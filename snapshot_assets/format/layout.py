@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # importing it loads Arrow and pydantic, and the local store 
 
 MANIFEST = "manifest.json"
 CHECKSUMS = "SHA256SUMS"
+REPLICA = "replica.json"
+"""Path of the marker of a replica."""
 LOAD_MANIFESTS = {"redshift": "redshift.manifest", "snowflake": "snowflake.sql"}
 """Paths of load manifests, by the database that reads them."""
 SCHEMA_FILES = ("schemas.json", "tables.json", "views.json")
@@ -182,7 +184,7 @@ def folders_of(path: str) -> str:
 def in_layout(path: str) -> bool:
     """Return whether this format writes objects at `path`; no other object may be deleted."""
     patterns = (_DATA_FILE, _RECEIPT, _SCHEMA_FILE, _TRANSACTION, _CHECKPOINT, _PROBE, _TAG, _SAVEPOINT, _VERIFICATION)
-    return path in (MANIFEST, CHECKSUMS, *LOAD_MANIFESTS.values()) or any(
+    return path in (MANIFEST, CHECKSUMS, REPLICA, *LOAD_MANIFESTS.values()) or any(
         pattern.fullmatch(path) for pattern in patterns
     )
 

@@ -26,6 +26,7 @@ from snapshot_assets.pipeline.keys import AssetDecorator, asset_key, plan_asset
 from snapshot_assets.pipeline.metadata import schema_metadata, seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, require_range
 from snapshot_assets.pipeline.references import with_references
+from snapshot_assets.pipeline.replicas import replica_asset
 from snapshot_assets.pipeline.resources import IO_MANAGER, PLAN, SNAPSHOTS, SPARK, Snapshots, snapshots_of
 from snapshot_assets.pipeline.restore_sensor import restore_job, restore_sensor
 from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
@@ -131,6 +132,8 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
         assets, checks = [_schema(plan, spark_key), _manifest(plan), tag_asset(plan)], manifest_checks(plan)
         if target:
             assets.append(restored_asset(plan, target, spark_key))
+        if plan.replicate_to:
+            assets.append(replica_asset(plan))
         if not plan.schema_only:
             assets += [_chunks(plan, spark_key), _untimed_tables(plan, spark_key)]
             checks += chunk_checks(plan)

@@ -217,9 +217,10 @@ def _console() -> dict[str, Any]:
 
 
 def _assets(plan: Plan, keys: Sequence[str], replace: bool) -> list[str]:
+    replica = ["replica"] if plan.replicate_to else []
     if plan.schema_only:
-        return ["schema", "manifest"]
-    return ["schema", *(["chunks"] if keys else []), *([] if replace else ["untimed_tables"]), "manifest"]
+        return ["schema", "manifest", *replica]
+    return ["schema", *(["chunks"] if keys else []), *([] if replace else ["untimed_tables"]), "manifest", *replica]
 
 
 def _failure(result: dg.ExecuteInProcessResult) -> SnapshotError:

@@ -12,11 +12,13 @@ from pydantic import Field
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import SealDepth
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import PlanError
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans
 from snapshot_assets.pipeline.keys import asset_key, op_name, schedule_status
 from snapshot_assets.pipeline.partitions import chunks_of_run, cron_of, window_of, windows_of
-from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
+from snapshot_assets.pipeline.replicas import replica_store
+from snapshot_assets.pipeline.resources import SNAPSHOTS, Snapshots, snapshots_of
 from snapshot_assets.pipeline.runs import running
 from snapshot_assets.plan.plan import Plan
 
@@ -114,7 +116,8 @@ def _range(plan: Plan, text: str) -> list[int]:
 
 def export_job(plan: Plan) -> Any:
     """Return the job `<plan>_export`. Without partitions it exports what is due; a backfill gives it partitions."""
-    names = ("schema", "manifest") if plan.schema_only else ("schema", "chunks", "untimed_tables", "manifest")
+    names = ["schema", "manifest"] if plan.schema_only else ["schema", "chunks", "untimed_tables", "manifest"]
+    names += ["replica"] * (plan.replicate_to is not None)
     manifest = asset_key(plan, "manifest")
     chosen = dg.AssetSelection.assets(*(asset_key(plan, name) for name in names)).without_checks()
     return dg.define_asset_job(
@@ -122,7 +125,8 @@ def export_job(plan: Plan) -> Any:
         selection=chosen | dg.AssetSelection.checks_for_assets(manifest),
         executor_def=dg.in_process_executor,  # steps share the state of the source, and one Spark session
         description=f"Exports the windows of {plan.name} that are due, or those of its partitions, and seals the"
-        " snapshot if it is complete: all in one run, which reads one state of the source where that is supported.",
+        " snapshot if it is complete: all in one run, which reads one state of the source where that is supported."
+        + (f" Then replicates it to {plan.replicate_to}." if plan.replicate_to else ""),
     )
 
 
@@ -141,13 +145,27 @@ def export_schedule(plan: Plan, job: Any) -> dg.ScheduleDefinition:
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         if running(context.instance, job.name):
             return dg.SkipReason(f"A run of {job.name} has not ended.")
-        state = Catalog.open(snapshots_of(context).store(plan.name)).state
+        snapshots = snapshots_of(context)
+        state = Catalog.open(snapshots.store(plan.name)).state
         new = not plan.schema_only and any(not state.completed(window.id) for window in windows_of(plan))
-        if not new and state.has_snapshot and state.sealed and not state.missing():
+        if (
+            not new
+            and state.has_snapshot
+            and state.sealed
+            and not state.missing()
+            and _replicated(snapshots, plan, state)
+        ):
             return dg.SkipReason("Every closed window is exported and sealed.")
         return dg.RunRequest(run_config=_run_config(plan, late_windows=plan.late_windows if new else 0))
 
     return schedule
+
+
+def _replicated(snapshots: Snapshots, plan: Plan, state: State) -> bool:
+    """Return whether a plan's replica has the newest seal; an earlier run may have failed to copy it."""
+    if plan.replicate_to is None or state.newest_seal is None:
+        return True
+    return Catalog.open(replica_store(snapshots, plan)).state.revision >= state.newest_seal.revision
 
 
 def _run_config(plan: Plan, *, late_windows: int) -> dg.RunConfig:

@@ -32,6 +32,7 @@ from snapshot_assets.engine.session_start import running_session
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.local_files import refuse_local_files
+from snapshot_assets.pipeline.s3_options import options_of
 from snapshot_assets.pipeline.spark_session import SparkResource
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.fields import DatabaseReference
@@ -165,9 +166,13 @@ class Snapshots:
     def store(self, name: str) -> ObjectStore:
         """Return the store of a plan's location, with the configured storage options, else those of the S3 resource."""
         plan = self.plan(name)
-        if self.s3 is not None and self.configuration.store_options(plan) is None and plan.to.startswith("s3://"):
-            return open_store(parse_location(plan.to), options_of(self.s3))
-        return self.configuration.store(plan)
+        return self.open_store(plan.to, self.configuration.store_options(plan))
+
+    def open_store(self, uri: str, options: StoreOptions | None) -> ObjectStore:
+        """Return a location's store, with these storage options, else those of the S3 resource."""
+        if self.s3 is not None and options is None and uri.startswith("s3://"):
+            options = options_of(self.s3)
+        return open_store(parse_location(uri), options)
 
     def export_run(self, name: str) -> ExportRun:
         """Return the export run of a plan; nothing is opened."""
@@ -271,30 +276,3 @@ def snapshots_of(context: Any) -> Snapshots:
     if (spark := getattr(context.resources, snapshots.spark_key, None)) is not None:
         snapshots.bind_spark(spark)
     return snapshots
-
-
-def options_of(s3: S3Resource) -> StoreOptions:
-    """Return an S3 resource's endpoint, region, credentials and retries as options of a store.
-
-    Raises:
-        PlanError: The resource has an option that would have no effect.
-    """
-    resolved: Any = s3.process_config_and_initialize()
-    plain = bool(resolved.endpoint_url and resolved.endpoint_url.startswith("http://"))
-    for ignored, name, remedy in (
-        (resolved.use_unsigned_session, "use_unsigned_session", "requests are signed; give keys"),
-        (not resolved.use_ssl and not plain, "use_ssl=False", "give an endpoint_url that starts with http://"),
-        (resolved.verify is False, "verify=False", "set SSL_CERT_FILE to the PEM file of the store's authority"),
-    ):
-        if ignored:
-            raise PlanError(f"The S3Resource's {name} has no effect here: {remedy}.")
-    return StoreOptions(
-        endpoint=resolved.endpoint_url,
-        region=resolved.region_name,
-        access_key_id=resolved.aws_access_key_id,
-        secret_access_key=resolved.aws_secret_access_key,
-        session_token=resolved.aws_session_token,
-        profile=resolved.profile_name or None,
-        allow_http=plain,
-        retries=resolved.max_attempts if "max_attempts" in s3.model_fields_set else None,
-    )

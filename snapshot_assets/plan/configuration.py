@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.databases.source import DatabaseAddress
@@ -27,7 +27,10 @@ DEFAULT_FILE = "snapshots.yaml"
 
 
 class StorageByScheme(BaseModel):
-    """The section `storage`; files need no options."""
+    """The section `storage`; files need no options.
+
+    `locations` has the options of further stores, by the URI of a bucket or of a folder in one.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -35,13 +38,38 @@ class StorageByScheme(BaseModel):
     gs: Storage | None = None
     azblob: Storage | None = None
     oss: Storage | None = None
+    locations: dict[str, Storage] = Field(default_factory=dict)
 
-    @field_validator("*")
+    @field_validator("locations")
+    @classmethod
+    def _check_locations(cls, locations: dict[str, StoreOptions]) -> dict[str, StoreOptions]:
+        for uri, options in locations.items():
+            raising_value_errors(options.check)(raising_value_errors(_root)(uri).scheme)
+        return locations
+
+    def of(self, location: Location) -> StoreOptions | None:
+        """Return the options of a location: those of the longest URI that it lies below, else those of its scheme."""
+        above = [root for root in map(_root, self.locations) if _lies_below(location, root)]
+        if above:
+            nearest = max(above, key=lambda root: len(root.segments))
+            return next(options for uri, options in self.locations.items() if _root(uri) == nearest)
+        return getattr(self, location.scheme, None)
+
+    @field_validator("s3", "gs", "azblob", "oss")
     @classmethod
     def _check(cls, options: StoreOptions | None, info: ValidationInfo) -> StoreOptions | None:
         if options is not None and info.field_name is not None:
             raising_value_errors(options.check)(info.field_name)
         return options
+
+
+def _root(uri: str) -> Location:
+    return parse_location(uri, allow_root=True)
+
+
+def _lies_below(location: Location, root: Location) -> bool:
+    same_bucket = (location.scheme, location.bucket) == (root.scheme, root.bucket)
+    return same_bucket and location.segments[: len(root.segments)] == root.segments
 
 
 @dataclass(frozen=True)
@@ -50,7 +78,7 @@ class Configuration:
 
     Attributes:
         sources: Databases by alias.
-        storage: Storage options by URI scheme.
+        storage: Storage options by URI scheme and by location.
         plans: The plans, in the file's order; names are unique.
         path: The file, if there is one.
         spark: Settings of the Spark session, by Spark's names.
@@ -107,8 +135,8 @@ class Configuration:
         return plan.storage or self.store_options_for(parse_location(plan.to))
 
     def store_options_for(self, location: Location) -> StoreOptions | None:
-        """Return the configured options of a location's scheme; None if there are none."""
-        return getattr(self.storage, location.scheme, None)
+        """Return the configured options of a location; None if there are none."""
+        return self.storage.of(location)
 
     def spark_settings(self, plan: Plan) -> dict[str, str]:
         """Return the settings of the Spark session of a plan: its own override those of the section `spark`."""
@@ -117,6 +145,21 @@ class Configuration:
     def store(self, plan: Plan) -> ObjectStore:
         """Return the store of a plan's location; it connects on first use."""
         return open_store(parse_location(plan.to), self.store_options(plan))
+
+    def replica_of(self, plan: Plan) -> tuple[str, StoreOptions | None]:
+        """Return the URI and the storage options of a plan's replica.
+
+        Raises:
+            PlanError: The plan has none.
+        """
+        if plan.replicate_to is None:
+            raise PlanError(f"plan {plan.name!r} has no replicate_to, a location to replicate to; write one")
+        return plan.replicate_to, self.store_options_for(parse_location(plan.replicate_to))
+
+    def replica_store(self, plan: Plan) -> ObjectStore:
+        """Return the store of a plan's replica; it connects on first use. See `replica_of`."""
+        uri, options = self.replica_of(plan)
+        return open_store(parse_location(uri), options)
 
     @property
     def _file(self) -> str:

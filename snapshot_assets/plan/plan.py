@@ -30,7 +30,7 @@ from snapshot_assets.format.units import MAX_FILE_SIZE, MIN_FILE_SIZE, MIN_TEXT_
 from snapshot_assets.plan.dagster_fields import DagsterFields
 from snapshot_assets.plan.fields import Duration, FileSize, FormatOptions
 from snapshot_assets.plan.problems import plan_error, problems_of, raising_value_errors
-from snapshot_assets.plan.restore_fields import RestoreFields
+from snapshot_assets.plan.replica_fields import ReplicaFields
 from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.plan.spark_settings import SparkSettings
 
@@ -75,7 +75,7 @@ _DATA_FIELDS = (
 )
 
 
-class Plan(RestoreFields):
+class Plan(ReplicaFields):
     """One dataset's plan: source, location, tables, range, windows, format and limits.
 
     Durations are written `90m`, `6h`, `7d`; sizes `256MB`; times in RFC 3339 with a zone; tables `schema.table`.

@@ -9,6 +9,10 @@
         region: eu-central-1
         access_key_id: ${BACKUP_KEY_ID:-backup}
         secret_access_key: ${BACKUP_KEY}
+      locations:                          # of further stores, by the URI of a bucket or a folder in one
+        s3://second-bucket:
+          endpoint: https://minio.example.com
+          profile: second
 
     spark:                                # of the Spark session; a plan may override it
       master: spark://host:7077

@@ -14,10 +14,11 @@ from snapshot_assets.catalog.log.replay import FAULTS, open_log, read_state
 from snapshot_assets.catalog.log.scan import faults_of_log, scan_log
 from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.receipts.receipts import Receipt, read_receipt
+from snapshot_assets.catalog.replica import read_marker
 from snapshot_assets.catalog.state.chain import foreign_location
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained_events import documents_of
-from snapshot_assets.errors import DamageError, ForeignLocationError, LostLogError, ObjectNotFoundError
+from snapshot_assets.errors import DamageError, ForeignLocationError, LostLogError, NoSnapshotError, ObjectNotFoundError
 from snapshot_assets.format.layout import MANIFEST, checkpoint_path, chunk_of, in_layout, is_receipt, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 
@@ -74,7 +75,14 @@ def refuse_lost_log(store: ObjectStore) -> None:
 
     Raises:
         LostLogError: It has such objects; garbage collection would delete them.
+        NoSnapshotError: It is a replica whose first copy has not ended.
     """
+    if not is_there(store, transaction_path(1)) and (marker := read_marker(store)) is not None:
+        raise NoSnapshotError(
+            f"{store.uri} is a replica of {marker.source} whose first copy has not ended; run `snapshots replicate` "
+            "again.",
+            uri=store.uri,
+        )
     there = next((info.path for info in store.list("data/") if in_layout(info.path)), None)
     if (there or is_there(store, MANIFEST)) and not is_there(store, transaction_path(1)):
         raise LostLogError(

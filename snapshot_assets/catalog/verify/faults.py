@@ -35,7 +35,7 @@ from snapshot_assets.storage.base import ObjectStore
 
 
 class FaultKind(StrEnum):
-    """What is wrong; `lost`, `stale`, `orphan` and `foreign` are warnings, all others are damage."""
+    """What is wrong; `lost`, `stale`, `orphan`, `foreign` and `replication` are warnings, all others are damage."""
 
     LOG = "log"
     MISSING = "missing"
@@ -50,9 +50,10 @@ class FaultKind(StrEnum):
     STALE = "stale"
     ORPHAN = "orphan"
     FOREIGN = "foreign"
+    REPLICATION = "replication"
 
 
-_WARNINGS = frozenset({FaultKind.LOST, FaultKind.STALE, FaultKind.ORPHAN, FaultKind.FOREIGN})
+_WARNINGS = frozenset({FaultKind.LOST, FaultKind.STALE, FaultKind.ORPHAN, FaultKind.FOREIGN, FaultKind.REPLICATION})
 
 
 @dataclass(frozen=True)

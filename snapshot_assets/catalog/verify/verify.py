@@ -15,6 +15,8 @@ from snapshot_assets.catalog.log.replay import FAULTS
 from snapshot_assets.catalog.log.scan import LogScan, scan_log
 from snapshot_assets.catalog.log.truncation import contradictions
 from snapshot_assets.catalog.manifest import checksum_of
+from snapshot_assets.catalog.replica import Replica, read_marker
+from snapshot_assets.catalog.state.chosen import with_versions
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained_events import documents_of
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, log_remedy, remedy_of, with_remedy
@@ -29,7 +31,7 @@ from snapshot_assets.catalog.verify.retained import (
     pin_faults,
 )
 from snapshot_assets.catalog.verify.rotation import Rotation
-from snapshot_assets.errors import LostLogError, ObjectNotFoundError
+from snapshot_assets.errors import GapError, LostLogError, ObjectNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import check_bytes
 from snapshot_assets.format.files import DataFile
@@ -67,14 +69,15 @@ def verify(
     Raises:
         VersionNotFoundError: The revision that `at` names is not readable.
     """
-    scan = scan or scan_log(store)
+    scan, replica = scan or scan_log(store), read_marker(store)
+    _choose(scan, replica)
     objects = Listed(store)
     whole = scan.state.revision >= max(scan.transactions, default=1)
     for error in contradictions(store, scan.state, objects) if scan.state.revision else ():
         if whole or not isinstance(error, LostLogError):  # behind a fault, later objects are no sign of a lost end
             scan.faults.append((error.attributes["object"], error))
     report = Report(store.uri, depth)
-    report.faults += _log_faults(scan)
+    report.faults += _log_faults(scan, copying=replica is not None and scan.state.has_snapshot)
     head = scan.state
     state = head if at is None else head.at(at(head))
     report.location_id, report.format_version = head.location_id, head.format_version
@@ -101,6 +104,12 @@ def _hashed(store: ObjectStore, state: State, rotation: Rotation, *, older: bool
     files = [known.file for known in state.live_files()]
     files += [file for file, _ in older_files(state)] if older else []
     return rotation.due(files) | damage_on_record(store, state.location_id)
+
+
+def _choose(scan: LogScan, replica: Replica | None) -> None:
+    """Leave out what a replica of chosen versions does not have."""
+    if replica is not None and replica.revisions is not None:
+        scan.state = with_versions(scan.state, replica.revisions)
 
 
 def _state_faults(
@@ -151,8 +160,13 @@ def _location_faults(
     return faults
 
 
-def _log_faults(scan: LogScan) -> Iterator[Fault]:
+def _log_faults(scan: LogScan, *, copying: bool) -> Iterator[Fault]:
+    """Yield the faults of the log; while a replica is copied, a transaction may be missing before a checkpoint."""
     for path, error in scan.faults:
+        if copying and isinstance(error, GapError | LostLogError):
+            message = f"{path} is not replicated yet; `snapshots replicate` continues. The head is readable."
+            yield Fault(FaultKind.REPLICATION, path, message)
+            continue
         yield Fault(FaultKind.LOG, path, f"{type(error).__name__}: {error}{log_remedy(scan, path, error)}")
     for event in scan.state.events:
         for action in event.actions:

@@ -11,6 +11,7 @@ from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import damage_error
+from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import outside_text, refuse_recorded, rows_outside
@@ -48,7 +49,10 @@ def run(options: argparse.Namespace) -> int:
                 refuse_recorded(state)
             # A snapshot does not record which tables `untimed_tables: skip` left out.
             skip = state.header is not None and state.header.untimed_tables == "skip"
-            return _report(options, store, state, _Work(skipped=None if skip else ()), hashed)
+            if plan.replicate_to:  # an earlier run may have sealed and not replicated
+                replicate(store, configuration.replica_store(plan), single_writer=plan.single_writer)
+            work = _Work(skipped=None if skip else (), replica=plan.replicate_to)
+            return _report(options, store, state, work, hashed)
         show_message(f"{' '.join(fault.message for fault in damaged)} They are written again from the source.")
     with only_results_on_stdout():
         refuse_files_elsewhere(configuration, plan)
@@ -57,6 +61,7 @@ def run(options: argparse.Namespace) -> int:
         if request.moves_rows(configuration, plan, state, again=options.force or replace is not None):
             start_spark_early(configuration, plan)
         work = _export(options, configuration, plan, state, replace)
+    work.replica = plan.replicate_to
     return _report(options, store, Catalog.open(store).state, work)
 
 
@@ -66,11 +71,13 @@ class _Work:
 
     Attributes:
         skipped: Tables that are not exported because they have no time index; None if they are unknown.
+        replica: The location to which the snapshot was replicated; None without one.
     """
 
     run_id: str | None = None
     outcomes: list[Outcome] = field(default_factory=list)
     skipped: Sequence[TableName] | None = ()
+    replica: str | None = None
 
 
 def _checked(plan: Plan, store: ObjectStore, state: State) -> tuple[int, list[Fault]]:
@@ -149,6 +156,7 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
         "not_exported": outside_text(state),
         "hidden": list(state.header.hidden) if state.header else [],
         "warnings": list(restore_warnings(schema)),
+        **({"replicated_to": work.replica} if work.replica else {}),
     }
     if work.skipped is not None:
         report["tables_skipped"] = [table_text(name) for name in work.skipped]
@@ -171,7 +179,9 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
 
 
 def _notes(state: State, report: Mapping[str, Any], work: _Work) -> Iterator[str]:
-    """Yield what the snapshot does not have as in the source."""
+    """Yield where the snapshot was replicated, and what it does not have as in the source."""
+    if work.replica:
+        yield f"replicated to {work.replica}"
     if outside := outside_text(state):
         yield outside
     if report["hidden"]:

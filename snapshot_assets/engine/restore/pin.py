@@ -11,7 +11,7 @@ from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.holds import held_tags
 from snapshot_assets.databases.target import RestoreRecord
-from snapshot_assets.errors import ConditionalCreateUnsupportedError, StoreDeniedError
+from snapshot_assets.errors import ConditionalCreateUnsupportedError, ReplicaError, StoreDeniedError
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.storage.base import ObjectStore
 
@@ -19,10 +19,11 @@ IMPORT = "import-"
 """What the tags of imports begin with."""
 
 _LOG = logging.getLogger(__name__)
+_UNWRITABLE = (StoreDeniedError, ConditionalCreateUnsupportedError, ReplicaError)
 
 
 def pin(store: ObjectStore, record: RestoreRecord, head: State, ttl: timedelta | None) -> None:
-    """Create the tag of an unfinished restore, unless it exists; warn if the location is read-only.
+    """Create the tag of an unfinished restore, unless it exists; warn if the location is read-only or a replica.
 
     Args:
         store: The location.
@@ -41,7 +42,7 @@ def pin(store: ObjectStore, record: RestoreRecord, head: State, ttl: timedelta |
         # Opening the location for writing would read the log again, which the plan has verified to its end.
         probed = writable(store, single_writer=False, clock=lambda: datetime.now(UTC))
         create_tag(Catalog(probed, catalog.state), record.tag, record.revision, ttl)
-    except (StoreDeniedError, ConditionalCreateUnsupportedError) as error:
+    except _UNWRITABLE as error:
         _LOG.warning(
             "%s cannot be written to, so revision %s is not pinned while it is imported: do not expire it. %s",
             store.uri,
@@ -64,6 +65,6 @@ def unpin(store: ObjectStore, tags: Iterable[str]) -> list[str]:
             for tag in [tag for tag in left if tag not in held]:
                 delete_tag(catalog, tag)
                 left.remove(tag)
-    except (StoreDeniedError, ConditionalCreateUnsupportedError) as error:
+    except _UNWRITABLE as error:
         _LOG.warning("%s cannot be written to, so it keeps %s. %s", store.uri, ", ".join(left), scrub(str(error)))
     return left

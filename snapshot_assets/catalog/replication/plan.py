@@ -1,0 +1,205 @@
+"""What a replication copies, and what it refuses, before it writes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from snapshot_assets.catalog.log.replay import despite_pruning, read_state
+from snapshot_assets.catalog.log.truncation import newest_state
+from snapshot_assets.catalog.replica import Replica, read_marker
+from snapshot_assets.catalog.replication.log_plan import LogPlan, plan_log
+from snapshot_assets.catalog.replication.needed import needed_objects
+from snapshot_assets.catalog.replication.objects import check_existing
+from snapshot_assets.catalog.state.chosen import with_versions
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.versions import resolve_version
+from snapshot_assets.errors import (
+    DamageError,
+    LocationDeletedError,
+    NoSnapshotError,
+    ReplicaConflictError,
+    ReplicaError,
+    UsageError,
+)
+from snapshot_assets.format.actions import ObjectRef
+from snapshot_assets.format.layout import in_layout, is_probe
+from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+from snapshot_assets.storage.listed import Listed
+
+_READS = 3
+_COLLECTED = ("data/", "schema/", "tag/", "savepoint/")
+
+
+@dataclass(frozen=True)
+class ReplicationPlan:
+    """What a replication copies.
+
+    Attributes:
+        source: URI of the source.
+        replica: URI of the replica.
+        marker: The replica's marker, if it exists yet.
+        revisions: The older revisions that the replica gets, ascending; None for all.
+        copied: The objects that the replica lacks.
+        log: What its log lacks.
+        deleted: Objects of the replica that its head does not need and the source no longer has.
+        leftovers: Objects that an interrupted replication copied; they are hashed before they count.
+        state: The source's head.
+    """
+
+    source: str
+    replica: str
+    marker: Replica | None
+    revisions: tuple[int, ...] | None
+    copied: tuple[ObjectRef, ...]
+    log: LogPlan
+    deleted: tuple[ObjectInfo, ...]
+    leftovers: tuple[ObjectRef, ...] = field(repr=False, compare=False)
+    state: State = field(repr=False, compare=False)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the objects that are copied."""
+        return sum(ref.bytes for ref in self.copied)
+
+
+def plan_replication(
+    source: ObjectStore, target: ObjectStore, *, delete: bool = False, only: Sequence[str] = ()
+) -> ReplicationPlan:
+    """Return what a replication copies; changes nothing.
+
+    Args:
+        source: The source.
+        target: The replica, which may be empty.
+        delete: Whether the replica loses what the source has deleted.
+        only: Versions that the replica gets beside the head and those that it was given before; none for all.
+
+    Raises:
+        VersionNotFoundError: One of `only` cannot be read.
+        NoSnapshotError: The source has no snapshot.
+        LocationDeletedError: The source's snapshot was deleted.
+        ReplicaError: The target is a location of its own, or a replica of another one.
+        ReplicaConflictError: The replica has other objects than the source.
+        DamageError: One of the two logs has a fault.
+    """
+    for _ in range(_READS - 1):
+        with suppress(DamageError):  # a log that is pruned while it is read looks damaged for a moment
+            return despite_pruning(lambda: _plan(source, target, delete, only))
+    return despite_pruning(lambda: _plan(source, target, delete, only))
+
+
+def _plan(source: ObjectStore, target: ObjectStore, delete: bool, only: Sequence[str]) -> ReplicationPlan:
+    state = _source_state(source, target)
+    marker = read_marker(target)
+    _check_target(target, marker, state, source.uri)
+    revisions = _revisions(state, marker, only, target.uri)
+    objects = Listed(target)
+    copied_before = _needed(_replica_state(target), marker.revisions) if marker is not None else {}
+    needed = _needed(state, revisions)
+    objects.missing(needed)  # a listing may pass over objects: makes it include them
+    copied, leftovers = [], []
+    for path, ref in sorted(needed.items()):
+        info = objects.get(path)
+        if info is None:
+            copied.append(ref)
+            continue
+        check_existing(target, ref, info, hashed=False)
+        if path not in copied_before:
+            leftovers.append(ref)
+    return ReplicationPlan(
+        source=source.uri,
+        replica=target.uri,
+        marker=marker,
+        revisions=revisions,
+        copied=tuple(copied),
+        log=plan_log(source, target, state, needed, prune=delete),
+        deleted=tuple(unneeded(source, objects, needed)) if delete else (),
+        leftovers=tuple(leftovers),
+        state=state,
+    )
+
+
+def _needed(state: State, revisions: Collection[int] | None) -> dict[str, ObjectRef]:
+    return needed_objects(state if revisions is None else with_versions(state, revisions))
+
+
+def _revisions(state: State, marker: Replica | None, only: Sequence[str], uri: str) -> tuple[int, ...] | None:
+    """Return the older revisions that the replica gets: none were chosen, or the chosen ones of all runs."""
+    if not only:
+        return None
+    if marker is not None and marker.revisions is None:
+        raise ReplicaError(f"{uri} is a replica of all versions; leave out --only, or replicate elsewhere.", uri=uri)
+    chosen = {resolve_version(text, state) for text in only}
+    return tuple(sorted(chosen.union(marker.revisions or () if marker is not None else ())))
+
+
+def _source_state(source: ObjectStore, target: ObjectStore) -> State:
+    state = newest_state(source)
+    if state.deleted:
+        raise LocationDeletedError(
+            f"The snapshot at {source.uri} was deleted. The replica {target.uri} stays as it is; `snapshots catalog "
+            "promote` makes it a location of its own.",
+            uri=source.uri,
+        )
+    if state.header is None:
+        raise NoSnapshotError(f"There is no snapshot at {source.uri}; nothing was replicated.", uri=source.uri)
+    return state
+
+
+def _replica_state(target: ObjectStore) -> State:
+    try:
+        return read_state(target)
+    except DamageError as fault:
+        path = fault.attributes.get("object", "")
+        raise ReplicaConflictError(
+            f"The log of the replica {target.uri} has a fault: {fault} Move {path or 'it'} away, then replicate again, "
+            "which copies it; nothing was copied.",
+            object=path,
+            uri=target.uri,
+        ) from fault
+
+
+def _check_target(target: ObjectStore, marker: Replica | None, state: State, source: str) -> None:
+    """Refuse a target that is not a replica of the source and not empty."""
+    if marker is not None:
+        if marker.location_id != state.location_id:
+            raise ReplicaError(
+                f"{target.uri} is a replica of {marker.source}, location {marker.location_id}; {source} is location "
+                f"{state.location_id}. Replicate to an empty location.",
+                uri=target.uri,
+            )
+        return
+    found = next((info.path for info in target.list() if in_layout(info.path) and not is_probe(info.path)), None)
+    if found is not None:
+        raise ReplicaError(
+            f"{target.uri} is not a replica, but it has objects such as {found}: it is a location of its own, or a "
+            "replica that was promoted. Replicate to an empty location.",
+            uri=target.uri,
+        )
+
+
+def unneeded(source: ObjectStore, objects: Listed, needed: dict[str, ObjectRef]) -> list[ObjectInfo]:
+    """Return the objects of the replica that its head does not need and that the source does not have."""
+    rest = [path for path in objects if path.startswith(_COLLECTED) and in_layout(path) and path not in needed]
+    gone = Listed(source).missing(rest) if rest else set()
+    return [objects[path] for path in sorted(gone)]
+
+
+def refuse_same(source: ObjectStore, target: ObjectStore, *, same_service: bool) -> None:
+    """Refuse a replica that is the source itself, or within it, or around it.
+
+    Args:
+        source: The source.
+        target: The replica.
+        same_service: Whether both are reached with the same storage options.
+
+    Raises:
+        UsageError: They overlap.
+    """
+    one, other = f"{source.uri}/", f"{target.uri}/"
+    if same_service and (one.startswith(other) or other.startswith(one)):
+        raise UsageError(
+            f"The replica {target.uri} overlaps its source {source.uri}; choose a location outside it, best in another "
+            "store."
+        )

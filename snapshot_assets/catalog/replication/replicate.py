@@ -1,0 +1,254 @@
+"""Replicates a location: its marker, then objects, then the log that names them, then the hints.
+
+At every moment the replica is a location whose head is whole, so a replication that was killed at any storage call is
+continued by the next one. Every object is hashed while it is copied. What the source loses meanwhile, by a deleted tag
+or by garbage collection, makes the replication plan again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice
+from typing import cast
+
+from snapshot_assets.catalog.catalog import writer_name
+from snapshot_assets.catalog.load_manifests import load_manifests_of
+from snapshot_assets.catalog.log.checkpoints import is_whole, write_checkpoint
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.manifest import hints_of
+from snapshot_assets.catalog.replica import Replica
+from snapshot_assets.catalog.replication.needed import needed_objects
+from snapshot_assets.catalog.replication.objects import check_existing, copy_object, create_exactly
+from snapshot_assets.catalog.replication.plan import ReplicationPlan, plan_replication, unneeded
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind
+from snapshot_assets.errors import ConflictError, DamageError, ObjectExistsError, ObjectNotFoundError, SupersededError
+from snapshot_assets.format import documents
+from snapshot_assets.format.actions import ObjectRef
+from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, REPLICA, checkpoint_path, transaction_path
+from snapshot_assets.format.transactions import decode_transaction, trailing_sha256
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.create import SingleWriterStore, holds
+from snapshot_assets.storage.in_parallel import in_parallel
+from snapshot_assets.storage.listed import Listed
+from snapshot_assets.storage.probe import probe
+
+_ATTEMPTS = 20
+_SHOWN = 10
+
+Progress = Callable[[ObjectRef, bool], None]
+"""Is called with each object that is finished, and whether it was copied or was there already."""
+
+
+@dataclass
+class Replication:
+    """The result of a replication.
+
+    Attributes:
+        source: URI of the source.
+        replica: URI of the replica.
+        revision: The revision that the replica has.
+        previous: The revision that it had before; 0 for none.
+        sealed: Whether that revision is sealed.
+        objects: How many objects were copied, without the log and the hints.
+        bytes: Their size.
+        transactions: How many transactions were copied.
+        deleted: How many objects were deleted that the source no longer has.
+        deleted_bytes: Their size.
+    """
+
+    source: str
+    replica: str
+    revision: int = 0
+    previous: int = 0
+    sealed: bool = False
+    objects: int = 0
+    bytes: int = 0
+    transactions: int = 0
+    deleted: int = 0
+    deleted_bytes: int = 0
+
+
+class _SourceChangedError(SupersededError):
+    """The source no longer has what the plan copies."""
+
+
+def replicate(
+    source: ObjectStore,
+    target: ObjectStore,
+    *,
+    delete: bool = False,
+    only: Sequence[str] = (),
+    single_writer: bool = False,
+    progress: Progress = lambda *_: None,
+) -> Replication:
+    """Copy what a replica lacks, up to the source's head.
+
+    Args:
+        source: The source; it is only read.
+        target: The replica; an empty location becomes one.
+        delete: Whether the replica loses what the source has deleted. By default it keeps it.
+        only: Versions that the replica gets beside the head and those that it was given before; none for all.
+        single_writer: Accept a replica's store without conditional creates; the caller promises to be the only writer.
+        progress: See `Progress`.
+
+    Raises:
+        DamageError: Objects of the source are damaged; all others are copied, and the replica's head stays.
+        ConflictError: The source changed faster than it could be copied.
+        SnapshotError: See `plan_replication`.
+    """
+    done, checked = Replication(source.uri, target.uri), None
+    for attempt in range(_ATTEMPTS):
+        plan = plan_replication(source, target, delete=delete, only=only)
+        done.previous = done.previous or plan.log.last
+        if checked is None and _writes(plan):
+            checked = probe(target, single_writer=single_writer)
+            if not checked.conditional_create:
+                target = cast(ObjectStore, SingleWriterStore(target))
+        try:
+            return _Run(source, target, plan, done, progress).execute(delete, last=attempt == _ATTEMPTS - 1)
+        except _SourceChangedError:
+            continue
+    raise ConflictError(f"{source.uri} changed {_ATTEMPTS} times while it was replicated; run again.", uri=source.uri)
+
+
+def _writes(plan: ReplicationPlan) -> bool:
+    return bool(plan.marker is None or plan.copied or plan.log.transactions or plan.log.checkpoints)
+
+
+@dataclass
+class _Run:
+    """One attempt to carry out a plan."""
+
+    source: ObjectStore
+    target: ObjectStore
+    plan: ReplicationPlan
+    done: Replication
+    progress: Progress
+
+    def execute(self, delete: bool, *, last: bool) -> Replication:
+        """Carry the plan out, in the order that keeps the replica whole."""
+        if self.plan.marker is None:
+            self._mark()
+        self._check_leftovers()
+        self._copy_objects(last)
+        if self.plan.marker is not None and self.plan.marker.revisions != self.plan.revisions:
+            self.target.put(REPLICA, replace(self.plan.marker, revisions=self.plan.revisions).document())
+        try:
+            self._copy_log()
+        except ObjectNotFoundError as error:
+            raise _SourceChangedError(f"{self.source.uri} was pruned: {error}") from error
+        self._write_hints()
+        if delete:
+            self._delete_unneeded()
+        self.done.revision, self.done.sealed = self.plan.state.revision, self.plan.state.sealed
+        return self.done
+
+    def _mark(self) -> None:
+        location, revisions = self.plan.state.location_id, self.plan.revisions
+        marker = Replica(location, self.source.uri, datetime.now(UTC), writer_name(), revisions)
+        try:
+            self.target.create(REPLICA, marker.document())
+        except ObjectExistsError as error:  # another replication began at the same time
+            raise _SourceChangedError(f"{self.target.uri} became a replica meanwhile.") from error
+
+    def _check_leftovers(self) -> None:
+        def check(ref: ObjectRef) -> None:
+            check_existing(self.target, ref, self.target.head(ref.path), hashed=True)
+            self.progress(ref, False)
+
+        for _ in in_parallel(self.target, check, self.plan.leftovers):
+            pass
+
+    def _copy_objects(self, last: bool) -> None:
+        """Copy objects; an object that is gone is damage only if the source still needs it."""
+        lock = threading.Lock()
+
+        def copy(ref: ObjectRef) -> Fault | None:
+            fault = copy_object(self.source, self.target, ref)
+            if fault is None:
+                with lock:
+                    self.done.objects += 1
+                    self.done.bytes += ref.bytes
+                    self.progress(ref, True)
+            return fault
+
+        remote = next((store for store in (self.source, self.target) if not store.uri.startswith("file:")), self.target)
+        faults = [fault for fault in in_parallel(remote, copy, self.plan.copied) if fault is not None]
+        gone = any(fault.kind is FaultKind.MISSING for fault in faults)
+        if gone and not last and read_state(self.source).revision != self.plan.state.revision:
+            raise _SourceChangedError(f"{self.source.uri} changed: {faults[0].message}")
+        if faults:
+            raise _damage(self.source.uri, self.target.uri, faults)
+
+    def _copy_log(self) -> None:
+        log = self.plan.log
+        if log.last > log.head:
+            raise _SourceChangedError("Another replication is ahead.")
+        if log.checkpoint_first:
+            self._copy_checkpoint(log.head)
+        for revision in log.transactions:
+            self._copy_transaction(revision)
+            self.done.transactions += 1
+        for revision in log.checkpoints:
+            self._copy_checkpoint(revision)
+        for path in log.outdated:
+            self.target.delete(path)
+
+    def _copy_transaction(self, revision: int) -> None:
+        path = transaction_path(revision)
+        data = self.source.get(path, limit=documents.MAX_TRANSACTION_BYTES)
+        decode_transaction(data, path)  # proves its own checksum
+        if trailing_sha256(data) != self.plan.log.sha256[revision]:
+            raise _SourceChangedError(f"{path} in {self.source.uri} was replaced.")
+        create_exactly(self.target, path, data)
+
+    def _copy_checkpoint(self, revision: int) -> None:
+        """Copy a checkpoint; the head's is computed if the source has none that is whole. Others are not needed."""
+        path = checkpoint_path(revision)
+        if is_whole(self.source, revision):
+            data = self.source.get(path)
+            try:
+                self.target.create(path, data)
+            except ObjectExistsError:
+                if not holds(self.target, path, data) and not is_whole(self.target, revision):
+                    self.target.put(path, data)
+        elif revision == self.plan.log.head:
+            write_checkpoint(self.target, self.plan.state)
+
+    def _write_hints(self) -> None:
+        """Write the hints of the newest seal, as the source has them; before the first seal, those of the head."""
+        state = self.plan.state
+        shown = state if state.sealed or state.newest_seal is None else state.at(state.newest_seal.revision)
+        hints = hints_of(shown)
+        wanted = {CHECKSUMS: hints[CHECKSUMS], **load_manifests_of(shown, self.target.uri), MANIFEST: hints[MANIFEST]}
+        for path, data in wanted.items():
+            try:
+                same = data is not None and holds(self.target, path, data)
+            except ObjectNotFoundError:
+                same = data is None
+            if not same and data is not None:
+                self.target.put(path, data)
+            elif not same:
+                self.target.delete(path)
+
+    def _delete_unneeded(self) -> None:
+        """Delete what neither the replica's head needs nor the source has; both are read again."""
+        needed = needed_objects(read_state(self.target))
+        for info in unneeded(self.source, Listed(self.target), needed):
+            self.target.delete(info.path)
+            self.done.deleted += 1
+            self.done.deleted_bytes += info.size
+
+
+def _damage(source: str, target: str, faults: list[Fault]) -> DamageError:
+    some = " ".join(fault.message for fault in islice(faults, _SHOWN))
+    more = f" And {len(faults) - _SHOWN} more." if len(faults) > _SHOWN else ""
+    return DamageError(
+        f"{source} is damaged, so the replica {target} keeps its head: {some}{more} All other objects are copied. "
+        "Repair the source (`snapshots export verify` says how), then replicate again.",
+        objects=[fault.object for fault in faults],
+        uri=source,
+    )

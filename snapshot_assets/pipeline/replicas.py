@@ -1,0 +1,64 @@
+"""The asset `replica`: a plan's location, copied to a second store after each seal."""
+
+# Dagster reads the annotations of assets, so they must not be postponed here.
+from typing import Any
+
+import dagster as dg
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.replication.replicate import Replication, replicate
+from snapshot_assets.pipeline.automation import fresh, when_updated
+from snapshot_assets.pipeline.failures import showing_failures
+from snapshot_assets.pipeline.keys import asset_key, plan_asset
+from snapshot_assets.pipeline.metadata import with_sizes
+from snapshot_assets.pipeline.resources import SNAPSHOTS, Snapshots, snapshots_of
+from snapshot_assets.plan.plan import Plan
+from snapshot_assets.storage.base import ObjectStore
+
+
+def replica_asset(plan: Plan) -> dg.AssetsDefinition:
+    """Return the asset `<plan>/replica` of a plan that has `replicate_to`."""
+
+    @plan_asset(
+        plan,
+        "replica",
+        **when_updated(plan),
+        **fresh(plan),
+        required_resource_keys={SNAPSHOTS},
+        deps=[asset_key(plan, "manifest")],
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        metadata={"location": plan.replicate_to},
+        description=f"Copies what `{plan.replicate_to}` lacks of `{plan.to}`, byte for byte. Every object is hashed on"
+        " the way; damage fails the run. What the source deletes stays in the replica.",
+    )
+    def replica(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        snapshots = snapshots_of(context)
+        with showing_failures():
+            source, target = snapshots.store(plan.name), replica_store(snapshots, plan)
+            done = replicate(source, target, single_writer=plan.single_writer)
+            newest = Catalog.open(target).state.newest_seal
+        version = dg.DataVersion(newest.seal.checksum) if newest else None
+        return dg.MaterializeResult(metadata=_metadata(done), data_version=version)
+
+    return replica
+
+
+def replica_store(snapshots: Snapshots, plan: Plan) -> ObjectStore:
+    """Return the store of a plan's replica; storage options are found as for its location."""
+    return snapshots.open_store(*snapshots.configuration.replica_of(plan))
+
+
+def _metadata(done: Replication) -> dict[str, Any]:
+    """Return the metadata of a replica's materialization."""
+    return with_sizes(
+        {
+            "location": dg.MetadataValue.text(done.replica),
+            "source": dg.MetadataValue.text(done.source),
+            "revision": str(done.revision),
+            "previous_revision": str(done.previous),
+            "sealed": done.sealed,
+            "object_count": done.objects,
+            "bytes": done.bytes,
+            "transaction_count": done.transactions,
+        }
+    )

@@ -1,0 +1,95 @@
+"""`snapshots replicate` and `snapshots catalog promote`: what they print, refuse and write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from snapshot_assets_tests.cli.helpers import Snapshots, contents, differing, make_source
+
+
+@pytest.fixture
+def replica(tmp_path: Path) -> Path:
+    return tmp_path / "replica"
+
+
+def relative(location: Path) -> dict[str, bytes]:
+    return {str(Path(path).relative_to(location)): data for path, data in contents(location).items()}
+
+
+def test_a_location_is_replicated_verified_listed_and_restored(
+    snapshots: Snapshots, exported: Path, replica: Path, tmp_path: Path
+) -> None:
+    call = ("replicate", "--snapshot", exported.as_uri(), "--to", replica.as_uri())
+    planned = snapshots(*call, "--dry-run", "--json").json
+    assert (planned["dry_run"], planned["previous"], replica.exists()) == (True, 0, False)
+    done = snapshots(*call, "--json", "--progress", "json")
+    assert done.json == {**planned, "dry_run": False}
+    assert f'"objects_done": {planned["objects"]}' in done.err.splitlines()[-1]
+    copies = relative(replica)
+    assert copies.pop("replica.json")
+    assert copies == relative(exported)
+    assert snapshots(*call).out.startswith(f"{replica.as_uri()} has all of {exported.as_uri()} up to revision")
+    assert snapshots("export", "verify", "--snapshot", replica.as_uri()).status == 0
+    listed = snapshots("export", "list", "--location", replica.as_uri(), "--json").json
+    assert [each["uri"] for each in listed] == [replica.as_uri()]
+    target = Path(make_source(tmp_path / "other.duckdb").removeprefix("duckdb:").removeprefix("//"))
+    target.unlink()
+    restored = snapshots("import", "--from", replica.as_uri(), "--target", f"duckdb://{target}")
+    assert restored.status == 0, restored.err
+    assert not differing(tmp_path / "source.duckdb", target, "readings", "sensors")
+    left = {path: data for path, data in relative(replica).items() if not path.startswith("verification")}
+    assert left == copies | {"replica.json": (replica / "replica.json").read_bytes()}
+
+
+def test_a_replica_is_written_to_only_after_its_promotion(snapshots: Snapshots, exported: Path, replica: Path) -> None:
+    snapshots("replicate", "--snapshot", exported.as_uri(), "--to", replica.as_uri())
+    here = ("--snapshot", replica.as_uri())
+    refused = snapshots("tag", "create", "mine", *here)
+    assert (refused.status, "is a replica of" in refused.err) == (2, True)
+    before = contents(replica)
+    assert snapshots("catalog", "promote", *here, "--dry-run", "--json").json["promoted"] is False
+    assert contents(replica) == before
+    promoted = snapshots("catalog", "promote", *here, "--yes")
+    assert (promoted.status, "is no longer a replica" in promoted.out) == (0, True)
+    assert snapshots("tag", "create", "mine", *here).status == 0
+    again = snapshots("replicate", "--snapshot", exported.as_uri(), "--to", replica.as_uri(), "--json")
+    assert (again.status, again.json["error"]["kind"]) == (2, "ReplicaError")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--to", "file:///srv"), "too close to the root"),
+        ((), "--snapshot needs --to"),
+        (("--to", "{source}"), "overlaps"),
+        (("--to", "{source}/below"), "overlaps"),
+    ],
+)
+def test_an_invalid_call_is_refused(snapshots: Snapshots, exported: Path, arguments, message: str) -> None:
+    before = contents(exported)
+    given = [argument.replace("{source}", exported.as_uri()) for argument in arguments]
+    refused = snapshots("replicate", "--snapshot", exported.as_uri(), *given)
+    assert (refused.status, message in refused.err, contents(exported)) == (2, True, before)
+
+
+def test_a_plan_names_both_locations(snapshots: Snapshots, exported: Path, replica: Path, tmp_path: Path) -> None:
+    file = tmp_path / "snapshots.yaml"
+    plan = f"{{source: 'duckdb:///a.duckdb', to: '{exported.as_uri()}', replicate_to: '{replica.as_uri()}'}}"
+    file.write_text(f"plans:\n  nightly: {plan}\n")
+    done = snapshots("--config", str(file), "replicate", "--plan", "nightly", "--json").json
+    assert (done["source"], done["replica"]) == (exported.as_uri(), replica.as_uri())
+    assert done["sealed"]
+
+
+def test_damage_is_named_and_the_status_is_not_0(snapshots: Snapshots, exported: Path, replica: Path) -> None:
+    file = next(exported.glob("data/1/*.parquet"))
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    failed = snapshots("replicate", "--snapshot", exported.as_uri(), "--to", replica.as_uri())
+    assert (failed.status, str(file.relative_to(exported)) in failed.err) == (3, True)
+    assert not (replica / file.relative_to(exported)).exists()
+    verified = snapshots("export", "verify", "--snapshot", replica.as_uri())
+    assert (verified.status, "first copy has not ended" in verified.err) == (5, True)
