@@ -6,13 +6,14 @@ UV_VERSION := 0.13.8
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SITE := $(VENV)/docs
 WORKERS := -n 2 --dist loadfile
 DEMO := $(CURDIR)/demo
 UI_PORT ?= 3000
 export DAGSTER_HOME ?= $(DEMO)/dagster
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
 
-.PHONY: help install demo ui test test-slow test-clouds test-python test-browser test-wheel lint audit format bench lock proto clean
+.PHONY: help install demo ui test test-slow test-clouds test-python test-browser test-wheel lint audit format docs reference pictures bench lock proto clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -76,15 +77,30 @@ format: install  ## Rewrite the code in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+$(SITE)/.installed: requirements/docs.txt | $(BIN)/uv
+	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python $(SITE)
+	$(BIN)/uv pip install --quiet --python $(SITE)/bin/python --require-hashes -r requirements/docs.txt
+	touch $@
+
+docs: $(SITE)/.installed  ## Build the documents as a site below ./site; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict
+
+reference: install  ## Write the pages of docs/reference that are made from the code
+	$(BIN)/python -m snapshot_assets_tests.documents.reference
+
+pictures: install  ## Take the pictures of the documents: needs Chromium
+	$(BIN)/python -m snapshot_assets_tests.documents.pictures
+
 bench: install  ## Compare the export with other tools, interleaved
 	$(BIN)/python -m benchmarks.export
 
 lock: $(BIN)/uv  ## Resolve the dependencies into requirements/
 	$(LOCK) pyproject.toml --extra postgres --extra connect --extra oss --extra ui --extra demo --group dev -o requirements/dev.txt
 	$(LOCK) pyproject.toml --extra postgres --extra connect --extra oss -c requirements/dev.txt -o requirements/run.txt
+	$(LOCK) --group docs -o requirements/docs.txt
 
 proto: install  ## Generate the log's message classes from log.proto
 	cd snapshot_assets/format && ../../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. log.proto
 
 clean:  ## Remove the demo and caches
-	rm -rf $(DEMO) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(DEMO) site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -10,6 +10,7 @@ import pytest
 from snapshot_assets import demo
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets_tests.cli.helpers import store_of
+from snapshot_assets_tests.documents.blocks import blocks
 
 
 @pytest.fixture
@@ -35,6 +36,8 @@ def test_the_demo_runs_twice_and_the_second_time_exports_nothing(
     assert "sealed by run" in first.out
     assert "OK: " in first.out
     assert "1,458 rows, 0 differ" in first.out
+    [shown] = [block.text.splitlines() for block in blocks("README.md") if block.language == "text"]
+    assert [line for line in shown[4:] if line.split()[0] not in ("flights", "weather") and line not in first.out] == []
     database, restored = project / "demo" / "nycflights13.duckdb", project / "demo" / "restored.duckdb"
     with duckdb.connect(str(database), read_only=True) as connection:
         assert connection.execute("SELECT count(*) FROM flights").fetchall() == [(336_776,)]

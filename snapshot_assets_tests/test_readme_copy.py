@@ -1,9 +1,8 @@
-"""README's example of `snapshots copy`, run as it stands on the demo's data."""
+"""The example of `snapshots copy` in docs/how-to/copy-a-query.md, run as it stands on the demo's data."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -14,15 +13,15 @@ import duckdb
 import pytest
 
 from snapshot_assets import demo
+from snapshot_assets_tests.documents.blocks import blocks
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer, binaries
 
 QUERY = "SELECT carrier, name, count(*) AS flights FROM flights JOIN airlines USING (carrier) GROUP BY ALL ORDER BY ALL"
 
 
 def console() -> str:
-    """Return the lines of the consoles in README's section on copies."""
-    section = (demo.ROOT / "README.md").read_text().split("### Copy a query\n", 1)[1].split("\n### ", 1)[0]
-    return "".join(re.findall(r"^```\n(.*?)^```$", section, re.MULTILINE | re.DOTALL))
+    """Return the lines of the page's consoles."""
+    return "".join(block.text for block in blocks("docs/how-to/copy-a-query.md") if block.language == "console")
 
 
 def environment(uri: str) -> dict[str, str]:

@@ -2,9 +2,9 @@
 
 It builds the wheel, installs it with nothing but the pinned dependencies that it declares, and from a folder outside
 the checkout exports, verifies and imports a DuckDB file with the command `snapshots`. Then it makes the project of
-README's section "In your own Dagster project", and one with an asset that returns a DataFrame, and runs both. With the
-extra `postgres` it also exports, verifies and imports a PostgreSQL database. Last, it runs the commands of README's
-section "In a project made by dg".
+docs/how-to/dagster-project.md, "In your own Dagster project", and one with an asset that returns a DataFrame, and runs
+both. With the extra `postgres` it also exports, verifies and imports a PostgreSQL database. It runs the commands of the
+section "In a project made by dg", and those of docs/install.md.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from snapshot_assets_tests.documents.blocks import blocks
 from snapshot_assets_tests.servers.postgresql import QUOTED_PASSWORD, PostgresqlServer, start_postgresql
 
 _ROOT = Path(__file__).parent.parent
@@ -139,8 +140,8 @@ def duckdb(installed: Installation, folder: Path) -> None:
 
 
 def own_project(installed: Installation, folder: Path) -> None:
-    """Run README's section "In your own Dagster project": its Python module."""
-    (_, module), *_ = _blocks("### In your own Dagster project")
+    """Run the section "In your own Dagster project": its Python module."""
+    (_, module), *_ = _blocks("dagster-project.md", "In your own Dagster project")
     _write_project(folder, module)
     keys = ("--partition-range", "2025-01-01T00:00...2025-01-04T00:00")
     installed.materialise(folder, "shop.definitions", 'key:"shop/*" and not key:"shop/tag"', *keys)
@@ -178,8 +179,8 @@ def postgresql(installed: Installation, server: PostgresqlServer, folder: Path) 
 
 
 def dg_project(wheel: Path, source: str, folder: Path) -> None:
-    """Run README's section "In a project made by dg": its commands, with a PostgreSQL database that is there."""
-    text = [text for _, text in _blocks("### In a project made by dg")]
+    """Run the section "In a project made by dg": its commands, with a PostgreSQL database that is there."""
+    text = [text for _, text in _blocks("dagster-project.md", "In a project made by dg")]
     for written, ours in (
         ("~/dagster", f"{folder}/dagster"),
         ("/path/to/snapshot_assets", str(wheel)),
@@ -188,7 +189,7 @@ def dg_project(wheel: Path, source: str, folder: Path) -> None:
         ("s3://backups/shop", f"file://{folder}/snapshots"),
         ("2025-07-01", "2025-01-05"),
     ):
-        assert any(written in each for each in text), f"README's section lacks {written}"
+        assert any(written in each for each in text), f"the section lacks {written}"
         text = [each.replace(written, ours) for each in text]
     make, component, executor, export = text
     files = ((component, "src/shop/defs/backups/defs.yaml"), (executor, "src/shop/defs/executor.py"))
@@ -207,6 +208,20 @@ def dg_project(wheel: Path, source: str, folder: Path) -> None:
     print(printed.splitlines()[-1], flush=True)  # noqa: T201
 
 
+def install_page(wheel: Path, folder: Path) -> None:
+    """Run the commands of docs/install.md, with uv in place of pip, whose cache has the dependencies."""
+    folder.mkdir()
+    [commands] = [block.text for block in blocks("docs/install.md") if block.heading == "With pip"]
+    assert "/path/to/snapshot_assets" in commands
+    (folder / "pins").write_text(_pins())
+    script = commands.replace("/path/to/snapshot_assets", str(wheel)).replace("python3 -m venv", "uv venv")
+    script = script.replace("~/snapshots/bin/pip install", "uv pip install --python ~/snapshots/bin/python")
+    variables = {"UV_CONSTRAINT": f"{folder}/pins", "UV_PYTHON": sys.executable, "HOME": str(folder)}
+    variables["UV_CACHE_DIR"] = _run([_BIN / "uv", "cache", "dir"], folder)
+    printed = _run(["bash", "-c", f"set -e\nPATH={_BIN}:$PATH\n{script}"], folder, **variables)
+    print(commands, printed, sep="", flush=True)  # noqa: T201
+
+
 def _pins() -> str:
     """Return the pinned versions as constraints of a project that also allows a Python without them."""
     locked = (_ROOT / "requirements" / "dev.txt").read_text()
@@ -214,10 +229,9 @@ def _pins() -> str:
     return "".join(f"{pin} ; python_version >= '3.11'{f' and ({where})' if where else ''}\n" for pin, where in found)
 
 
-def _blocks(heading: str) -> list[tuple[str, str]]:
-    """Return the language and text of each block of code in a section of README."""
-    section = (_ROOT / "README.md").read_text().partition(f"{heading}\n")[2].partition("\n##")[0]
-    return re.findall(r"^```(\w*)\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+def _blocks(page: str, heading: str) -> list[tuple[str, str]]:
+    """Return the language and text of each block of code below a heading of a how-to."""
+    return [(each.language, each.text) for each in blocks(f"docs/how-to/{page}") if each.heading == heading]
 
 
 def _there_and_back(installed: Installation, source: str, location: str, target: str) -> None:
@@ -242,6 +256,7 @@ def main() -> None:
         with start_postgresql() as server:
             source = postgresql(installed, server, folder)
             dg_project(wheel, source, folder / "component")
+        install_page(wheel, folder / "install")
 
 
 if __name__ == "__main__":

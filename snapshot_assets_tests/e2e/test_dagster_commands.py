@@ -71,8 +71,9 @@ def test_a_range_is_materialised_from_the_command_line(folder):
 
 
 @pytest.mark.timeout(900)
-def test_the_readmes_recipe_for_the_ui_seals_a_snapshot_and_shows_its_numbers(folder):
-    [recipe] = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("make ui  ")]
+def test_the_documents_recipe_for_the_ui_seals_a_snapshot_and_shows_its_numbers(folder):
+    page = (ROOT / "docs/how-to/export.md").read_text()
+    [recipe] = [line for line in page.splitlines() if line.startswith("make ui  ")]
     assert recipe.endswith("# launch the job shop_export, or a backfill of it")
     with make_ui(folder) as graphql:
         assert until(lambda: listening(graphql) and "the following daemons" in printed(folder), bool, 240)

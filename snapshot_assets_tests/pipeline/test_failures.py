@@ -39,10 +39,12 @@ def test_every_failure_has_a_remedy_of_its_kind(error: SnapshotError, remedy: st
     assert ("failed_chunks" in failure.metadata) == isinstance(error, ExportFailedError)
 
 
-def test_the_sensor_of_the_readme_reports_a_failed_chunk_and_a_users_own_errors(
+def test_the_sensor_of_the_documents_reports_a_failed_chunk_and_a_users_own_errors(
     make_project: Callable[..., Project],
 ) -> None:
-    [code] = re.findall(r"```python\n(@dg\.run_failure_sensor.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    [code] = re.findall(
+        r"```python\n(@dg\.run_failure_sensor.*?)```", (ROOT / "docs/how-to/dagster-project.md").read_text(), re.DOTALL
+    )
     sent: list[str] = []
     given: dict[str, object] = {"dg": dg, "send": sent.append}
     exec(code, given)

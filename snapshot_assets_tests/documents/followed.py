@@ -1,0 +1,36 @@
+"""Which test runs the commands of which document."""
+
+from __future__ import annotations
+
+TUTORIAL = "docs/tutorial.md"
+
+LOCAL = (
+    TUTORIAL,
+    "docs/how-to/export.md",
+    "docs/how-to/late-rows.md",
+    "docs/how-to/erase-rows.md",
+    "docs/how-to/hide-columns.md",
+    "docs/how-to/maintain.md",
+    "docs/how-to/read.md",
+    "docs/how-to/repair.md",
+    "docs/how-to/restore.md",
+    "docs/how-to/retention.md",
+    "docs/how-to/second-bucket.md",
+    "docs/operations.md",
+)
+"""Pages that need no server: `test_pages.py` follows the tutorial from nothing, the others in its folder."""
+
+SERVED = ("README.md", "docs/how-to/nightly.md")
+"""Pages that `test_pages.py` follows with PostgreSQL and S3."""
+
+ELSEWHERE = {
+    ("README.md", "Two commands"): ".ci/run",
+    ("docs/install.md", "With pip"): "snapshot_assets_tests/wheel.py",
+    ("docs/how-to/export.md", "In the UI"): "snapshot_assets_tests/e2e/test_dagster_commands.py",
+    ("docs/how-to/copy-a-query.md", "Copy a query"): "snapshot_assets_tests/test_readme_copy.py",
+    ("docs/how-to/dagster-project.md", "In your own Dagster project"): "snapshot_assets_tests/wheel.py",
+    ("docs/how-to/dagster-project.md", "Failures"): "snapshot_assets_tests/pipeline/test_failures.py",
+    ("docs/how-to/dagster-project.md", "In a project made by dg"): "snapshot_assets_tests/wheel.py",
+    ("docs/how-to/outgrow-one-machine.md", ""): "snapshot_assets_tests/test_how_to_cluster.py",
+}
+"""The test that runs the blocks below a heading (`""`: of the whole page), where that is another one."""

@@ -1,0 +1,93 @@
+"""Every page is followed: its commands run in order, and print what it shows."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from snapshot_assets.format.units import time_text
+from snapshot_assets_tests.documents.blocks import ROOT
+from snapshot_assets_tests.documents.followed import LOCAL, TUTORIAL
+from snapshot_assets_tests.documents.reader import AFTER_THE_EXPORT, Reader, compare
+from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
+from snapshot_assets_tests.servers.s3 import S3Server
+from snapshot_assets_tests.servers.spark_cluster import free_port
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+_SHOP = """
+CREATE TABLE customers (id integer PRIMARY KEY, name text NOT NULL);
+INSERT INTO customers SELECT i, 'Customer ' || i FROM generate_series(1, 10) AS i;
+CREATE TABLE orders (id integer PRIMARY KEY, customer integer NOT NULL REFERENCES customers, ordered_at timestamptz
+    NOT NULL, amount numeric(10, 2) NOT NULL);
+INSERT INTO orders SELECT i, i % 10 + 1, '{since}'::timestamptz + i * interval '10 minutes', i % 97 + 0.99
+    FROM generate_series(0, 999) AS i;
+"""
+_SOURCE = "postgresql://reader:${SHOP_PASSWORD}@db.example.com/shop"
+_TARGET = "postgresql://owner:${OWNER_PASSWORD}@new.example.com/shop"
+_LOCATION = "s3://backups/shop"
+
+
+def variables_of(server: S3Server) -> dict[str, str]:
+    """Return Amazon's variables for a server."""
+    return {
+        "AWS_REGION": str(server.options.region),
+        "AWS_ACCESS_KEY_ID": str(server.options.access_key_id),
+        "AWS_SECRET_ACCESS_KEY": str(server.options.secret_access_key),
+        "AWS_ENDPOINT_URL_S3": str(server.options.endpoint),
+        "AWS_ALLOW_HTTP": "true",
+    }
+
+
+@pytest.fixture(scope="session")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tutorial's folder after its first export."""
+    home = tmp_path_factory.mktemp("home")
+    return Reader(home).follow(TUTORIAL, home, compare, AFTER_THE_EXPORT)
+
+
+def test_the_tutorial(tmp_path: Path) -> None:
+    Reader(tmp_path, replaced={"3000": str(free_port())}).follow(TUTORIAL, tmp_path, compare)
+
+
+@pytest.mark.parametrize("page", [page for page in LOCAL if page != TUTORIAL])
+def test_the_page_in_the_tutorials_folder(page: str, shop: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "shop"
+    shutil.copytree(shop, folder)
+    Reader(tmp_path, {"DAGSTER_HOME": str(folder / "dagster")}).follow(page, folder, compare)
+
+
+def test_readme(
+    postgresql_server: PostgresqlServer,
+    make_postgresql_database: MakeDatabase,
+    s3_server: S3Server,
+    s3_location: str,
+    tmp_path: Path,
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.psql_script(source, _SHOP.format(since="2025-01-01T00:00:00Z"))
+    reader = Reader(tmp_path, variables_of(s3_server), {_SOURCE: source, _TARGET: target, _LOCATION: s3_location})
+    reader.follow("README.md", tmp_path, compare)
+
+
+def test_the_nightly_export(
+    postgresql_server: PostgresqlServer, postgresql_database: str, s3_server: S3Server, s3_location: str, tmp_path: Path
+) -> None:
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    since = time_text(today - timedelta(days=8))
+    postgresql_server.psql_script(postgresql_database, _SHOP.format(since=since))
+    replaced = {
+        "postgresql://reader:secret@db.example.com/shop": postgresql_database,
+        _LOCATION: s3_location,
+        "2025-01-01T00:00:00Z": since,
+        "eu-central-1": str(s3_server.options.region),
+        "3000": str(free_port()),
+    }
+    page = "docs/how-to/nightly.md"
+    example = (ROOT / "examples/nightly.yaml").read_text()
+    (tmp_path / "snapshots.yaml").write_text(example)
+    assert example[example.index("sources:") :] in (ROOT / page).read_text()
+    Reader(tmp_path, variables_of(s3_server), replaced).follow(page, tmp_path, compare)
