@@ -15,11 +15,12 @@ from snapshot_assets.databases.postgresql.introspect.hidden_columns import broke
 from snapshot_assets.databases.postgresql.introspect.loose import read_loose, with_loose
 from snapshot_assets.databases.postgresql.introspect.options import table_options, view_options
 from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation, read_relations, read_schemas
+from snapshot_assets.databases.postgresql.introspect.revealing_views import refuse_revealing_rows
 from snapshot_assets.databases.postgresql.large_objects import count_large_objects, large_objects_table
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.types import TIMESTAMPS, carried
 from snapshot_assets.databases.refusals import Refusals
-from snapshot_assets.databases.revealing import refuse_revealing, refuse_revealing_row_types, refuse_views
+from snapshot_assets.databases.revealing import refuse_revealing, refuse_views
 from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.errors import DatabaseDeniedError, UnknownRelationError
@@ -45,6 +46,7 @@ def extract(session: PostgresqlSession, selection: Selection, refusals: Refusals
         refusals.note(error)
         refusals.raise_any()
     refuse_views(selection, [view.name for view in views], refusals)
+    refuse_revealing_rows(session, selection, relations, tables, refusals)
     broken = broken_views(session, selection, relations, views)
     views = [view for view in views if view.name not in broken]
     exported = [relation.name for relation in (*tables, *views)]
@@ -146,7 +148,6 @@ def _table(relation: SourceRelation, selection: Selection, refusals: Refusals) -
             relation.name, selection.time_columns, timestamps=timestamps, dates=dates, dimension=dimension
         )
         refuse_revealing(relation.name, hidden, time_index, {})
-        refuse_revealing_row_types(relation.name, relation.used.relations, selection, hidden)
     return Table(
         schema_name=relation.name.schema,
         name=relation.name.table,

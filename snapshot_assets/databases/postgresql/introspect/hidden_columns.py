@@ -13,7 +13,7 @@ from snapshot_assets.databases.hidden import Hidden, excludes, hidden_of
 from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 from snapshot_assets.databases.refusals import Refusals
-from snapshot_assets.databases.revealing import refuse_revealing, refuse_revealing_view
+from snapshot_assets.databases.revealing import refuse_revealing
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import PlanError
@@ -112,12 +112,7 @@ def _note(
         name = relations[row["oid"]].name
         text = f"Column {_text(name, column)} is in the partition key, which decides where rows go."
         raise PlanError(f"{text} Export it unchanged, or leave the table out.", table=str(name), column=column)
-    if row["relation"] not in relations:  # a view, or a relation that is not exported
-        return
-    if row["kind"] == "view":
-        refuse_revealing_view(
-            relations[row["relation"]].name, hidden[row["relation"]], relations[row["oid"]].name, column
-        )
+    if row["kind"] == "view" or row["relation"] not in relations:  # of no table, or of one that is not exported
         return
     mine = needs[row["relation"]]
     if row["kind"] == "generated":
