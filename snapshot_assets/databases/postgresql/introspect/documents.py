@@ -14,6 +14,10 @@ from snapshot_assets.databases.postgresql.introspect.details import read_details
 from snapshot_assets.databases.postgresql.introspect.hidden_columns import broken_views, remove_hidden
 from snapshot_assets.databases.postgresql.introspect.loose import read_loose, with_loose
 from snapshot_assets.databases.postgresql.introspect.options import table_options, view_options
+from snapshot_assets.databases.postgresql.introspect.refused_exclusions import (
+    refuse_excluded_partitions,
+    refuse_referred_large_objects,
+)
 from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation, read_relations, read_schemas
 from snapshot_assets.databases.postgresql.introspect.revealing_views import refuse_revealing_rows
 from snapshot_assets.databases.postgresql.large_objects import count_large_objects, large_objects_table
@@ -60,7 +64,9 @@ def extract(session: PostgresqlSession, selection: Selection, refusals: Refusals
         for schema in schemas
         if schema.name in names
     ]
-    objects = _large_objects(session, selection, tables, relations)
+    objects: list[Table] = []
+    with refusals.noting():
+        objects = _large_objects(session, selection, tables, relations)
     missing = [] if objects or not (count := count_large_objects(session)) else [f"large objects ({count} of them)"]
     # What is exported as its rows becomes a table, which its triggers and rules do not suit.
     as_rows = {table.oid for table in every if table.is_view} - {view.oid for view in views}
@@ -87,9 +93,11 @@ def _large_objects(
     """Return the table of the large objects, if there are any and they are selected."""
     everything = not (selection.schemas or selection.tables)
     referring = any(column.type.builtin == "oid" for table in tables for column in table.columns)
-    if not selection.large_objects or not (everything or referring):
+    if selection.large_objects is False or not (everything or referring):
         return []
     found = large_objects_table(session, [relation.name for relation in relations])
+    if found is not None:
+        refuse_referred_large_objects(session, selection, relations)
     return [found] if found else []
 
 
@@ -106,6 +114,7 @@ def _check(selection: Selection, schemas: list[Schema], relations: list[SourceRe
             )
     columns = {relation.name: relation.row["columns"] for relation in relations if relation.name not in partitions}
     check_selection(selection, [schema.name for schema in schemas], columns, refusals)
+    refuse_excluded_partitions(selection, relations, refusals)
 
 
 def _readable(tables: list[SourceRelation], selection: Selection, refusals: Refusals) -> list[SourceRelation]:
