@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from snapshot_assets.databases.postgresql.code.read import read_code, with_code
 from snapshot_assets.databases.postgresql.code.uncarried import read_uncarried
+from snapshot_assets.databases.postgresql.introspect.hidden_objects import HiddenObjects
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import read_own_types
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.sql import literal
@@ -21,11 +22,13 @@ class Described:
         relations: The exported tables, partitions and views, by oid.
         types: The types that these use.
         extensions: The extensions that these use.
+        hidden: Types and code that are left out, because they need what the plan hides.
     """
 
     relations: Mapping[int, TableName]
     types: Collection[UserType]
     extensions: Collection[str]
+    hidden: HiddenObjects
 
 
 def schemas_with_code(
@@ -51,9 +54,9 @@ def schemas_with_code(
         "looking up schemas",
     )
     oids = {row["oid"]: row["name"] for row in found}
-    used = {kind.table_name for kind in described.types} | _listed(selected, "types")
+    used = {kind.table_name for kind in described.types} | _listed(selected, "types") | described.hidden.types
     types = [kind for kind in read_own_types(session, names) if kind.table_name not in used]
-    code = read_code(session, oids, described.relations, types, described.extensions)
+    code = read_code(session, oids, described.relations, types, described.extensions, described.hidden.objects)
     uncarried = read_uncarried(session, oids)
     uncarried[""] = [*uncarried.get("", ()), *missing]
     complete = with_code(selected, code, list(described.relations.values()), described.types)

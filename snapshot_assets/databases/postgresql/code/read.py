@@ -30,7 +30,7 @@ def _query(word: str) -> str:
     comment = "NULL" if kind.part else kind.comment
     return f"""
         SELECT '{word}' AS kind, {kind.label} AS name, {STATEMENTS[word]} AS sql, {kind.namespace}::int8 AS schema,
-            {of}::int8 AS relation, {comment} AS comment
+            {of}::int8 AS relation, {comment} AS comment, '{kind.catalog}'::regclass::int8 AS class, o.oid::int8 AS oid
         FROM {kind.source} WHERE {kind.where} AND {within} AND {users}"""
 
 
@@ -58,6 +58,7 @@ def read_code(
     relations: Mapping[int, TableName],
     types: Iterable[UserType],
     extensions: Collection[str],
+    hidden: Collection[tuple[int, int]] = (),
 ) -> SourceCode:
     """Return the code of a database.
 
@@ -67,12 +68,15 @@ def read_code(
         relations: The relations whose triggers, rules and policies are read, by oid.
         types: Types that no column uses.
         extensions: Extensions that tables or views use: their documents have them.
+        hidden: Objects that are left out, by system table and oid.
     """
     query = _QUERY.format(schemas=oid_array(schemas), relations=oid_array(relations))
     # The documents of tables and views have an extension, but not its comment.
     listed = {("extension", each, None) for name in extensions for each in (name, identifier(name))}
     rows = [
-        row for row in session.rows(query, "reading code") if (row["kind"], row["name"], row["comment"]) not in listed
+        row
+        for row in session.rows(query, "reading code")
+        if (row["kind"], row["name"], row["comment"]) not in listed and (row["class"], row["oid"]) not in hidden
     ]
     types = list(types)
     if not rows and not types:

@@ -12,6 +12,7 @@ from snapshot_assets.databases.postgresql.code.documents import Described, schem
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
 from snapshot_assets.databases.postgresql.introspect.details import read_details
 from snapshot_assets.databases.postgresql.introspect.hidden_columns import broken_views, remove_hidden
+from snapshot_assets.databases.postgresql.introspect.hidden_objects import read_hidden_objects
 from snapshot_assets.databases.postgresql.introspect.loose import read_loose, with_loose
 from snapshot_assets.databases.postgresql.introspect.options import table_options, view_options
 from snapshot_assets.databases.postgresql.introspect.refused_exclusions import (
@@ -58,7 +59,9 @@ def extract(session: PostgresqlSession, selection: Selection, refusals: Refusals
     # The columns of partitions have the types of their table's.
     every = [*(each for table in tables for each in (table, *table.partitions)), *views]
     used_types = [kind for relation in every for kind in relation.used.types]
-    loose = read_loose(session, {kind.table_name for kind in used_types}, [each.oid for each in (*tables, *views)])
+    used_names = {kind.table_name for kind in used_types}
+    hidden = read_hidden_objects(session, selection, relations, used_names)
+    loose = read_loose(session, used_names, hidden.types)
     selected = [
         with_lost(with_loose(schema, loose, carried=not selection.tables), broken)
         for schema in schemas
@@ -74,6 +77,7 @@ def extract(session: PostgresqlSession, selection: Selection, refusals: Refusals
         {each.oid: each.name for each in every if each.oid not in as_rows},
         used_types,
         {name for each in every for name in each.used.extensions},
+        hidden,
     )
     exported_tables = [*(_table(table, selection, refusals) for table in tables), *objects]
     return DatabaseSchema(

@@ -152,16 +152,18 @@ def _remove(relation: SourceRelation, hidden: Hidden, needs: _Needs) -> None:
     relation.columns = [column for column in relation.columns if column.name not in hidden.excluded]
     for column in relation.columns:
         if column.name in hidden.masks:
-            column.row.update(not_null=False, identity=None)
+            if column.row["default"] is not None:  # it may be a value of the source
+                lost.append(f"default of column {identifier(column.name)} (the plan masks it)")
+            column.row.update(not_null=False, identity=None, default=None)
     relation.sequences = [
         each
         for each in relation.sequences
-        if each.document.column not in hidden.excluded and not (each.internal and each.document.column in hidden.masks)
+        if each.document.column not in hidden.names
     ]
     constraints = list(_kept(relation.constraints, "constraint", needs, lost, lambda row: row["kind"] in _UNIQUE))
     relation.constraints = [row for row in constraints if row["kind"] != "n" or not hidden.names & set(row["columns"])]
-    relation.indexes = list(_kept(relation.indexes, "index", needs, lost, lambda row: row["unique"]))
-    relation.statistics = list(_kept(relation.statistics, "statistics", needs, lost, lambda _: False))
+    relation.indexes = list(_kept(relation.indexes, "index", needs, lost, lambda row: row["unique"] or row["constants"]))
+    relation.statistics = list(_kept(relation.statistics, "statistics", needs, lost, lambda row: row["constants"]))
     relation.not_carried = [*relation.not_carried, *lost]
     relation.hidden_parts = before - _parts(relation)
 
@@ -188,7 +190,7 @@ def _kept(
     lost: list[str],
     restricts: Callable[[dict[str, Any]], bool],
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of objects that need no hidden column; an object that restricts values needs no masked one."""
+    """Yield the rows of objects that need no hidden column; one that restricts or quotes values, no masked one."""
     for row in rows:
         key = (kind, row["name"])
         why = needs.excluded.get(key) or (needs.masked.get(key) if restricts(row) else None)
