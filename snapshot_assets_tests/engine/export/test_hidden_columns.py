@@ -240,3 +240,26 @@ def test_excluded_names_must_exist_and_patterns_need_not(people: str, location: 
     with pytest.raises(UnknownRelationError, match=rf"exclude_tables names {name}\.user, .*{name}\.users"):
         export(plan_of(people, location, exclude_tables=[f"{name}.user"]), store_of(location))
     export(plan_of(people, location, exclude_tables=["nowhere.*"]), store_of(location))
+
+
+def test_a_type_that_only_a_hidden_column_uses_is_left_out_with_its_labels(people: str, location: Path) -> None:
+    statements = (
+        f"CREATE TYPE kind AS ENUM ('{SECRET}', 'b')",
+        "CREATE TYPE shown AS ENUM ('seen', 'b')",
+        "CREATE TABLE typed (id int, k kind[], s shown)",
+        "CREATE TABLE tmp_typed (k kind)",
+        f"CREATE TABLE defaults (id int, word text DEFAULT '{SECRET}')",
+    )
+    if people.startswith("duckdb"):
+        make_file(Path(people.removeprefix("duckdb://")), *statements)
+    else:
+        execute(people, *statements)
+    schema = schema_of(people)
+    hidden = [f"{schema}.users.password", f"{schema}.typed.k"]
+    masks = {f"{schema}.users.phone": "NULL", f"{schema}.defaults.word": "'x'"}
+    plan = plan_of(people, location, exclude_columns=hidden, mask=masks)
+    export(plan, store_of(location))
+    assert not [path for path, data in contents(location).items() if SECRET.encode() in data]
+    assert any(b"seen" in data for data in contents(location).values())
+    named = documented(location).schemas[0].options["not_carried"]
+    assert any(each.startswith(f"type {schema}.kind") for each in named)

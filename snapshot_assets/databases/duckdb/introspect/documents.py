@@ -14,11 +14,12 @@ from graphlib import TopologicalSorter
 from typing import Any
 
 from snapshot_assets.databases.duckdb.introspect.tables import TableReader
+from snapshot_assets.databases.duckdb.introspect.hidden_types import without_hidden_types
 from snapshot_assets.databases.duckdb.relations import base_tables, by_folded_name, calls, resolved
 from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.exclusions import without_hidden
 from snapshot_assets.databases.refusals import Refusals
-from snapshot_assets.databases.hidden import hides
+from snapshot_assets.databases.hidden import excludes, hidden_of, hides
 from snapshot_assets.databases.revealing import refuse_revealing_views
 from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.source import Selection
@@ -60,6 +61,7 @@ def extract_schema(session: DuckDBSession, selection: Selection, refusals: Refus
     )
     if hides(selection):
         _refuse_revealing(session, tables, schema, selection, refusals)
+        schema = without_hidden_types(schema, _hidden_types(session, tables, selection))
     return without_hidden(schema, selection, refusals)
 
 
@@ -73,6 +75,17 @@ def _refuse_revealing(
     doubts = {name: f"it calls {found[0]}, which may read tables" for name, found in called.items() if found}
     exported = {table.table_name: [column.name for column in table.columns] for table in schema.tables}
     refuse_revealing_views(views, exported, doubts, selection, refusals)
+
+
+def _hidden_types(session: DuckDBSession, tables: TableReader, selection: Selection) -> list[str]:
+    """Return the types of hidden columns, and of all columns of excluded tables."""
+    found: list[str] = []
+    for name, relation in tables.relations.items():
+        whole, hidden = excludes(selection, name), hidden_of(selection, name).excluded
+        if (whole and not relation.view) or hidden:
+            kinds = session.column_types(name).items()
+            found += [str(kind) for column, kind in kinds if whole or column in hidden]
+    return found
 
 
 def _options(session: DuckDBSession, schemas: dict[int, str], tables: TableReader, name: str) -> dict[str, Any]:

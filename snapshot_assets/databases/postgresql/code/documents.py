@@ -59,6 +59,8 @@ def schemas_with_code(
     code = read_code(session, oids, described.relations, types, described.extensions, described.hidden.objects)
     uncarried = read_uncarried(session, oids)
     uncarried[""] = [*uncarried.get("", ()), *missing]
+    for name, left_out in code.left_out.items():
+        uncarried[name] = [*uncarried.get(name, ()), *left_out]
     complete = with_code(selected, code, list(described.relations.values()), described.types)
     return tuple(_with_names(schema, uncarried, first=number == 0) for number, schema in enumerate(complete))
 
@@ -70,6 +72,7 @@ def _listed(schemas: Iterable[Schema], option: str) -> set[TableName]:
 
 def _with_names(schema: Schema, uncarried: Mapping[str, list[str]], *, first: bool) -> Schema:
     """Return a schema that names what is not carried, the first one also what belongs to the database."""
-    names = [*schema.options.get("not_carried", ()), *uncarried.get(schema.name, ())]
-    names += uncarried[""] if first else []
+    names = [*schema.options.get("not_carried", ())]
+    found = [*uncarried.get(schema.name, ()), *(uncarried[""] if first else ())]
+    names += [each for each in found if each not in names]
     return schema.model_copy(update={"options": {**schema.options, "not_carried": names}}) if names else schema
