@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from snapshot_assets.databases.hidden import Hidden, column_name, excludes, hidden_of
 from snapshot_assets.databases.refusals import Refusals

@@ -215,7 +215,10 @@ def test_a_view_whose_rows_are_exported_must_hide_all_its_columns(people: str, l
     views = REVEALING | (OF_DUCKDB if people.startswith("duckdb") else {})
     statements = [f"CREATE VIEW {name} AS {query}" for name, query in views.items()]
     if people.startswith("duckdb"):
-        macros = ("MACRO secret(x) AS (SELECT max(password) FROM users)", "MACRO secrets() AS TABLE SELECT * FROM users")
+        macros = (
+            "MACRO secret(x) AS (SELECT max(password) FROM users)",
+            "MACRO secrets() AS TABLE SELECT * FROM users",
+        )
         make_file(tmp_path / "source.duckdb", *(f"CREATE {macro}" for macro in macros), *statements)
     else:
         execute(people, *statements)

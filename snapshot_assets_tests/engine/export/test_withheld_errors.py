@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from snapshot_assets.errors import DatabaseError, ExportFailedError, SnapshotError, TaskFailedError, TaskLostError
 from snapshot_assets.engine.export.withheld import withheld, withholding
+from snapshot_assets.errors import DatabaseError, ExportFailedError, SnapshotError, TaskFailedError, TaskLostError
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets_tests.cli.helpers import contents, export, store_of
 from snapshot_assets_tests.databases.duckdb.files import make_file

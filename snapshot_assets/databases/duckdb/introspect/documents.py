@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from graphlib import TopologicalSorter
 from typing import Any
 
-from snapshot_assets.databases.duckdb.introspect.tables import TableReader
 from snapshot_assets.databases.duckdb.introspect.hidden_types import without_hidden_types
+from snapshot_assets.databases.duckdb.introspect.tables import TableReader
 from snapshot_assets.databases.duckdb.relations import base_tables, by_folded_name, calls, resolved
 from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.exclusions import without_hidden
-from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.databases.hidden import excludes, hidden_of, hides
+from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.databases.revealing import refuse_revealing_views
 from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.source import Selection

@@ -20,7 +20,8 @@ def without_hidden_types(schema: DatabaseSchema, hidden: Collection[str]) -> Dat
         schema: The documents.
         hidden: The types of the hidden columns, written out.
     """
-    columns = [column.type for each in (*schema.tables, *schema.views) for column in each.columns]
+    columns = [column.type for table in schema.tables for column in table.columns]
+    columns += [column.type for view in schema.views for column in view.columns]
     types = [kind for each in schema.schemas for kind in each.options.get("types", ())]
 
     def is_hidden(text: str) -> bool:

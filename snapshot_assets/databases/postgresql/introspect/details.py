@@ -48,7 +48,8 @@ A partition may have validated a check that its parent has not; that is the one 
 
 _INDEXES = """
 SELECT i.indrelid::int8 AS relation, x.relname::text AS name, pg_get_indexdef(x.oid) AS definition,
-    i.indisunique AS unique, concat(i.indexprs, i.indpred) LIKE '%{{CONST %' AS constants, i.indisclustered AS clustered, i.indisreplident AS replica_identity,
+    i.indisunique AS unique, concat(i.indexprs, i.indpred) LIKE '%{{CONST %' AS constants,
+    i.indisclustered AS clustered, i.indisreplident AS replica_identity,
     obj_description(x.oid, 'pg_class') AS comment, ts.spcname::text AS tablespace,
     (SELECT json_object_agg(a.attnum, a.attstattarget ORDER BY a.attnum)::text FROM pg_attribute a
         WHERE a.attrelid = x.oid AND a.attstattarget >= 0) AS statistics_targets,

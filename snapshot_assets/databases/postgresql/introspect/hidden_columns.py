@@ -155,14 +155,12 @@ def _remove(relation: SourceRelation, hidden: Hidden, needs: _Needs) -> None:
             if column.row["default"] is not None:  # it may be a value of the source
                 lost.append(f"default of column {identifier(column.name)} (the plan masks it)")
             column.row.update(not_null=False, identity=None, default=None)
-    relation.sequences = [
-        each
-        for each in relation.sequences
-        if each.document.column not in hidden.names
-    ]
+    relation.sequences = [each for each in relation.sequences if each.document.column not in hidden.names]
     constraints = list(_kept(relation.constraints, "constraint", needs, lost, lambda row: row["kind"] in _UNIQUE))
     relation.constraints = [row for row in constraints if row["kind"] != "n" or not hidden.names & set(row["columns"])]
-    relation.indexes = list(_kept(relation.indexes, "index", needs, lost, lambda row: row["unique"] or row["constants"]))
+    relation.indexes = list(
+        _kept(relation.indexes, "index", needs, lost, lambda row: row["unique"] or row["constants"])
+    )
     relation.statistics = list(_kept(relation.statistics, "statistics", needs, lost, lambda row: row["constants"]))
     relation.not_carried = [*relation.not_carried, *lost]
     relation.hidden_parts = before - _parts(relation)

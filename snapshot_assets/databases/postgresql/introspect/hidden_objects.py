@@ -44,7 +44,8 @@ WITH RECURSIVE hidden AS ({_COLUMNS}), part (type) AS (
         OR EXISTS (SELECT FROM pg_class c WHERE c.oid = x.oid AND c.relkind IN ('v', 'm', 'c'))
 )
 SELECT g.class::int8 AS class, g.oid::int8 AS oid, n.nspname::text AS schema, t.typname::text AS type FROM gone g
-LEFT JOIN pg_type t ON g.class = 'pg_type'::regclass AND t.oid = g.oid LEFT JOIN pg_namespace n ON n.oid = t.typnamespace
+LEFT JOIN pg_type t ON g.class = 'pg_type'::regclass AND t.oid = g.oid
+LEFT JOIN pg_namespace n ON n.oid = t.typnamespace
 """
 
 _OF_MASKED = f"""

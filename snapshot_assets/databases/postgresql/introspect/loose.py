@@ -41,9 +41,7 @@ class LooseObjects:
     hidden: Collection[TableName] = ()
 
 
-def read_loose(
-    session: PostgresqlSession, used: Collection[TableName], hidden: Collection[TableName]
-) -> LooseObjects:
+def read_loose(session: PostgresqlSession, used: Collection[TableName], hidden: Collection[TableName]) -> LooseObjects:
     """Return the types and sequences of all schemas that no relation uses.
 
     Args:

@@ -25,9 +25,7 @@ WHERE h.type = 'pg_catalog.oid'::regtype ORDER BY 1, 2
 """
 
 
-def refuse_excluded_partitions(
-    selection: Selection, relations: Iterable[SourceRelation], refusals: Refusals
-) -> None:
+def refuse_excluded_partitions(selection: Selection, relations: Iterable[SourceRelation], refusals: Refusals) -> None:
     """Note partitions that `exclude_tables` matches and that are exported with their table."""
     for relation in relations:
         root = root_of(relation)
