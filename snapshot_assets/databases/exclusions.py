@@ -63,7 +63,7 @@ class _Stripped:
             ),
             "foreign_keys": tuple(each for each in table.foreign_keys if self._keeps_foreign(each)),
             "indexes": tuple(each for each in table.indexes if self._keeps_index(each)),
-            "sequences": tuple(each for each in table.sequences if each.column not in hidden.excluded),
+            "sequences": tuple(each for each in table.sequences if each.column not in hidden.names),
         }
         options = {**table.options, **hidden.options()}
         if self._lost:
@@ -71,8 +71,12 @@ class _Stripped:
         return table.model_copy(update={**kept, "options": options})
 
     def _column(self, column: Column) -> Column:
-        """Return a masked column so that any value of its type can be restored."""
-        return column.model_copy(update={"nullable": True}) if column.name in self._hidden.masks else column
+        """Return a masked column so that any value of its type can be restored, without a value as its default."""
+        if column.name not in self._hidden.masks:
+            return column
+        if column.default is not None:
+            self._lost.append(f"default of column {identifier(column.name)} (the plan masks it)")
+        return column.model_copy(update={"nullable": True, "default": None})
 
     def _keeps(self, kind: str, name: str, columns: Iterable[str]) -> bool:
         why = self._hidden.why(columns)
@@ -92,7 +96,8 @@ class _Stripped:
     def _keeps_index(self, index: Index) -> bool:
         keys = index.definition.partition("(")[2]
         used = {*index.columns, *mentioned(keys, self._hidden.names)}
-        return self._keeps("index", index.name, used if index.unique else used & self._hidden.excluded)
+        restricts = index.unique or used - set(index.columns)  # an expression may quote a value
+        return self._keeps("index", index.name, used if restricts else used & self._hidden.excluded)
 
 
 def _generated(table: Table, hidden: Hidden) -> dict[str, list[str]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from snapshot_assets.databases.hidden import Hidden, column_name, has_star, hidden_of, mentioned
+from snapshot_assets.databases.hidden import Hidden, column_name, excludes, hidden_of
 from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.sql import identifier
@@ -48,48 +48,45 @@ def refuse_revealing(
             )
 
 
-def refuse_revealing_view(view: TableName, hidden: Hidden, table: TableName, column: str) -> None:
-    """Refuse a view whose rows are exported and may show a column that the plan hides.
+def hides_of(selection: Selection, name: TableName) -> str | None:
+    """Return what a plan hides of a table or view, in words; None for nothing. All of an excluded table is hidden."""
+    if excludes(selection, name):
+        return f"it reads {name}, which the plan excludes"
+    return f"it reads {name}, of which the plan hides columns" if hidden_of(selection, name).names else None
+
+
+def revealing_view_error(view: TableName, undecided: Sequence[str], why: str) -> PlanError:
+    """Return the error for a view whose rows are exported and may show what the plan hides.
 
     Args:
         view: The view.
-        hidden: What the plan hides of the view itself; if anything, its author has thought of it.
-        table: The table that it reads.
-        column: The hidden column that it uses.
-
-    Raises:
-        PlanError: The plan hides no column of the view.
+        undecided: Its columns that the plan neither excludes nor masks.
+        why: Why it may show something hidden.
     """
-    if not hidden.names:
-        raise PlanError(
-            f"{view} is a view whose rows are exported, and it uses {column_name(table, column)}, which the plan hides."
-            " Name its own columns under exclude_columns or mask, or leave the view out. A column that shows nothing"
-            " may be masked by itself.",
-            table=str(view),
-        )
+    safe = column_name(view, undecided[0])
+    return PlanError(
+        f"{view} is a view whose rows are exported, and {why}. Name all its columns under exclude_columns or mask"
+        f" ({', '.join(undecided)} are not), or leave the view out. A column that shows nothing may"
+        f" be masked by itself: mask: {{{safe}: {undecided[0]}}}.",
+        table=str(view),
+    )
 
 
-def refuse_revealing_row_types(
-    name: TableName, types: Iterable[TableName], selection: Selection, hidden: Hidden
-) -> None:
-    """Refuse a column of the row type of a table that has hidden columns, whose values would hold them.
+def revealing_row_type_error(table: TableName, column: str, other: TableName, why: str) -> PlanError:
+    """Return the error for a column of the row type of a table that the plan hides, or hides columns of.
 
     Args:
-        name: The table with the column.
-        types: The tables whose row types its columns have.
-        selection: The plan's selection.
-        hidden: What the plan hides of the table itself.
-
-    Raises:
-        PlanError: There is such a column.
+        table: The table with the column.
+        column: The column.
+        other: The table or view whose rows it holds.
+        why: What the plan hides of that.
     """
-    for other in types:
-        if hidden_of(selection, other).names and not hidden.names:
-            raise PlanError(
-                f"A column of {name} has the row type of {other}, of which the plan hides columns. Name that column"
-                " under exclude_columns or mask too.",
-                table=str(name),
-            )
+    return PlanError(
+        f"Column {column_name(table, column)} holds rows of {other}: {why}. Name {column_name(table, column)} under"
+        " exclude_columns or mask too.",
+        table=str(table),
+        column=column,
+    )
 
 
 def refuse_views(selection: Selection, views: Collection[TableName], refusals: Refusals) -> None:
@@ -105,37 +102,34 @@ def refuse_views(selection: Selection, views: Collection[TableName], refusals: R
             refusals.note(error)
 
 
-def revealing_views(
-    views: Sequence[View], exported: Collection[TableName], selection: Selection, refusals: Refusals
+def refuse_revealing_views(
+    views: Sequence[View],
+    exported: Mapping[TableName, Sequence[str]],
+    doubts: Mapping[TableName, str],
+    selection: Selection,
+    refusals: Refusals,
 ) -> None:
-    """Note views whose rows are exported and may show a hidden column, directly or through other views.
+    """Note views whose rows are exported and that read, directly or through other views, what the plan hides.
 
-    Names in SQL text decide.
+    For databases that do not record which columns a view uses.
 
     Args:
         views: All views of the source.
-        exported: Those whose rows are exported.
+        exported: The columns of the relations whose rows are exported, without the excluded ones.
+        doubts: Views that may read more than they name, and why.
         selection: The plan's selection.
         refusals: Collects the errors.
     """
-    tables = {table for table, _ in (*selection.exclude_columns, *selection.masks)}
-    shown = {table: {column: (table, column) for column in hidden_of(selection, table).names} for table in tables}
-    remaining = [view for view in views if view.table_name not in shown]
-    while reading := [(view, found) for view in remaining if (found := _first_used(view, shown))]:
-        for view, (table, column) in reading:
-            shown[view.table_name] = dict.fromkeys((each.name for each in view.columns), (table, column))
-            if view.table_name in exported:
-                with refusals.noting():
-                    refuse_revealing_view(view.table_name, Hidden(), table, column)
-        remaining = [view for view in remaining if view.table_name not in shown]
-
-
-def _first_used(
-    view: View, shown: Mapping[TableName, Mapping[str, tuple[TableName, str]]]
-) -> tuple[TableName, str] | None:
-    for read in view.depends_on:
-        columns = shown.get(read, {})
-        used = [*mentioned(view.definition, list(columns)), *(columns if has_star(view.definition) else ())]
-        if used:
-            return columns[used[0]]
-    return None
+    why: dict[TableName, str] = dict(doubts)
+    changed = True
+    while changed:
+        changed = False
+        for view in views:
+            reasons = (hides_of(selection, read) or why.get(read) for read in view.depends_on)
+            reason = next(filter(None, reasons), None)
+            if view.table_name not in why and reason is not None:
+                why[view.table_name], changed = reason, True
+    for name in sorted(why.keys() & exported.keys()):
+        undecided = [each for each in exported[name] if each not in hidden_of(selection, name).masks]
+        if undecided:
+            refusals.note(revealing_view_error(name, undecided, why[name]))

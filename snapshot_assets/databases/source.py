@@ -52,7 +52,7 @@ class Selection:
         query: A query that is exported in place of tables.
         split_by: Column by whose ranges several tasks read the one table or query.
         large_objects: Whether PostgreSQL's large objects are exported: with the whole database, or with a table that
-            has a column for their oids.
+            has a column for their oids. None exports them too, unless the plan hides such a column.
     """
 
     schemas: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class Selection:
     masks: Mapping[tuple[TableName, str], str] = field(default_factory=dict)
     query: Query | None = None
     split_by: str | None = None
-    large_objects: bool = True
+    large_objects: bool | None = None
 
 
 @dataclass(frozen=True)

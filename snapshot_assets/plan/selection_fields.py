@@ -58,10 +58,10 @@ class SelectionFields(SourceFields):
     )
     null_time: Literal["chunk0", "fail"] = Field("chunk0", description="Rows without a finite time.")
     untimed_tables: Literal["export", "skip", "fail"] = Field("export", description="Tables without a time index.")
-    large_objects: Literal["export", "skip"] = Field(
-        "export",
+    large_objects: Literal["export", "skip"] | None = Field(
+        None,
         description="PostgreSQL's large objects, which belong to chunk 0 when the whole database is exported, or a"
-        " table that has a column for their oids.",
+        " table that has a column for their oids. Required if the plan hides such a column.",
     )
 
     @property
@@ -81,7 +81,7 @@ class SelectionFields(SourceFields):
             self.time_columns,
             carriers,
             exclude_tables=self.exclude_tables,
-            large_objects=self.large_objects == "export",
+            large_objects=None if self.large_objects is None else self.large_objects == "export",
             **self._hidden,
         )
 

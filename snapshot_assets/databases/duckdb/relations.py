@@ -35,6 +35,24 @@ def base_tables(node: Any, hidden: Collection[str] = frozenset()) -> Iterator[di
             yield from base_tables(member, hidden)
 
 
+def calls(node: Any, macros: Collection[str]) -> Iterator[str]:
+    """Yield the functions of a part of a serialised query that may read relations it does not name.
+
+    Args:
+        node: The part.
+        macros: The macros of users, in lower case.
+    """
+    members = node if isinstance(node, list) else node.values() if isinstance(node, dict) else ()
+    for member in members:
+        yield from calls(member, macros)
+    if not isinstance(node, dict):
+        return
+    if node.get("type") == "TABLE_FUNCTION":
+        yield str((node.get("function") or {}).get("function_name", "a table function"))
+    elif str(node.get("function_name", "")).lower() in macros:
+        yield str(node["function_name"])
+
+
 def resolved(
     path: Sequence[str], view: TableName, relations: Mapping[tuple[str, str], TableName], database: str
 ) -> TableName | None:

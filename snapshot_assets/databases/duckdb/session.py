@@ -230,10 +230,12 @@ def _translated(error: Exception, doing: str) -> DatabaseError:
         return DatabaseError(
             f"{doing} failed: it needs more memory than DuckDB may use; it unpacks 2048 rows at once, however large, a"
             " view may need them all, and indexes are held in memory. Allow it more in the URI of the database, such"
-            f" as duckdb:///….duckdb?memory_limit=2GiB. {text.partition(' Possible solutions')[0]}"
+            f" as duckdb:///….duckdb?memory_limit=2GiB. {text.partition(' Possible solutions')[0]}",
+            doing=doing,
         )
     if "Permission Error" in text:
         return DatabaseDeniedError(
-            f"{doing} failed: something reads outside the database file, which is switched off: {text}"
+            f"{doing} failed: something reads outside the database file, which is switched off: {text}",
+            doing=doing,
         )
-    return DatabaseError(f"{doing} failed: {text}")
+    return DatabaseError(f"{doing} failed: {text}", doing=doing)

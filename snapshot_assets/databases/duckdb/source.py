@@ -89,8 +89,12 @@ class DuckDBDatabase(TimedSource):
         return [unfit_value(table, column, what, early=True) for column, _, what in unfit]
 
     def _check_masks(self, table: Table, conditions: str) -> None:
-        one = f"(FROM {self._session.relation(table.table_name)} LIMIT 1) AS {identifier(table.name)}"
-        self._session.rows(f"SELECT 1 FROM {one} WHERE {conditions}", doing=f"reading the masks of {table.table_name}")
+        # A row of NULLs: DuckDB finds some errors only while it computes a row, and quotes the row's values in them.
+        nulls = f"FROM (SELECT 1) AS one LEFT JOIN {self._session.relation(table.table_name)} AS rows ON false"
+        source = f"(SELECT rows.* {nulls}) AS {identifier(table.name)}"
+        self._session.rows(
+            f"SELECT 1 FROM {source} WHERE {conditions}", doing=f"reading the masks of {table.table_name}"
+        )
 
     def interrupt(self) -> None:
         """Cancel the query that another thread runs; see `Database`."""

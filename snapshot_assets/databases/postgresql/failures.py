@@ -59,7 +59,7 @@ def translated(error: BaseException, doing: str, secrets: Iterable[str], alive: 
         )
     if state is None:
         lost = not alive or _TRANSIENT_TEXT.search(str(error))
-        return DatabaseUnavailableError(message) if lost else DatabaseError(message)
+        return DatabaseUnavailableError(message, doing=doing) if lost else DatabaseError(message, doing=doing)
     kind: type[SnapshotError] = DatabaseError
     if state.startswith(_TRANSIENT):
         kind = DatabaseUnavailableError
@@ -67,7 +67,7 @@ def translated(error: BaseException, doing: str, secrets: Iterable[str], alive: 
         kind = DatabaseDeniedError
     elif state.startswith(_UNKNOWN):
         kind = UnknownRelationError
-    return kind(f"{message} (SQLSTATE {state})", sqlstate=state)
+    return kind(f"{message} (SQLSTATE {state})", sqlstate=state, doing=doing)
 
 
 def connect_failure(error: BaseException, alias: str, secrets: Iterable[str]) -> DatabaseError:

@@ -30,14 +30,14 @@ def translated(doing: str) -> Iterator[None]:
         condition = error.getCondition() or ""
         text = error_text(error).rstrip(".")
         if condition.startswith(_UNKNOWN):
-            raise UnknownRelationError(f"{doing} failed: {text}", condition=condition) from error
+            raise UnknownRelationError(f"{doing} failed: {text}", condition=condition, doing=doing) from error
         if "PERMISSION" in condition or "INSUFFICIENT" in condition:
-            raise DatabaseDeniedError(f"{doing} failed: {text}", condition=condition) from error
-        raise DatabaseError(f"{doing} failed: {text}", condition=condition) from error
+            raise DatabaseDeniedError(f"{doing} failed: {text}", condition=condition, doing=doing) from error
+        raise DatabaseError(f"{doing} failed: {text}", condition=condition, doing=doing) from error
     except Exception as error:
         # Classic Spark reports some failures through py4j, whose exception is no PySparkException.
         if type(error).__module__.startswith("py4j."):
-            raise DatabaseError(f"{doing} failed: {error_text(error).rstrip('.')}") from error
+            raise DatabaseError(f"{doing} failed: {error_text(error).rstrip('.')}", doing=doing) from error
         raise
 
 

@@ -10,10 +10,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from snapshot_assets.databases.exclusions import without_hidden
+from snapshot_assets.databases.hidden import hides
 from snapshot_assets.databases.masks import check_masks
 from snapshot_assets.databases.query import Query, is_query, query_schema
 from snapshot_assets.databases.refusals import Refusals
-from snapshot_assets.databases.revealing import revealing_views
+from snapshot_assets.databases.revealing import refuse_revealing_views
 from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows, Scan, Selection, WindowRows
 from snapshot_assets.databases.spark import catalog_path
@@ -76,9 +77,10 @@ class SparkCatalogDatabase(TimedSource):
             tables=tuple(self._table(name, selection, found) for name in tables),
             views=tuple(self._view(name, selection) for name in selected if name not in tables),
         )
-        if selection.exclude_columns or selection.masks:
+        if hides(selection) and any(relations[name] for name in tables):
             views = [self._view(name, Selection()) for name, is_view in relations.items() if is_view]
-            revealing_views(views, tables, selection, found)
+            exported = {each.table_name: [column.name for column in each.columns] for each in schema.tables}
+            refuse_revealing_views(views, exported, {}, selection, found)
         schema = without_hidden(schema, selection, found)
         check_masks(schema, self._check_masks, found)
         if refusals is None:

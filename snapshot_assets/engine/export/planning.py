@@ -27,6 +27,7 @@ from snapshot_assets.databases.source import (
 from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.engine.export.chunks import SMALL_CHUNK
 from snapshot_assets.engine.export.tasks import ChunkPlan, ChunkWork, Frame, timeless_rows_error
+from snapshot_assets.engine.export.withheld import withheld
 from snapshot_assets.engine.session import Session, spark_errors
 from snapshot_assets.errors import (
     ConsistencyLostError,
@@ -167,7 +168,8 @@ class ScanPlanner(Planner):
         except _OF_THE_SOURCE:
             raise
         except SnapshotError as error:
-            _LOG.warning("Chunk %s is one task, because its size cannot be estimated: %s", chunk, scrub(str(error)))
+            text = scrub(str(withheld(error) if self.header.hidden else error))
+            _LOG.warning("Chunk %s is one task, because its size cannot be estimated: %s", chunk, text)
             return ChunkPlan(chunk, (work,), SMALL_CHUNK)
         works = tuple(replace(work, scans=(part,), whole=len(parts) == 1) for part in parts)
         return ChunkPlan(chunk, works, sum(sizes))

@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import outside_end, refuse_outside
+from snapshot_assets.databases.hidden import hides
 from snapshot_assets.databases.query import is_query
 from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.databases.source import AllRows, Rows, SchemaSource, TimelessRows, WindowRows
 from snapshot_assets.engine.export.start_snapshot import closed_end, exported_schema
+from snapshot_assets.engine.export.withheld import withholding
 from snapshot_assets.errors import UnknownRelationError
 from snapshot_assets.format.actions import Header, RowsOutside
 from snapshot_assets.format.layout import UNTIMED_CHUNK
@@ -75,7 +77,9 @@ def check_rows(
     for table in schema.tables:
         rows: list[Rows] = timed if table.time_index is not None else [AllRows()] if untimed else []
         if rows and not is_query(table):
-            for error in source.unfit(table, rows):
+            with withholding(hides(plan.selection)):
+                unfit = source.unfit(table, rows)
+            for error in unfit:
                 refusals.note(error)
     if plan.fail_on_rows_outside and plan.start_time is not None:
         end = None if plan.kind == "continuous" else plan.end_time

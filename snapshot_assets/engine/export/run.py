@@ -6,7 +6,7 @@ Dagster's assets, the command line and the tests use this class. It needs Spark 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -20,6 +20,7 @@ from snapshot_assets.catalog.rules import SchemaContent, schema_id_of
 from snapshot_assets.catalog.schemas import describe_schema, read_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import refuse_recorded
+from snapshot_assets.databases.hidden import hides
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.spark.introspect import exact_frame, schema_table
 from snapshot_assets.engine.export.chunks import Outcome, export_chunks
@@ -28,6 +29,7 @@ from snapshot_assets.engine.export.preflight import checked_schemas, outside_of
 from snapshot_assets.engine.export.run_tasks import Export, Runner
 from snapshot_assets.engine.export.start_snapshot import header_of, skipped_tables, start_snapshot
 from snapshot_assets.engine.export.tasks import Provenance, Task
+from snapshot_assets.engine.export.withheld import withholding
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.session import Session, parallel_tasks
 from snapshot_assets.errors import ConflictError
@@ -92,8 +94,13 @@ class ExportRun:
         with self._open_source() as source:
             checked_schemas(source.database, self.plan)
 
-    def _open_source(self) -> AbstractContextManager[Source]:
-        return open_source(self.address, self.session, self._most_parts, self.plan.split_by)
+    @contextmanager
+    def _open_source(self) -> Iterator[Source]:
+        with (
+            withholding(hides(self.plan.selection)),
+            open_source(self.address, self.session, self._most_parts, self.plan.split_by) as source,
+        ):
+            yield source
 
     def _most_parts(self) -> int:
         return self.most_parts or parallel_tasks(self.session())

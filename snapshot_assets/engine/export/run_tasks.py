@@ -10,6 +10,7 @@ from typing import Protocol
 from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.engine.export.tasks import ChunkPlan, ChunkResult, Frame, Task, run_task, write_table
+from snapshot_assets.engine.export.withheld import withheld
 from snapshot_assets.engine.jobs import MapRunner, error_of
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.errors import SnapshotError
@@ -58,6 +59,14 @@ class Export:
 
 def run_tasks(export: Export, plans: Sequence[ChunkPlan]) -> list[ChunkResult]:
     """Run the plans' tasks once and return one result per chunk."""
+    results = _results(export, plans)
+    header = export.task.provenance.header
+    if header is None or not header.hidden:
+        return results
+    return [replace(each, error=withheld(each.error)) if each.error is not None else each for each in results]
+
+
+def _results(export: Export, plans: Sequence[ChunkPlan]) -> list[ChunkResult]:
     now = datetime.now(UTC)
     try:
         parts = list(_run(export, plans))

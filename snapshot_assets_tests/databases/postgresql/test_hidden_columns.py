@@ -139,7 +139,7 @@ def test_a_masked_column_may_hold_anything_of_its_type(
         (
             ["CREATE TABLE t (id int, pin text)", "CREATE TABLE log (old t[])"],
             excluding(column("t", "pin")),
-            r"A column of public\.log has the row type of public\.t",
+            r"Column public\.log\.old holds rows of public\.t",
         ),
         (
             ["CREATE TYPE row AS (id int, pin text)", "CREATE TABLE t OF row"],

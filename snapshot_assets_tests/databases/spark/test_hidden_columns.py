@@ -68,6 +68,16 @@ def test_a_mask_that_spark_refuses_is_named(
         lake.extract(Selection(masks=masks))
 
 
+@pytest.mark.parametrize("view", ["secrets", "ids"])
+def test_a_view_whose_rows_are_exported_must_hide_all_its_columns(lake: SparkCatalogDatabase, view: str) -> None:
+    name = TableName("hidden_db", view)
+    hidden = ((USERS, "pass word"), (name, "pass word")) if view == "secrets" else ((USERS, "pass word"),)
+    with pytest.raises(PlanError, match=rf"hidden_db\.{view} is a view whose rows are exported.*\(id are not\)"):
+        lake.extract(Selection(tables=(USERS, name), exclude_columns=hidden))
+    found = lake.extract(Selection(tables=(USERS, name), exclude_columns=hidden, masks={(name, "id"): "id"}))
+    assert [column.name for column in found.table(name).columns] == ["id"]
+
+
 def test_an_export_of_a_catalog_hides_columns(lake: SparkCatalogDatabase, spark: SparkSession, tmp_path: Path) -> None:
     location = tmp_path / "location"
     plan = Plan(

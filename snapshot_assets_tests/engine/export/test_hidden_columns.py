@@ -195,25 +195,45 @@ def test_a_copy_of_a_table_hides_columns_too(people: str, location: Path) -> Non
     assert not [path for path, data in contents(location).items() if SECRET.encode() in data or PHONE.encode() in data]
 
 
-@pytest.mark.parametrize("view", ["logins", "of_logins", "star"])
-def test_a_view_whose_rows_are_exported_must_hide_what_it_shows(
-    people: str, location: Path, tmp_path: Path, view: str
-) -> None:
-    make_star = "CREATE VIEW star AS SELECT * FROM users"
+REVEALING = {
+    "of_logins_2": "SELECT * FROM logins",
+    "renamed": "SELECT b FROM users AS u (a, b)",
+    "numbered": "SELECT d FROM (SELECT * FROM users) AS u (a, b, c, d)",
+    "counted": "SELECT count(*) AS n FROM tmp_1",
+    "star": "SELECT * FROM users",
+}
+OF_DUCKDB = {
+    "whole": "SELECT users FROM users",
+    "second": "SELECT #2 FROM users",
+    "by_macro": "SELECT secret(1) AS s",
+    "by_table_macro": "SELECT * FROM secrets()",
+    "by_name": "SELECT * FROM query_table('users')",
+}
+
+
+def test_a_view_whose_rows_are_exported_must_hide_all_its_columns(people: str, location: Path, tmp_path: Path) -> None:
+    views = REVEALING | (OF_DUCKDB if people.startswith("duckdb") else {})
+    statements = [f"CREATE VIEW {name} AS {query}" for name, query in views.items()]
     if people.startswith("duckdb"):
-        make_file(tmp_path / "source.duckdb", make_star)
+        macros = (
+            "MACRO secret(x) AS (SELECT max(password) FROM users)",
+            "MACRO secrets() AS TABLE SELECT * FROM users",
+        )
+        make_file(tmp_path / "source.duckdb", *(f"CREATE {macro}" for macro in macros), *statements)
     else:
-        execute(people, make_star)
+        execute(people, *statements)
     schema = schema_of(people)
-    fields: dict[str, Any] = {"exclude_tables": [], "mask": {}, "tables": [f"{schema}.users", f"{schema}.{view}"]}
-    with pytest.raises(
-        PlanError, match=rf"{schema}\.{view} is a view whose rows are exported, and it uses {schema}\.users"
-    ):
+    named = [f"{schema}.{view}" for view in ("logins", "of_logins", "of_tmp", *views)]
+    with pytest.raises(PlanError) as raised:
+        export(plan_of(people, location, tables=[f"{schema}.users", *named]), store_of(location))
+    problems = [each for each in raised.value.attributes["problems"] if "is a view whose rows" in each]
+    assert {each.split()[0] for each in problems} == set(named)
+    assert not (location / "transactions").exists()
+    hidden = [f"{schema}.users.password", f"{schema}.logins.password"]
+    fields: dict[str, Any] = {"exclude_columns": hidden, "tables": [f"{schema}.users", f"{schema}.logins"]}
+    with pytest.raises(PlanError, match=r"\(id are not\)"):
         export(plan_of(people, location, **fields), store_of(location))
-    hidden = "id" if view == "of_logins" else "password"
-    fields["exclude_columns"] = [f"{schema}.users.password", f"{schema}.{view}.{hidden}"]
-    if view == "of_logins":  # it has only a column that shows nothing
-        fields |= {"exclude_columns": [f"{schema}.users.password"], "mask": {f"{schema}.of_logins.id": "id"}}
+    fields["mask"] = {f"{schema}.logins.id": "id", f"{schema}.users.phone": "'***'"}
     export(plan_of(people, location, **fields), store_of(location))
     assert not [path for path, data in contents(location).items() if SECRET.encode() in data]
 
@@ -223,3 +243,26 @@ def test_excluded_names_must_exist_and_patterns_need_not(people: str, location: 
     with pytest.raises(UnknownRelationError, match=rf"exclude_tables names {name}\.user, .*{name}\.users"):
         export(plan_of(people, location, exclude_tables=[f"{name}.user"]), store_of(location))
     export(plan_of(people, location, exclude_tables=["nowhere.*"]), store_of(location))
+
+
+def test_a_type_that_only_a_hidden_column_uses_is_left_out_with_its_labels(people: str, location: Path) -> None:
+    statements = (
+        f"CREATE TYPE kind AS ENUM ('{SECRET}', 'b')",
+        "CREATE TYPE shown AS ENUM ('seen', 'b')",
+        "CREATE TABLE typed (id int, k kind[], s shown)",
+        "CREATE TABLE tmp_typed (k kind)",
+        f"CREATE TABLE defaults (id int, word text DEFAULT '{SECRET}')",
+    )
+    if people.startswith("duckdb"):
+        make_file(Path(people.removeprefix("duckdb://")), *statements)
+    else:
+        execute(people, *statements)
+    schema = schema_of(people)
+    hidden = [f"{schema}.users.password", f"{schema}.typed.k"]
+    masks = {f"{schema}.users.phone": "NULL", f"{schema}.defaults.word": "'x'"}
+    plan = plan_of(people, location, exclude_columns=hidden, mask=masks)
+    export(plan, store_of(location))
+    assert not [path for path, data in contents(location).items() if SECRET.encode() in data]
+    assert any(b"seen" in data for data in contents(location).values())
+    named = documented(location).schemas[0].options["not_carried"]
+    assert any(each.startswith(f"type {schema}.kind") for each in named)

@@ -13,12 +13,14 @@ from collections.abc import Iterable
 from graphlib import TopologicalSorter
 from typing import Any
 
+from snapshot_assets.databases.duckdb.introspect.hidden_types import without_hidden_types
 from snapshot_assets.databases.duckdb.introspect.tables import TableReader
-from snapshot_assets.databases.duckdb.relations import base_tables, by_folded_name, resolved
+from snapshot_assets.databases.duckdb.relations import base_tables, by_folded_name, calls, resolved
 from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.exclusions import without_hidden
+from snapshot_assets.databases.hidden import excludes, hidden_of, hides
 from snapshot_assets.databases.refusals import Refusals
-from snapshot_assets.databases.revealing import revealing_views
+from snapshot_assets.databases.revealing import refuse_revealing_views
 from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.errors import DatabaseError, UnsupportedTypeError
@@ -32,6 +34,7 @@ _TYPES = """
     FROM duckdb_types() WHERE database_name = ? AND NOT internal ORDER BY schema_oid, type_name
 """
 _DEPENDENCIES = "SELECT objid, refobjid FROM duckdb_dependencies()"
+_MACROS = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal"
 _IDENTIFIER = r'(?:"(?:[^"]|"")*"|[^\s".,()]+)'
 _HEAD = re.compile(
     rf"CREATE\s+VIEW\s+{_IDENTIFIER}(?:\.{_IDENTIFIER})*(?:\s*\(\s*{_IDENTIFIER}(?:\s*,\s*{_IDENTIFIER})*\s*\))?\s+AS\s+",
@@ -56,10 +59,33 @@ def extract_schema(session: DuckDBSession, selection: Selection, refusals: Refus
         tables=tuple(tables.table(name, selection, refusals) for name in documented),
         views=tuple(_view(session, tables, name, selection) for name in selected if name not in set(documented)),
     )
-    if selection.exclude_columns or selection.masks:
-        views = [_view(session, tables, name, Selection()) for name, each in tables.relations.items() if each.view]
-        revealing_views(views, documented, selection, refusals)
+    if hides(selection):
+        _refuse_revealing(session, tables, schema, selection, refusals)
+        schema = without_hidden_types(schema, _hidden_types(session, tables, selection))
     return without_hidden(schema, selection, refusals)
+
+
+def _refuse_revealing(
+    session: DuckDBSession, tables: TableReader, schema: DatabaseSchema, selection: Selection, refusals: Refusals
+) -> None:
+    views = [_view(session, tables, name, Selection()) for name, each in tables.relations.items() if each.view]
+    macros = {name.lower() for (name,) in session.rows(_MACROS)}
+    trees = {view.table_name: _tree(session, view.table_name, view.definition) for view in views}
+    called = {name: sorted(calls(tree, macros)) for name, tree in trees.items()}
+    doubts = {name: f"it calls {found[0]}, which may read tables" for name, found in called.items() if found}
+    exported = {table.table_name: [column.name for column in table.columns] for table in schema.tables}
+    refuse_revealing_views(views, exported, doubts, selection, refusals)
+
+
+def _hidden_types(session: DuckDBSession, tables: TableReader, selection: Selection) -> list[str]:
+    """Return the types of hidden columns, and of all columns of excluded tables."""
+    found: list[str] = []
+    for name, relation in tables.relations.items():
+        whole, hidden = excludes(selection, name), hidden_of(selection, name).excluded
+        if (whole and not relation.view) or hidden:
+            kinds = session.column_types(name).items()
+            found += [str(kind) for column, kind in kinds if whole or column in hidden]
+    return found
 
 
 def _options(session: DuckDBSession, schemas: dict[int, str], tables: TableReader, name: str) -> dict[str, Any]:
@@ -129,15 +155,20 @@ def _depends_on(
     session: DuckDBSession, relations: Iterable[TableName], view: TableName, definition: str
 ) -> tuple[TableName, ...]:
     """Return the relations of this database that a view's query reads."""
+    known = by_folded_name(tuple(relations))
+    read = (
+        resolved(node["qualified_name"]["path"], view, known, session.database)
+        for node in base_tables(_tree(session, view, definition))
+    )
+    return tuple(sorted({name for name in read if name is not None}))
+
+
+def _tree(session: DuckDBSession, view: TableName, definition: str) -> Any:
+    """Return the statements of a view's query as DuckDB parses them."""
     tree = json.loads(session.rows("SELECT json_serialize_sql(?)", [definition])[0][0])
     if tree["error"]:
         raise DatabaseError(
             f"DuckDB {session.alias!r}: the query of view {view} cannot be parsed: {tree.get('error_message')}. Leave"
             " its schema out of the plan, and report this."
         )
-    known = by_folded_name(tuple(relations))
-    read = (
-        resolved(node["qualified_name"]["path"], view, known, session.database)
-        for node in base_tables(tree["statements"])
-    )
-    return tuple(sorted({name for name in read if name is not None}))
+    return tree["statements"]

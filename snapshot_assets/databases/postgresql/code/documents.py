@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from snapshot_assets.databases.postgresql.code.read import read_code, with_code
 from snapshot_assets.databases.postgresql.code.uncarried import read_uncarried
+from snapshot_assets.databases.postgresql.introspect.hidden_objects import HiddenObjects
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import read_own_types
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.sql import literal
@@ -21,11 +22,13 @@ class Described:
         relations: The exported tables, partitions and views, by oid.
         types: The types that these use.
         extensions: The extensions that these use.
+        hidden: Types and code that are left out, because they need what the plan hides.
     """
 
     relations: Mapping[int, TableName]
     types: Collection[UserType]
     extensions: Collection[str]
+    hidden: HiddenObjects
 
 
 def schemas_with_code(
@@ -51,11 +54,13 @@ def schemas_with_code(
         "looking up schemas",
     )
     oids = {row["oid"]: row["name"] for row in found}
-    used = {kind.table_name for kind in described.types} | _listed(selected, "types")
+    used = {kind.table_name for kind in described.types} | _listed(selected, "types") | described.hidden.types
     types = [kind for kind in read_own_types(session, names) if kind.table_name not in used]
-    code = read_code(session, oids, described.relations, types, described.extensions)
+    code = read_code(session, oids, described.relations, types, described.extensions, described.hidden.objects)
     uncarried = read_uncarried(session, oids)
     uncarried[""] = [*uncarried.get("", ()), *missing]
+    for name, left_out in code.left_out.items():
+        uncarried[name] = [*uncarried.get(name, ()), *left_out]
     complete = with_code(selected, code, list(described.relations.values()), described.types)
     return tuple(_with_names(schema, uncarried, first=number == 0) for number, schema in enumerate(complete))
 
@@ -67,6 +72,7 @@ def _listed(schemas: Iterable[Schema], option: str) -> set[TableName]:
 
 def _with_names(schema: Schema, uncarried: Mapping[str, list[str]], *, first: bool) -> Schema:
     """Return a schema that names what is not carried, the first one also what belongs to the database."""
-    names = [*schema.options.get("not_carried", ()), *uncarried.get(schema.name, ())]
-    names += uncarried[""] if first else []
+    names = [*schema.options.get("not_carried", ())]
+    found = [*uncarried.get(schema.name, ()), *(uncarried[""] if first else ())]
+    names += [each for each in found if each not in names]
     return schema.model_copy(update={"options": {**schema.options, "not_carried": names}}) if names else schema

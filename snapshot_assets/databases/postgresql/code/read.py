@@ -30,7 +30,7 @@ def _query(word: str) -> str:
     comment = "NULL" if kind.part else kind.comment
     return f"""
         SELECT '{word}' AS kind, {kind.label} AS name, {STATEMENTS[word]} AS sql, {kind.namespace}::int8 AS schema,
-            {of}::int8 AS relation, {comment} AS comment
+            {of}::int8 AS relation, {comment} AS comment, '{kind.catalog}'::regclass::int8 AS class, o.oid::int8 AS oid
         FROM {kind.source} WHERE {kind.where} AND {within} AND {users}"""
 
 
@@ -45,11 +45,13 @@ class SourceCode:
         objects: The documents' entries, by the name of the schema that they belong to.
         needs: What each object needs directly.
         without_schema: The entries of objects without a schema.
+        left_out: Names of objects that need what the plan hides, by schema; "" for those without one.
     """
 
     objects: Mapping[str, list[dict[str, Any]]]
     needs: Needs = field(default_factory=dict)
     without_schema: Sequence[dict[str, Any]] = ()
+    left_out: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 def read_code(
@@ -58,6 +60,7 @@ def read_code(
     relations: Mapping[int, TableName],
     types: Iterable[UserType],
     extensions: Collection[str],
+    hidden: Collection[tuple[int, int]] = (),
 ) -> SourceCode:
     """Return the code of a database.
 
@@ -67,16 +70,19 @@ def read_code(
         relations: The relations whose triggers, rules and policies are read, by oid.
         types: Types that no column uses.
         extensions: Extensions that tables or views use: their documents have them.
+        hidden: Objects that are left out, by system table and oid.
     """
     query = _QUERY.format(schemas=oid_array(schemas), relations=oid_array(relations))
     # The documents of tables and views have an extension, but not its comment.
     listed = {("extension", each, None) for name in extensions for each in (name, identifier(name))}
-    rows = [
+    every = [
         row for row in session.rows(query, "reading code") if (row["kind"], row["name"], row["comment"]) not in listed
     ]
+    rows = [row for row in every if (row["class"], row["oid"]) not in hidden]
+    left_out = _left_out((row for row in every if (row["class"], row["oid"]) in hidden), schemas)
     types = list(types)
     if not rows and not types:
-        return SourceCode({})
+        return SourceCode({}, left_out=left_out)
     needs = read_needs(session, schemas)
     objects: dict[str, list[dict[str, Any]]] = {}
     without_schema = []
@@ -92,7 +98,16 @@ def read_code(
         entry = {"kind": "type", "name": str(kind.table_name), **_needed(f"type {kind.table_name}", needs)}
         entry["type"] = kind.model_dump(mode="json", by_alias=True)
         objects.setdefault(kind.schema_name, []).append(entry)
-    return SourceCode(objects, needs, without_schema)
+    return SourceCode(objects, needs, without_schema, left_out)
+
+
+def _left_out(rows: Iterable[Mapping[str, Any]], schemas: Mapping[int, str]) -> dict[str, list[str]]:
+    """Return the names of objects by schema; those of a table are named with it, parts with the whole."""
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        if row["relation"] is None and not CODE_KINDS[row["kind"]].part:
+            names.setdefault(schemas.get(row["schema"], ""), []).append(f"{row['kind']} {row['name']}")
+    return names
 
 
 def _entry(

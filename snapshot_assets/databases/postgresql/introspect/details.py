@@ -48,7 +48,8 @@ A partition may have validated a check that its parent has not; that is the one 
 
 _INDEXES = """
 SELECT i.indrelid::int8 AS relation, x.relname::text AS name, pg_get_indexdef(x.oid) AS definition,
-    i.indisunique AS unique, i.indisclustered AS clustered, i.indisreplident AS replica_identity,
+    i.indisunique AS unique, concat(i.indexprs, i.indpred) LIKE '%{{CONST %' AS constants,
+    i.indisclustered AS clustered, i.indisreplident AS replica_identity,
     obj_description(x.oid, 'pg_class') AS comment, ts.spcname::text AS tablespace,
     (SELECT json_object_agg(a.attnum, a.attstattarget ORDER BY a.attnum)::text FROM pg_attribute a
         WHERE a.attrelid = x.oid AND a.attstattarget >= 0) AS statistics_targets,
@@ -66,6 +67,7 @@ ORDER BY i.indrelid, x.relname
 _STATISTICS = """
 SELECT s.stxrelid::int8 AS relation, pg_get_statisticsobjdef(s.oid) AS definition,
     CASE WHEN s.stxnamespace <> c.relnamespace THEN n.nspname || '.' ELSE '' END || s.stxname AS name,
+    coalesce(pg_catalog.to_json(s)->>'stxexprs', '') LIKE '%{{CONST %' AS constants,
     nullif(s.stxstattarget, -1)::int AS target, obj_description(s.oid, 'pg_statistic_ext') AS comment
 FROM pg_statistic_ext s JOIN pg_class c ON c.oid = s.stxrelid JOIN pg_namespace n ON n.oid = s.stxnamespace
 WHERE s.stxrelid = ANY ({oids}) ORDER BY s.stxrelid, s.stxname, n.nspname

@@ -12,14 +12,20 @@ from snapshot_assets.databases.postgresql.code.documents import Described, schem
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
 from snapshot_assets.databases.postgresql.introspect.details import read_details
 from snapshot_assets.databases.postgresql.introspect.hidden_columns import broken_views, remove_hidden
+from snapshot_assets.databases.postgresql.introspect.hidden_objects import read_hidden_objects
 from snapshot_assets.databases.postgresql.introspect.loose import read_loose, with_loose
 from snapshot_assets.databases.postgresql.introspect.options import table_options, view_options
+from snapshot_assets.databases.postgresql.introspect.refused_exclusions import (
+    refuse_excluded_partitions,
+    refuse_referred_large_objects,
+)
 from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation, read_relations, read_schemas
+from snapshot_assets.databases.postgresql.introspect.revealing_views import refuse_revealing_rows
 from snapshot_assets.databases.postgresql.large_objects import count_large_objects, large_objects_table
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.types import TIMESTAMPS, carried
 from snapshot_assets.databases.refusals import Refusals
-from snapshot_assets.databases.revealing import refuse_revealing, refuse_revealing_row_types, refuse_views
+from snapshot_assets.databases.revealing import refuse_revealing, refuse_views
 from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.errors import DatabaseDeniedError, UnknownRelationError
@@ -45,6 +51,7 @@ def extract(session: PostgresqlSession, selection: Selection, refusals: Refusals
         refusals.note(error)
         refusals.raise_any()
     refuse_views(selection, [view.name for view in views], refusals)
+    refuse_revealing_rows(session, selection, relations, tables, refusals)
     broken = broken_views(session, selection, relations, views)
     views = [view for view in views if view.name not in broken]
     exported = [relation.name for relation in (*tables, *views)]
@@ -52,13 +59,17 @@ def extract(session: PostgresqlSession, selection: Selection, refusals: Refusals
     # The columns of partitions have the types of their table's.
     every = [*(each for table in tables for each in (table, *table.partitions)), *views]
     used_types = [kind for relation in every for kind in relation.used.types]
-    loose = read_loose(session, {kind.table_name for kind in used_types}, [each.oid for each in (*tables, *views)])
+    used_names = {kind.table_name for kind in used_types}
+    hidden = read_hidden_objects(session, selection, relations, used_names)
+    loose = read_loose(session, used_names, hidden.types)
     selected = [
         with_lost(with_loose(schema, loose, carried=not selection.tables), broken)
         for schema in schemas
         if schema.name in names
     ]
-    objects = _large_objects(session, selection, tables, relations)
+    objects: list[Table] = []
+    with refusals.noting():
+        objects = _large_objects(session, selection, tables, relations)
     missing = [] if objects or not (count := count_large_objects(session)) else [f"large objects ({count} of them)"]
     # What is exported as its rows becomes a table, which its triggers and rules do not suit.
     as_rows = {table.oid for table in every if table.is_view} - {view.oid for view in views}
@@ -66,6 +77,7 @@ def extract(session: PostgresqlSession, selection: Selection, refusals: Refusals
         {each.oid: each.name for each in every if each.oid not in as_rows},
         used_types,
         {name for each in every for name in each.used.extensions},
+        hidden,
     )
     exported_tables = [*(_table(table, selection, refusals) for table in tables), *objects]
     return DatabaseSchema(
@@ -85,9 +97,11 @@ def _large_objects(
     """Return the table of the large objects, if there are any and they are selected."""
     everything = not (selection.schemas or selection.tables)
     referring = any(column.type.builtin == "oid" for table in tables for column in table.columns)
-    if not selection.large_objects or not (everything or referring):
+    if selection.large_objects is False or not (everything or referring):
         return []
     found = large_objects_table(session, [relation.name for relation in relations])
+    if found is not None:
+        refuse_referred_large_objects(session, selection, relations)
     return [found] if found else []
 
 
@@ -104,6 +118,7 @@ def _check(selection: Selection, schemas: list[Schema], relations: list[SourceRe
             )
     columns = {relation.name: relation.row["columns"] for relation in relations if relation.name not in partitions}
     check_selection(selection, [schema.name for schema in schemas], columns, refusals)
+    refuse_excluded_partitions(selection, relations, refusals)
 
 
 def _readable(tables: list[SourceRelation], selection: Selection, refusals: Refusals) -> list[SourceRelation]:
@@ -146,7 +161,6 @@ def _table(relation: SourceRelation, selection: Selection, refusals: Refusals) -
             relation.name, selection.time_columns, timestamps=timestamps, dates=dates, dimension=dimension
         )
         refuse_revealing(relation.name, hidden, time_index, {})
-        refuse_revealing_row_types(relation.name, relation.used.relations, selection, hidden)
     return Table(
         schema_name=relation.name.schema,
         name=relation.name.table,

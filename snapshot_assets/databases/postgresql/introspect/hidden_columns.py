@@ -13,7 +13,7 @@ from snapshot_assets.databases.hidden import Hidden, excludes, hidden_of
 from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 from snapshot_assets.databases.refusals import Refusals
-from snapshot_assets.databases.revealing import refuse_revealing, refuse_revealing_view
+from snapshot_assets.databases.revealing import refuse_revealing
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import PlanError
@@ -112,12 +112,7 @@ def _note(
         name = relations[row["oid"]].name
         text = f"Column {_text(name, column)} is in the partition key, which decides where rows go."
         raise PlanError(f"{text} Export it unchanged, or leave the table out.", table=str(name), column=column)
-    if row["relation"] not in relations:  # a view, or a relation that is not exported
-        return
-    if row["kind"] == "view":
-        refuse_revealing_view(
-            relations[row["relation"]].name, hidden[row["relation"]], relations[row["oid"]].name, column
-        )
+    if row["kind"] == "view" or row["relation"] not in relations:  # of no table, or of one that is not exported
         return
     mine = needs[row["relation"]]
     if row["kind"] == "generated":
@@ -157,16 +152,16 @@ def _remove(relation: SourceRelation, hidden: Hidden, needs: _Needs) -> None:
     relation.columns = [column for column in relation.columns if column.name not in hidden.excluded]
     for column in relation.columns:
         if column.name in hidden.masks:
-            column.row.update(not_null=False, identity=None)
-    relation.sequences = [
-        each
-        for each in relation.sequences
-        if each.document.column not in hidden.excluded and not (each.internal and each.document.column in hidden.masks)
-    ]
+            if column.row["default"] is not None:  # it may be a value of the source
+                lost.append(f"default of column {identifier(column.name)} (the plan masks it)")
+            column.row.update(not_null=False, identity=None, default=None)
+    relation.sequences = [each for each in relation.sequences if each.document.column not in hidden.names]
     constraints = list(_kept(relation.constraints, "constraint", needs, lost, lambda row: row["kind"] in _UNIQUE))
     relation.constraints = [row for row in constraints if row["kind"] != "n" or not hidden.names & set(row["columns"])]
-    relation.indexes = list(_kept(relation.indexes, "index", needs, lost, lambda row: row["unique"]))
-    relation.statistics = list(_kept(relation.statistics, "statistics", needs, lost, lambda _: False))
+    relation.indexes = list(
+        _kept(relation.indexes, "index", needs, lost, lambda row: row["unique"] or row["constants"])
+    )
+    relation.statistics = list(_kept(relation.statistics, "statistics", needs, lost, lambda row: row["constants"]))
     relation.not_carried = [*relation.not_carried, *lost]
     relation.hidden_parts = before - _parts(relation)
 
@@ -193,7 +188,7 @@ def _kept(
     lost: list[str],
     restricts: Callable[[dict[str, Any]], bool],
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of objects that need no hidden column; an object that restricts values needs no masked one."""
+    """Yield the rows of objects that need no hidden column; one that restricts or quotes values, no masked one."""
     for row in rows:
         key = (kind, row["name"])
         why = needs.excluded.get(key) or (needs.masked.get(key) if restricts(row) else None)

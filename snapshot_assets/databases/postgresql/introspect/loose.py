@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,15 +14,13 @@ from snapshot_assets.databases.postgresql.introspect.sequences import (
     recorded_persistence,
 )
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import read_each_type
-from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
+from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.format.relations import Schema, TableName, UserType
 
 _SCHEMAS = f"SELECT n.oid::int8 AS oid FROM pg_namespace n WHERE {OWN_SCHEMA}"
 
 _TYPES = f"""
-SELECT t.oid::int8 AS oid, n.nspname::text AS schema, t.typname::text AS name, EXISTS (
-    SELECT FROM pg_attribute a
-    WHERE a.attrelid = ANY ({{oids}}) AND a.atttypid IN (t.oid, t.typarray) AND NOT a.attisdropped) AS hidden
+SELECT t.oid::int8 AS oid
 FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace LEFT JOIN pg_class c ON c.oid = t.typrelid
 WHERE {OWN_SCHEMA} AND (t.typtype IN ('e', 'd', 'r') OR c.relkind = 'c') AND NOT EXISTS (
     SELECT FROM pg_depend d WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype IN ('e', 'i'))
@@ -34,26 +32,25 @@ class LooseObjects:
     """Types and sequences that no relation uses, and by type the extensions that it needs.
 
     Attributes:
-        hidden: Types of columns. Those that no relation uses are types of columns that the plan hides; none is carried.
+        hidden: Types that only columns and tables use which the plan hides; none is carried.
     """
 
     types: list[UserType] = field(default_factory=list)
     extensions: dict[TableName, dict[str, str]] = field(default_factory=dict)
     sequences: list[SourceSequence] = field(default_factory=list)
-    hidden: set[TableName] = field(default_factory=set)
+    hidden: Collection[TableName] = ()
 
 
-def read_loose(session: PostgresqlSession, used: Collection[TableName], relations: Iterable[int]) -> LooseObjects:
+def read_loose(session: PostgresqlSession, used: Collection[TableName], hidden: Collection[TableName]) -> LooseObjects:
     """Return the types and sequences of all schemas that no relation uses.
 
     Args:
         session: Where to read.
         used: Types that relations use.
-        relations: Oids of these relations.
+        hidden: Types that only what the plan hides uses.
     """
-    loose = LooseObjects()
-    rows = session.rows(_TYPES.format(oids=oid_array(relations)), "listing types")
-    loose.hidden.update(TableName(row["schema"], row["name"]) for row in rows if row["hidden"])
+    loose = LooseObjects(hidden=hidden)
+    rows = session.rows(_TYPES, "listing types")
     for kind, extensions in read_each_type(session, [row["oid"] for row in rows]) if rows else ():
         if kind.table_name not in used:
             loose.types.append(kind)

@@ -126,6 +126,13 @@ class SourceRelation:
         return partitions
 
 
+def root_of(relation: SourceRelation) -> SourceRelation:
+    """Return the table that a partition belongs to; any other relation itself."""
+    while relation.row["is_partition"] and relation.parents:
+        relation = relation.parents[0]
+    return relation
+
+
 def read_relations(session: PostgresqlSession) -> list[SourceRelation]:
     """Return every relation that belongs to neither the system nor an extension, sorted by name."""
     relations = {
