@@ -40,6 +40,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "tag delete": (f"tag delete january {_AT} --dry-run",),
     "tag rename": (f"tag rename january january-2025 {_AT}",),
     "tag replace": (f"tag replace latest-good {_AT} --at rev:14",),
+    "tag hold": (f"tag hold january {_AT} --reason 'case 2025/17' --by legal@example.com",),
+    "tag release": (f"tag release january {_AT} --reason 'case 2025/17 is closed'",),
     "tag exists": (f"tag exists january {_AT}",),
     "savepoint create": (f"savepoint create {_AT}",),
     "savepoint list": (f"savepoint list {_AT}",),

@@ -14,7 +14,7 @@ from snapshot_assets.cli.parser import build_parser
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets_tests.cli.helpers import RANGE, Snapshots
 
-WITHOUT = frozenset[str]()
+WITHOUT = frozenset(("doctor", "init", "plan show"))
 """Commands that work on no location."""
 URI = "s3://bucket/prefix"
 DEFAULTS = {"QUERY": "SELECT 1", "VERSION": "rev:1", "NAME": "x", "OLD": "x", "NEW": "y", "ID": "1", "s.t": "a.b"}
