@@ -36,23 +36,24 @@ def with_code(
         needed_tables: The tables that each table needs.
     """
     needs = {key: list(wanted) for key, wanted in context.needs.items()}
-    nodes: dict[str, UserType | Table | CodeObject] = {}
+    # Two objects may have one key: a table "b.c" of schema a, and a table c of schema "a.b".
+    nodes: dict[str, dict[TableName | None, UserType | Table | CodeObject]] = {}
     late = set(late_code(context))
     for each in context.code:
         if each.on is None and each.key not in late:
-            nodes[each.key] = each.type or each
+            nodes.setdefault(each.key, {})[each.type.table_name if each.type else None] = each.type or each
     for schema in context.schema.schemas:
         for kind in map(UserType.model_validate, schema.options.get("types", ())):
-            nodes[type_key(kind)] = kind
+            nodes.setdefault(type_key(kind), {})[kind.table_name] = kind
     for item in items:
         if isinstance(item, UserType):
-            nodes.setdefault(type_key(item), item)
+            nodes.setdefault(type_key(item), {}).setdefault(item.table_name, item)
             continue
         key = relation_key(item.table_name)
-        nodes[key] = item
+        nodes.setdefault(key, {})[item.table_name] = item
         wanted = [*map(type_key, item.types), *map(relation_key, needed_tables[item.table_name])]
         needs[key] = [*needs.get(key, ()), *wanted]
-    return needed_first(nodes, needs)
+    return chain.from_iterable(each.values() for each in needed_first(nodes, needs))
 
 
 def late_code(context: RestoreContext) -> dict[str, CodeObject]:
@@ -77,7 +78,7 @@ def views_and_code(context: RestoreContext, views: Mapping[TableName, list[State
     needs = {key: list(wanted) for key, wanted in context.needs.items()}
     depends_on = {view.table_name: view.depends_on for view in context.schema.views}
     for name, statements in views.items():
-        nodes[relation_key(name)] = statements
+        nodes.setdefault(relation_key(name), []).extend(statements)
         needs.setdefault(relation_key(name), []).extend(map(relation_key, depends_on[name]))
     return chain.from_iterable(needed_first(nodes, needs))
 

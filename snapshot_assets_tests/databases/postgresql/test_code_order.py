@@ -1,0 +1,32 @@
+"""Objects are created in an order in which code finds what it needs, also where objects need each other."""
+
+from __future__ import annotations
+
+from snapshot_assets.databases.postgresql.ddl import define
+from snapshot_assets.databases.steps import steps_of
+from snapshot_assets_tests.databases.postgresql.helpers import extracted, run, schema_dump
+from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
+
+
+def test_objects_whose_names_read_alike_are_all_created(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.psql_script(
+        source,
+        """
+        CREATE SCHEMA "a.b"; CREATE SCHEMA a;
+        CREATE TYPE "a.b".d AS ENUM ('x'); CREATE TYPE a."b.d" AS ENUM ('y');
+        CREATE TABLE "a.b".c (x int); CREATE TABLE a."b.c" (y text);
+        CREATE VIEW "a.b".v AS SELECT * FROM a."b.c"; CREATE VIEW a."b.v" AS SELECT * FROM "a.b".c;
+        CREATE FUNCTION a.f() RETURNS SETOF "a.b".v LANGUAGE sql AS 'SELECT * FROM "a.b".v';
+        """,
+    )
+    definition = define(extracted(source), code=True)
+    run(target, definition.before)
+    run(target, definition.after)
+    assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
+    assert [step.name for step in steps_of(definition.before) if step.kind == "table"] == [
+        "table a.b.c",
+        "table a.b.c (2)",
+    ]
