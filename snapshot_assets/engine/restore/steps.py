@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -153,6 +153,13 @@ class RestoreSteps:
             for step in (*self.before, *self.after)
             if (result := self.results.get(step.name)) and result.made and result.import_id == self.record.id
         ]
+
+    def left_out(self) -> Iterator[str]:
+        """Yield a sentence for each view that was tried and is not there, and did not fail."""
+        for step in self.after:
+            result = self.results.get(step.name)
+            if step.makes_view and self._own(step) and result is not None and result.status == "skipped":
+                yield f"{step.kind.capitalize()} {step.table} was left out: the target lacks a function that it needs."
 
     def failed(self, target: RestoreTarget) -> list[FailedStep]:
         """Return the steps that could not be made, with the statements to run by hand in their order."""
