@@ -93,6 +93,21 @@ class RestoreSteps:
                 pending.append(step.again())
         return pending
 
+    def retried(self) -> list[SchemaStep]:
+        """Return the failed steps that may succeed after the others, in their order.
+
+        Not those of tables, whose rows would not be loaded, and not those that rows or other objects prevent.
+        """
+        return [
+            step
+            for step in self.any_failed
+            if not (step.holds_rows or step.table in self.absent or self._is_hopeless(self.results[step.name]))
+        ]
+
+    @staticmethod
+    def _is_hopeless(result: StepResult) -> bool:
+        return result.violated or result.status == "taken"
+
     def rehearsed(self, *, whole: bool) -> list[Statement]:
         """Return the statements that a restore which starts runs to make what is not there.
 

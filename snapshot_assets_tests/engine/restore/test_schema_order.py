@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from snapshot_assets.databases.steps import SchemaStep
 from snapshot_assets.engine.restore.settings import Filters
+from snapshot_assets.engine.restore.steps import RestoreSteps
 from snapshot_assets.errors import SchemaIncompleteError
+from snapshot_assets_tests.databases.postgresql.helpers import client
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into, execute
 from snapshot_assets_tests.servers.postgresql import MakeDatabase
@@ -46,3 +49,47 @@ def test_every_view_that_is_not_made_is_named(place: Place, into: Into, make_pos
         "View public.one was left out: the target lacks a function that it needs.",
         "View public.over was left out: the target lacks a function that it needs.",
     ]
+
+
+def test_steps_that_need_later_ones_are_made_in_the_same_import(place: Place, into: Into) -> None:
+    execute(
+        place.source,
+        "CREATE TABLE t (t timestamptz, id int PRIMARY KEY, n text)",
+        "INSERT INTO t VALUES ('2025-01-02 00:00:00Z', 1, 'x')",
+        "CREATE FUNCTION grouped() RETURNS TABLE (n text, c bigint) LANGUAGE sql BEGIN ATOMIC"
+        " SELECT n, count(*) FROM t GROUP BY id; END",
+        "COMMENT ON FUNCTION grouped() IS 'needs the primary key'",
+        "CREATE VIEW z AS SELECT n FROM t",
+        "CREATE FUNCTION read_z() RETURNS bigint LANGUAGE plpgsql AS"
+        " 'BEGIN RETURN (SELECT count(*) FROM public.z); END'",
+        "CREATE MATERIALIZED VIEW a AS SELECT read_z() AS c",
+        "CREATE UNIQUE INDEX a_c ON a (c)",
+    )
+    place.export()
+    done = into.restore(place.store, filters=Filters(code=True))
+    assert done.finished
+    assert done.run.failed_steps() == []
+    assert set(done.run.current().steps.made()) >= {"function public.grouped()", "materialized view public.a"}
+    with client(into.uri) as sql:
+        assert sql("SELECT c FROM a") == [(1,)]
+        assert sql("SELECT indexdef FROM pg_indexes WHERE tablename = 'a'") != []
+        assert sql("SELECT obj_description('grouped()'::regprocedure)") == [("needs the primary key",)]
+
+
+def test_a_step_that_stays_impossible_is_tried_once_more_at_most(
+    place: Place, into: Into, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(place.source, *CIRCLE)
+    place.export()
+    rounds: list[int] = []
+    retried = RestoreSteps.retried
+
+    def counted(self: RestoreSteps) -> list[SchemaStep]:
+        steps = retried(self)
+        rounds.append(len(steps))
+        return steps
+
+    monkeypatch.setattr(RestoreSteps, "retried", counted)
+    with pytest.raises(SchemaIncompleteError):
+        into.restore(place.store, filters=Filters(code=True))
+    assert rounds == [3, 3]
