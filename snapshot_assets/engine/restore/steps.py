@@ -96,17 +96,14 @@ class RestoreSteps:
     def retried(self) -> list[SchemaStep]:
         """Return the failed steps that may succeed after the others, in their order.
 
-        Not those of tables, whose rows would not be loaded, and not those that rows or other objects prevent.
+        Not those of tables, whose rows would not be loaded, not those that rows prevent, and no comments on either.
         """
+        never = {step.name for step in self.any_failed if step.holds_rows or self.results[step.name].violated}
         return [
             step
             for step in self.any_failed
-            if not (step.holds_rows or step.table in self.absent or self._is_hopeless(self.results[step.name]))
+            if step.table not in self.absent and step.name.removeprefix("comment on ") not in never
         ]
-
-    @staticmethod
-    def _is_hopeless(result: StepResult) -> bool:
-        return result.violated or result.status == "taken"
 
     def rehearsed(self, *, whole: bool) -> list[Statement]:
         """Return the statements that a restore which starts runs to make what is not there.
