@@ -30,3 +30,34 @@ def test_objects_whose_names_read_alike_are_all_created(
         "table a.b.c",
         "table a.b.c (2)",
     ]
+
+
+def test_defaults_that_call_code_which_needs_their_table_are_set_later(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.psql_script(
+        source,
+        """
+        CREATE TABLE t (id serial, a int DEFAULT 7, b int);
+        CREATE FUNCTION next(r t DEFAULT NULL) RETURNS int LANGUAGE sql AS 'SELECT 42';
+        ALTER TABLE t ALTER b SET DEFAULT next();
+        CREATE TABLE heir (more text DEFAULT 'm') INHERITS (t);
+        CREATE TABLE p (a int, b int) PARTITION BY LIST (a);
+        CREATE TABLE p1 PARTITION OF p FOR VALUES IN (1);
+        CREATE FUNCTION next_p(r p1 DEFAULT NULL) RETURNS int LANGUAGE sql AS 'SELECT 43';
+        ALTER TABLE ONLY p1 ALTER b SET DEFAULT next_p();
+        CREATE TABLE seen (a int, b int);
+        CREATE VIEW v AS SELECT a FROM seen;
+        CREATE FUNCTION next_v(r v DEFAULT NULL) RETURNS int LANGUAGE sql AS 'SELECT 44';
+        ALTER TABLE seen ALTER b SET DEFAULT next_v();
+        """,
+    )
+    schema = extracted(source)
+    definition = define(schema, code=True)
+    run(target, definition.before)
+    run(target, definition.after)
+    assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
+    made = {statement.makes for statement in (*definition.before, *definition.after)}
+    assert [need.label for need in definition.needs if need.label not in made] == []
+    assert [need.label for need in define(schema).needs] != []

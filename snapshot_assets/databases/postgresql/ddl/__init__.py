@@ -7,7 +7,7 @@ from graphlib import TopologicalSorter
 
 from snapshot_assets.databases.clashes import too_long
 from snapshot_assets.databases.columns import identity_sequences
-from snapshot_assets.databases.postgresql.ddl import columns, keys, tables, types, views
+from snapshot_assets.databases.postgresql.ddl import columns, defaults, keys, tables, types, views
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject
 from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
 from snapshot_assets.databases.postgresql.ddl.needs import needs
@@ -56,6 +56,7 @@ def _define(context: RestoreContext) -> Definition:
     before = [*types.schemas(context), *types.extensions(context)]
     for use in used:
         before += columns.create_sequence(use)
+    late = defaults.late(context)
     unvalidated: list[Statement] = []
     for item in order:
         if isinstance(item, CodeObject):
@@ -64,16 +65,18 @@ def _define(context: RestoreContext) -> Definition:
             before += types.create(context, item)
             unvalidated += types.unvalidated_checks(context, item)
         elif not is_large_objects(item):
-            before += tables.create(context, restored[item.table_name])
+            table = restored[item.table_name]
+            before += tables.create(context, defaults.without(table) if item.table_name in late.every else table)
+    before += late.statements(restored, late.before)
     for table in restored.values():
         before += tables.settings(context, table)
     for use in used:
         before += columns.own_sequence(use)
     if not context.code:  # else they are in the order
         before += types.loose(context)
-    after = [*unvalidated, *_after(context, list(restored.values()), used)]
+    after = [*unvalidated, *_after(context, list(restored.values()), used), *late.statements(restored, late.after)]
     documented = tuple(restored[name] for name in context.tables)
-    lost, needed = tuple(context.lost), needs(context, before)
+    lost, needed = tuple(context.lost), needs(context, (*before, *after))
     return Definition(documented, tuple(before), tuple(after), lost, needed, too_long(schema))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need, merged, recorded
@@ -9,20 +10,24 @@ from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Table, View
 
+_MAKES_ROW_TYPE = re.compile("(?:table|partition|view|materialized view) ")
+"""Statements that also create the type of a relation's rows."""
 
-def needs(context: RestoreContext, before: Iterable[Statement]) -> tuple[Need, ...]:
+
+def needs(context: RestoreContext, statements: Iterable[Statement]) -> tuple[Need, ...]:
     """Return what must exist before the tables are created, each object after those that it needs.
 
     Args:
         context: The schema.
-        before: The statements that create the tables: what they make need not exist, unless a function needs it too.
+        statements: The restore's statements: what they make need not exist, unless a function needs it too.
     """
-    made = {statement.makes for statement in before}
+    made = {statement.makes for statement in statements}
     tables, expressions = context.schema.tables, context.expressions
     every = merged(each for table in tables for each in recorded(table, expressions=expressions))
     others = {need.label for need in every} - made
     kept = [need for need in every if need.label in others or others.intersection(need.used_by)]
-    return (*_extensions(context), *(need for need in kept if f"table {need.name}" not in made))
+    rows = {f"type {made_of.partition(' ')[2]}" for made_of in made if _MAKES_ROW_TYPE.match(made_of)}
+    return (*_extensions(context), *(need for need in kept if need.label not in rows))
 
 
 def _extensions(context: RestoreContext) -> Iterator[Need]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
+from snapshot_assets.databases.postgresql.code.needs import everything_needed
 from snapshot_assets.databases.postgresql.ddl import types
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject, needed_first
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext
@@ -36,6 +37,8 @@ def with_code(
         needed_tables: The tables that each table needs.
     """
     needs = {key: list(wanted) for key, wanted in context.needs.items()}
+    for table, circle in circular_defaults(context).items():
+        needs[relation_key(table)] = [each for each in needs[relation_key(table)] if each not in circle]
     # Two objects may have one key: a table "b.c" of schema a, and a table c of schema "a.b".
     nodes: dict[str, dict[TableName | None, UserType | Table | CodeObject]] = {}
     late = set(late_code(context))
@@ -69,6 +72,25 @@ def late_code(context: RestoreContext) -> dict[str, CodeObject]:
             late.add(key)
             waiting += needed_by.get(key, ())
     return {each.key: each for each in context.code if each.on is None and each.key in late}
+
+
+def circular_defaults(context: RestoreContext) -> dict[TableName, set[str]]:
+    """Return the tables that code needs which they need themselves, with that code.
+
+    Such are tables with a default that calls a function of their own row type. The server has no other way to make
+    these than to set the default later; a table that inherits from one of them takes the default over in vain.
+    """
+    needs = {key: set(wanted) for key, wanted in context.needs.items()}
+    for view in context.schema.views:
+        needs.setdefault(relation_key(view.table_name), set()).update(map(relation_key, view.depends_on))
+    code = {each.key for each in context.code}
+    circular: dict[TableName, set[str]] = {}
+    for name in context.tables:
+        key = relation_key(name)
+        circle = {each for each in needs.get(key, ()) if each in code and key in everything_needed((each,), needs)}
+        if circle:
+            circular[name] = circle
+    return circular
 
 
 def views_and_code(context: RestoreContext, views: Mapping[TableName, list[Statement]]) -> Iterator[Statement]:
