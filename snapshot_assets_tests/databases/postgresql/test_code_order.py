@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.steps import steps_of
-from snapshot_assets_tests.databases.postgresql.helpers import extracted, run, schema_dump
+from snapshot_assets.format.uncarried import uncarried_by_kind
+from snapshot_assets_tests.databases.postgresql.helpers import extracted, restored_alike, run, schema_dump
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
 
@@ -61,3 +62,11 @@ def test_defaults_that_call_code_which_needs_their_table_are_set_later(
     made = {statement.makes for statement in (*definition.before, *definition.after)}
     assert [need.label for need in definition.needs if need.label not in made] == []
     assert [need.label for need in define(schema).needs] != []
+
+
+def test_a_view_that_calls_a_function_of_an_extension_needs_nothing_else(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    script = "CREATE EXTENSION vector; CREATE VIEW v AS SELECT public.l2_distance('[1]', '[2]') AS d"
+    _, _, schema = restored_alike(postgresql_server, make_postgresql_database, script)  # nothing is lost
+    assert uncarried_by_kind(schema) == {}
