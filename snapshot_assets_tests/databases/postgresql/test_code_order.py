@@ -67,6 +67,6 @@ def test_defaults_that_call_code_which_needs_their_table_are_set_later(
 def test_a_view_that_calls_a_function_of_an_extension_needs_nothing_else(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:
-    script = "CREATE EXTENSION vector; CREATE VIEW v AS SELECT public.l2_distance('[1]', '[2]') AS d"
+    script = "CREATE EXTENSION vector; CREATE VIEW v AS SELECT public.l2_distance('[1]'::vector, '[2]') AS d"
     _, _, schema = restored_alike(postgresql_server, make_postgresql_database, script)  # nothing is lost
     assert uncarried_by_kind(schema) == {}
