@@ -10,6 +10,7 @@ from snapshot_assets.databases.steps import SchemaStep
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.engine.restore.steps import RestoreSteps
 from snapshot_assets.errors import SchemaIncompleteError
+from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.databases.postgresql.helpers import client
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into, execute
@@ -93,3 +94,46 @@ def test_a_step_that_stays_impossible_is_tried_once_more_at_most(
     with pytest.raises(SchemaIncompleteError):
         into.restore(place.store, filters=Filters(code=True))
     assert rounds == [3, 3]
+
+
+FOREIGN = (
+    "CREATE FOREIGN DATA WRAPPER nothing",
+    "CREATE SERVER far FOREIGN DATA WRAPPER nothing",
+    "CREATE FOREIGN TABLE ft (a int) SERVER far",
+    "CREATE LANGUAGE own HANDLER plpgsql_call_handler VALIDATOR plpgsql_validator",
+    "CREATE TABLE other (a int)",
+    "CREATE TABLE t (t timestamptz)",
+    "INSERT INTO t VALUES ('2025-01-02 00:00:00Z')",
+    "CREATE FUNCTION in_own() RETURNS int LANGUAGE own AS 'BEGIN RETURN 1; END'",
+    "CREATE FUNCTION of_far(f ft) RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "CREATE FUNCTION of_other(o other) RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "CREATE VIEW calls AS SELECT in_own() AS a",
+    "CREATE VIEW reads AS SELECT * FROM calls",
+)
+
+
+def test_code_that_needs_what_is_not_restored_is_left_out_and_named(
+    place: Place, into: Into, make_postgresql_database: MakeDatabase
+) -> None:
+    execute(place.source, *FOREIGN)
+    place.export()
+    done = into.restore(place.store, filters=Filters(code=True))
+    assert done.finished
+    lost = done.run.current().lost
+    for name, lacks in (("in_own()", "language own"), ("of_far(public.ft)", "relation public.ft")):
+        sentence = f"Function public.{name} needs {lacks}, which is not restored."
+        assert [each for each in lost if each.startswith(sentence)] != []
+    assert {each for each in lost if "was left out" in each} == {
+        "View public.calls was left out: the target lacks a function that it needs.",
+        "View public.reads was left out: the target lacks a function that it needs.",
+    }
+    with client(into.uri) as sql:
+        assert sql("SELECT count(*) FROM pg_proc WHERE proname = 'of_other'") == [(1,)]
+    ready = Into(make_postgresql_database())
+    execute(ready, FOREIGN[3])
+    assert "view public.reads" in ready.restore(place.store, filters=Filters(code=True)).run.current().steps.made()
+    some = Into(make_postgresql_database()).restore(
+        place.store, filters=Filters(code=True, tables=(TableName("public", "t"),))
+    )
+    assert some.finished
+    assert any("of_other(public.other) needs relation public.other" in each for each in some.run.current().lost)
