@@ -238,3 +238,30 @@ def test_a_column_of_a_views_row_type_is_refused_with_a_remedy_that_exists(
     postgresql_server.psql(postgresql_database, "CREATE VIEW v AS SELECT 1 AS a", "CREATE TABLE has_v (x v)")
     with pytest.raises(RestoreError, match=r"rows of the type of view public\.v, .* other tables with --tables"):
         define(extracted(postgresql_database))
+
+
+def test_the_printed_statements_make_the_same_objects(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.psql_script(
+        source,
+        CODE.replace(
+            "STORAGE = extended", "STORAGE = extended, SUBSCRIPT = raw_array_subscript_handler, ELEMENT = int4"
+        )
+        + """
+        CREATE OPERATOR FAMILY ordered USING btree;
+        CREATE OPERATOR CLASS down FOR TYPE int USING btree FAMILY ordered AS OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =,
+            OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 btint4cmp(int, int);
+        CREATE AGGREGATE total(int) (SFUNC = int4pl, STYPE = int);
+        CREATE FUNCTION totalled(int) RETURNS bigint LANGUAGE sql IMMUTABLE
+            BEGIN ATOMIC SELECT public.total($1); END;
+        CREATE TABLE t (a int, b public.code, c int CHECK (totalled(c) > 0));
+        CREATE INDEX by_down ON t (a down);
+        """,
+    )
+    schema = extracted(source)
+    needs = define(schema).needs
+    execute(target, *(statement for need in needs for statement in need.sql))
+    restore(schema, target)
+    assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
