@@ -144,6 +144,21 @@ def unfit_value(table: Table, column: Column, found: str, *, early: bool = False
     )
 
 
+def late_name(table: Table, column: Column) -> DatabaseError:
+    """Return the error for a value that names what a restore creates only after the rows."""
+    name = column_text(ColumnPath(table.table_name, column.name))
+    remedy = f"Leave the column out (`exclude_columns: [{name}]` in the plan), or mask it (`mask: {{{name}: ...}}`)."
+    if is_query(table):
+        remedy = f"Cast {identifier(column.name)} to text in the query."
+    return DatabaseError(
+        f"Column {name} ({column.type}) holds the name of a view, an index or a foreign table. A restore creates these"
+        f" only after the rows, if at all, so it could not load the value. Nothing was exported. {remedy}",
+        table=str(table.table_name),
+        column=name,
+        type=column.type,
+    )
+
+
 def columnless_rows(table: str) -> DatabaseError:
     """Return the error for a table that has rows and no columns."""
     return DatabaseError(

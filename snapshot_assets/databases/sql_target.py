@@ -26,7 +26,7 @@ from snapshot_assets.databases.target import (
     Statement,
 )
 from snapshot_assets.databases.time_column import TimeColumn
-from snapshot_assets.errors import OtherImportError, RestoreError
+from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.relations import Table, TableName
 
 
@@ -109,7 +109,16 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
 
     def by_hand(self, step: SchemaStep) -> tuple[str, ...]:
         """Return a step's statements as a user runs them in the target's own client; see `RestoreTarget`."""
-        return step.sql
+        return tuple(each.sql for each in step.statements if not self._left_out(each)) or step.sql
+
+    def _left_out(self, statement: Statement) -> bool:
+        """Return whether an import leaves a statement out here: it is of another version, or its object is there."""
+        try:
+            return bool(statement.unless and self._rows(statement.unless, f"looking for {statement.makes}"))
+        except TransientError:
+            raise
+        except SnapshotError:  # then the step failed because of it, and the user needs the statement
+            return False
 
     def load(self, file: LoadedFile, table: Table, batches: Iterable[pa.RecordBatch]) -> int | None:
         """Insert a file's rows and its ledger row in one transaction, which is on disk after `flush`.

@@ -136,7 +136,8 @@ def steps_of(statements: Iterable[Statement]) -> tuple[SchemaStep, ...]:
     """Return the steps of statements, in their order."""
     steps: list[SchemaStep] = []
     seen: dict[str, int] = {}
-    for makes, group in groupby(statements, attrgetter("makes")):
+    # Different objects may have one name: a table "b.c" of schema a, and a table c of schema "a.b".
+    for (makes, _), group in groupby(statements, attrgetter("makes", "table")):
         seen[makes] = number = seen.get(makes, 0) + 1
         name = makes if number == 1 else f"{makes} ({number})"
         steps.append(SchemaStep(name, kind_of_object(makes), tuple(group)))

@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
 
-from snapshot_assets.databases.columns import columnless_rows, unfit_value
+from snapshot_assets.databases.columns import columnless_rows, late_name, unfit_value
 from snapshot_assets.databases.masks import check_masks
 from snapshot_assets.databases.postgresql.introspect.documents import extract
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
@@ -55,7 +55,7 @@ class PostgresqlDatabase(Scanner):
         self._session.rows(query, f"reading the masks of {table.table_name}")
 
     def unfit(self, table: Table, rows: Sequence[Rows]) -> list[SnapshotError]:
-        """Find values that native carriers cannot hold; see `Database`."""
+        """Find values that native carriers cannot hold, or that no restore could load; see `Database`."""
         if is_large_objects(table):  # numbers, bytes and texts
             return []
         checks = list(unfit_checks(table, self.types_of(table)))
@@ -68,7 +68,10 @@ class PostgresqlDatabase(Scanner):
         if not checks:
             return [columnless_rows(str(table.table_name))] if row["c0"] else []
         unfit = [each for number, each in enumerate(checks) if row[f"c{number}"]]
-        return [unfit_value(table, each.column, each.found, early=True) for each in unfit]
+        return [
+            unfit_value(table, each.column, each.found, early=True) if each.found else late_name(table, each.column)
+            for each in unfit
+        ]
 
     def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
         """Count the rows with a finite time outside `[start, end)`."""

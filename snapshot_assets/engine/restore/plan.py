@@ -97,7 +97,7 @@ class RestorePlan:
     @property
     def lost(self) -> tuple[str, ...]:
         """What is not carried over, a sentence each."""
-        return (*self.source.lost, *self.definition.lost)
+        return (*self.source.lost, *self.definition.lost, *self.steps.left_out())
 
     @property
     def has_foreign_keys(self) -> bool:

@@ -249,7 +249,11 @@ class RestoreRun:
             plan = self._refresh(plan, target)
         if not plan.complete:
             return False
-        self.plan = plan = self._make(plan, plan.steps.pending_after(changed=self.changed), plan.absent)
+        plan = self._make(plan, plan.steps.pending_after(changed=self.changed), plan.absent)
+        tried: list[SchemaStep] = []
+        while (steps := plan.steps.retried()) and steps != tried:  # what they need may have come after them
+            plan, tried = self._make(plan, steps, plan.absent), steps
+        self.plan = plan
         if not plan.record.finished:
             with self.target() as target:
                 target.finish(plan.record)

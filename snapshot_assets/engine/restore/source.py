@@ -24,6 +24,9 @@ from snapshot_assets.storage.base import ObjectStore
 
 _SHOWN = 10
 
+_LARGE_OBJECTS = "large_objects"
+"""The option of the table that large objects are exported as."""
+
 
 @dataclass(frozen=True)
 class RestoreSource:
@@ -152,6 +155,8 @@ def _select(schema: DatabaseSchema, filters: Filters) -> tuple[DatabaseSchema, l
     items: list[Table | View] = [*schema.tables, *schema.views]
     relations = {item.table_name: [column.name for column in item.columns] for item in items}
     schemas = [item.name for item in schema.schemas]
+    large = [table for table in schema.tables if _LARGE_OBJECTS in table.options]
+    schemas += (table.schema_name for table in large)
     check_selection(Selection(schemas=filters.schemas, tables=filters.tables), schemas, relations)
 
     def chosen(name: TableName) -> bool:
@@ -161,7 +166,7 @@ def _select(schema: DatabaseSchema, filters: Filters) -> tuple[DatabaseSchema, l
     tables = tuple(table for table in schema.tables if chosen(table.table_name))
     views = [view for view in schema.views if chosen(view.table_name)]
     restored = {table.table_name for table in tables} | {view.table_name for view in views}
-    lost: list[str] = []
+    lost = [_without_large(table, filters) for table in large if table not in tables]
     complete = _without_broken(views, restored, set(relations), lost)
     used = {name.schema for name in restored}
     narrowed = bool(filters.schemas or filters.tables)
@@ -175,6 +180,13 @@ def _select(schema: DatabaseSchema, filters: Filters) -> tuple[DatabaseSchema, l
         "views": tuple(complete),
     }
     return schema.model_copy(update=selected), lost
+
+
+def _without_large(table: Table, filters: Filters) -> str:
+    """Return the sentence for large objects that are not chosen: they belong to no schema of the user."""
+    ways = [f"add {table.table_name} to --tables"] if filters.tables else []
+    ways += [f"add {table.schema_name} to --schemas"] if filters.schemas else []
+    return f"Large objects are left out: to restore them, {' and '.join(ways)}."
 
 
 def _without_sequences(schema: Schema) -> Schema:

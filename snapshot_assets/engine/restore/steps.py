@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -93,6 +93,18 @@ class RestoreSteps:
                 pending.append(step.again())
         return pending
 
+    def retried(self) -> list[SchemaStep]:
+        """Return the failed steps that may succeed after the others, in their order.
+
+        Not those of tables, whose rows would not be loaded, not those that rows prevent, and no comments on either.
+        """
+        never = {step.name for step in self.any_failed if step.holds_rows or self.results[step.name].violated}
+        return [
+            step
+            for step in self.any_failed
+            if step.table not in self.absent and step.name.removeprefix("comment on ") not in never
+        ]
+
     def rehearsed(self, *, whole: bool) -> list[Statement]:
         """Return the statements that a restore which starts runs to make what is not there.
 
@@ -153,6 +165,13 @@ class RestoreSteps:
             for step in (*self.before, *self.after)
             if (result := self.results.get(step.name)) and result.made and result.import_id == self.record.id
         ]
+
+    def left_out(self) -> Iterator[str]:
+        """Yield a sentence for each view that was tried and is not there, and did not fail."""
+        for step in self.after:
+            result = self.results.get(step.name)
+            if step.makes_view and self._own(step) and result is not None and result.status == "skipped":
+                yield f"{step.kind.capitalize()} {step.table} was left out: the target lacks a function that it needs."
 
     def failed(self, target: RestoreTarget) -> list[FailedStep]:
         """Return the steps that could not be made, with the statements to run by hand in their order."""

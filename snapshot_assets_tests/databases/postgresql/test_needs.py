@@ -12,6 +12,8 @@ from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.engine.export.restorable import restore_warnings
+from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets_tests.databases.postgresql.helpers import execute, extracted, restore, schema_dump
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
@@ -193,3 +195,73 @@ def test_an_extension_counts_as_a_whole_and_only_its_files_are_needed(
     assert missing(make_postgresql_database(), schema) == []
     with closing(PostgresqlTarget(DatabaseAddress("target", source))) as target:
         assert target.missing([replace(need, name="not_on_this_server")]) != []
+
+
+FOREIGN = """
+CREATE FOREIGN DATA WRAPPER nothing; CREATE SERVER far FOREIGN DATA WRAPPER nothing; CREATE SCHEMA far;
+CREATE FOREIGN TABLE far.ft (a int, "b c" numeric(5, 2)) SERVER far;
+CREATE TABLE has_ft (x far.ft, xs far.ft[]);
+INSERT INTO has_ft VALUES (ROW(1, 2.5), NULL);
+CREATE TABLE other (a int);
+"""
+
+
+def test_the_row_type_of_a_foreign_table_is_an_object_that_the_target_needs(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.psql_script(source, FOREIGN)
+    schema = extracted(source)
+    [need] = define(schema).needs
+    assert (need.label, need.used_by) == ("type far.ft", ("table public.has_ft",))
+    [warning] = restore_warnings(schema)
+    assert "1 object that the snapshot does not contain: type far.ft (for table public.has_ft)" in warning
+    assert missing(target, schema) == [need]
+    execute(target, *need.sql)
+    assert missing(target, schema) == []
+    restore(schema, target)
+    execute(target, "INSERT INTO has_ft VALUES (ROW(1, 2.5), ARRAY[ROW(1, 2.5)]::far.ft[])")
+    older = schema.model_copy(
+        update={
+            "tables": tuple(
+                each.model_copy(update={"options": {key: each.options[key] for key in each.options if key != "needs"}})
+                for each in schema.tables
+            )
+        }
+    )
+    assert [each.label for each in define(older).needs] == ["type far.ft"]
+
+
+def test_a_column_of_a_views_row_type_is_refused_with_a_remedy_that_exists(
+    postgresql_server: PostgresqlServer, postgresql_database: str
+) -> None:
+    postgresql_server.psql(postgresql_database, "CREATE VIEW v AS SELECT 1 AS a", "CREATE TABLE has_v (x v)")
+    with pytest.raises(RestoreError, match=r"rows of the type of view public\.v, .* other tables with --tables"):
+        define(extracted(postgresql_database))
+
+
+def test_the_printed_statements_make_the_same_objects(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.psql_script(
+        source,
+        CODE.replace(
+            "STORAGE = extended", "STORAGE = extended, SUBSCRIPT = raw_array_subscript_handler, ELEMENT = int4"
+        )
+        + """
+        CREATE OPERATOR FAMILY ordered USING btree;
+        CREATE OPERATOR CLASS down FOR TYPE int USING btree FAMILY ordered AS OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =,
+            OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 btint4cmp(int, int);
+        CREATE AGGREGATE total(int) (SFUNC = int4pl, STYPE = int);
+        CREATE FUNCTION totalled(int) RETURNS bigint LANGUAGE sql IMMUTABLE
+            BEGIN ATOMIC SELECT public.total($1); END;
+        CREATE TABLE t (a int, b public.code, c int CHECK (totalled(c) > 0));
+        CREATE INDEX by_down ON t (a down);
+        """,
+    )
+    schema = extracted(source)
+    needs = define(schema).needs
+    execute(target, *(statement for need in needs for statement in need.sql))
+    restore(schema, target)
+    assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
+from snapshot_assets.databases.postgresql.ddl.statements import before_version, from_version
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows, TimelessRows, WindowRows
 from snapshot_assets.databases.steps import steps_of
@@ -139,6 +140,16 @@ def test_what_a_user_made_by_hand_after_it_failed_counts_as_made_and_a_taken_nam
     execute(postgresql_database, "CREATE VIEW public.v AS SELECT 1 AS n")
     second = target.make(record(), steps_of([CREATE, other, broken]))
     assert [each.status for each in second.values()] == ["made", "taken", "made"]
+
+
+def test_only_the_statements_for_this_version_of_the_server_are_to_be_run_by_hand(target):
+    created = [
+        Statement("table public.t", f"CREATE TABLE public.t (n {kind})", T, unless)
+        for kind, unless in (("old", from_version(14)), ("new", before_version(14)))
+    ]
+    broken = Statement("table public.t", "ALTER TABLE public.t ADD missing()", T, "SELECT 1 FROM missing")
+    assert target.by_hand(*steps_of([*created, broken])) == (created[1].sql, broken.sql)
+    assert target.by_hand(*steps_of(created[:1])) == (created[0].sql,)
 
 
 def test_consecutive_statements_of_one_name_are_made_together_or_not_at_all(target, postgresql_database):

@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 from snapshot_assets.databases.source import Selection
+from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import DatabaseDeniedError, TargetNotEmptyError
 from snapshot_assets.format.uncarried import uncarried_by_kind
 from snapshot_assets_tests.databases.postgresql.helpers import extracted
@@ -53,6 +54,20 @@ def test_large_objects_are_restored_with_their_oids_contents_and_comments(
     again = into.restore(place.store)
     assert again.rows == 0
     assert again.finished
+
+
+def test_large_objects_that_are_not_chosen_are_named_and_can_be_chosen(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+) -> None:
+    source, into = with_objects(postgresql_server, make_postgresql_database), Into(make_postgresql_database())
+    place = Place(source, tmp_path)
+    place.export()
+    without = Into(make_postgresql_database()).restore(place.store, filters=Filters(schemas=("public",)))
+    named = "Large objects are left out: to restore them, add snapshot_assets to --schemas."
+    assert named in without.run.current().lost
+    done = into.restore(place.store, filters=Filters(schemas=("public", "snapshot_assets")))
+    assert not any("arge objects" in each for each in done.run.current().lost)
+    assert postgresql_server.psql(into.uri, CONTENTS) == postgresql_server.psql(source, CONTENTS)
 
 
 def test_pages_of_one_object_may_lie_in_several_files(

@@ -96,6 +96,14 @@ WITH code AS MATERIALIZED ({_named_code()}), relation AS MATERIALIZED (
         WHERE c.class = 'pg_type'::regclass AND t.typarray <> 0
     UNION ALL SELECT d.classid, d.objid, c.key FROM pg_depend d JOIN code c ON c.class = d.refclassid
         AND c.oid = d.refobjid WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+    -- A snapshot carries neither languages nor transforms; those of extensions are nodes already.
+    UNION ALL SELECT 'pg_language'::regclass, l.oid, 'language ' || quote_ident(l.lanname)
+        FROM pg_language l WHERE l.oid >= {_FIRST_USER_OID} AND NOT EXISTS (
+            SELECT FROM pg_depend e WHERE e.classid = 'pg_language'::regclass AND e.objid = l.oid AND e.deptype = 'e')
+    UNION ALL SELECT 'pg_transform'::regclass, f.oid,
+        format('transform for %s language %I', format_type(f.trftype, NULL), l.lanname)
+        FROM pg_transform f JOIN pg_language l ON l.oid = f.trflang WHERE f.oid >= {_FIRST_USER_OID} AND NOT EXISTS (
+            SELECT FROM pg_depend e WHERE e.classid = 'pg_transform'::regclass AND e.objid = f.oid AND e.deptype = 'e')
     UNION ALL {_MEMBERS.format(catalog="amop", code="SELECT * FROM code")}
     UNION ALL {_MEMBERS.format(catalog="amproc", code="SELECT * FROM code")}
 )

@@ -7,10 +7,10 @@ from graphlib import TopologicalSorter
 
 from snapshot_assets.databases.clashes import too_long
 from snapshot_assets.databases.columns import identity_sequences
-from snapshot_assets.databases.postgresql.ddl import columns, keys, tables, types, views
+from snapshot_assets.databases.postgresql.ddl import columns, defaults, keys, tables, types, views
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject
 from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
-from snapshot_assets.databases.postgresql.ddl.needs import needs
+from snapshot_assets.databases.postgresql.ddl.needs import needs, row_types_of
 from snapshot_assets.databases.postgresql.ddl.order import with_code
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext
 from snapshot_assets.databases.postgresql.large_objects import LARGE_OBJECTS, is_large_objects
@@ -56,6 +56,7 @@ def _define(context: RestoreContext) -> Definition:
     before = [*types.schemas(context), *types.extensions(context)]
     for use in used:
         before += columns.create_sequence(use)
+    late = defaults.late(context)
     unvalidated: list[Statement] = []
     for item in order:
         if isinstance(item, CodeObject):
@@ -64,16 +65,18 @@ def _define(context: RestoreContext) -> Definition:
             before += types.create(context, item)
             unvalidated += types.unvalidated_checks(context, item)
         elif not is_large_objects(item):
-            before += tables.create(context, restored[item.table_name])
+            table = restored[item.table_name]
+            before += tables.create(context, defaults.without(table) if item.table_name in late.every else table)
+    before += late.statements(restored, late.before)
     for table in restored.values():
         before += tables.settings(context, table)
     for use in used:
         before += columns.own_sequence(use)
     if not context.code:  # else they are in the order
         before += types.loose(context)
-    after = [*unvalidated, *_after(context, list(restored.values()), used)]
+    after = [*unvalidated, *_after(context, list(restored.values()), used), *late.statements(restored, late.after)]
     documented = tuple(restored[name] for name in context.tables)
-    lost, needed = tuple(context.lost), needs(context, before)
+    lost, needed = tuple(context.lost), needs(context, (*before, *after))
     return Definition(documented, tuple(before), tuple(after), lost, needed, too_long(schema))
 
 
@@ -104,22 +107,21 @@ def _after(
 def _needed_tables(context: RestoreContext, table: Table, owners: Mapping[TableName, TableName]) -> list[TableName]:
     """Return the tables to create before a table; `owners` are those of the sequences of identity columns."""
     name = table.table_name
-    named = [TableName(*each) for each in table.options.get("row_types", ())]
-    every = context.tables.items() if named else ()
-    owner_of = {part.name: owner for owner, each in every for part in context.partitions(each)}
-    system = ("pg_catalog", "information_schema")
-    row_types = [owner_of.get(each, each) for each in named if each.schema not in system]
     # A table creates the sequence of its identity column; another table's default may draw from it too.
     used = (each.table_name for each in table.sequences)
     drawn_from = [owners[each] for each in used if owners.get(each, name) != name]
+    views = {view.table_name for view in context.schema.views}
+    row_types = row_types_of(context, table)
     for needed in row_types:
-        if needed not in context.tables:
+        if needed in views:
             raise RestoreError(
-                f"Table {name} cannot be created: it holds rows of the type of {needed}, which is not restored as a"
-                f" table. Select {needed} too, or leave {name} out.",
+                f"Table {name} cannot be created: it holds rows of the type of view {needed}, and views are created"
+                f" after all rows. Create {name} yourself, with this column as a type of your own, or restore only"
+                " other tables with --tables.",
                 table=str(name),
             )
-    return [*row_types, *parents_of(context, table), *drawn_from]
+    created = [each for each in row_types if each in context.tables]
+    return [*created, *parents_of(context, table), *drawn_from]
 
 
 def _creation_order(context: RestoreContext) -> Iterator[UserType | Table | CodeObject]:

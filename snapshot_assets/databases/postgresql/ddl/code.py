@@ -49,6 +49,7 @@ class CodeObject:
         on: The table or view to which it belongs, None for none.
         needs: What it needs directly, by kind and name.
         type: The document of a type.
+        lacking: Queries that each yield a row if the target lacks what it needs, so that it is left out.
     """
 
     kind: str
@@ -59,6 +60,7 @@ class CodeObject:
     comment: str | None = None
     needs: tuple[str, ...] = ()
     type: UserType | None = None
+    lacking: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -90,10 +92,11 @@ class CodeObject:
         kind = CODE_KINDS[self.kind]
         if not re.match(_HEADS.get(self.kind, f"CREATE {self.kind.upper()} "), self.sql):
             raise refusal(self.what, self.sql, f"the statement that creates one {self.kind}")
-        yield Statement(self.what, self.sql, table, kind.exists(self.name, self.on))
+        exists = " UNION ALL ".join((kind.exists(self.name, self.on), *self.lacking))
+        yield Statement(self.what, self.sql, table, exists)
         name = self.name.replace("()", "(*)") if self.kind == "aggregate" else self.name
         on = f" ON {qualified(self.on)}" if self.on is not None else ""
-        described = kind.is_described(self.name, self.on)
+        described = " UNION ALL ".join((kind.is_described(self.name, self.on), *self.lacking))
         yield from comment(f"{self.word.upper()} {name}{on}", self.comment, self.what, table, described)
 
 

@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need, merged, recorded
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext
 from snapshot_assets.databases.target import Statement
-from snapshot_assets.format.relations import Table, View
+from snapshot_assets.format.relations import Table, TableName, View
+
+_MAKES_ROW_TYPE = re.compile("(?:table|partition|view|materialized view) ")
+"""Statements that also create the type of a relation's rows."""
 
 
-def needs(context: RestoreContext, before: Iterable[Statement]) -> tuple[Need, ...]:
+def needs(context: RestoreContext, statements: Iterable[Statement]) -> tuple[Need, ...]:
     """Return what must exist before the tables are created, each object after those that it needs.
 
     Args:
         context: The schema.
-        before: The statements that create the tables: what they make need not exist, unless a function needs it too.
+        statements: The restore's statements: what they make need not exist, unless a function needs it too.
     """
-    made = {statement.makes for statement in before}
+    made = {statement.makes for statement in statements}
     tables, expressions = context.schema.tables, context.expressions
-    every = merged(each for table in tables for each in recorded(table, expressions=expressions))
+    listed = (each for table in tables for each in recorded(table, expressions=expressions))
+    every = merged(chain(listed, _row_types(context)))
     others = {need.label for need in every} - made
     kept = [need for need in every if need.label in others or others.intersection(need.used_by)]
-    return (*_extensions(context), *(need for need in kept if f"table {need.name}" not in made))
+    rows = {f"type {made_of.partition(' ')[2]}" for made_of in made if _MAKES_ROW_TYPE.match(made_of)}
+    return (*_extensions(context), *(need for need in kept if need.label not in rows))
+
+
+def row_types_of(context: RestoreContext, table: Table) -> list[TableName]:
+    """Return the relations whose row types a table has, for partitions their table; without those of the system."""
+    named = [TableName(*each) for each in table.options.get("row_types", ())]
+    every = context.tables.items() if named else ()
+    owner_of = {part.name: owner for owner, each in every for part in context.partitions(each)}
+    system = ("pg_catalog", "information_schema")
+    return [owner_of.get(each, each) for each in named if each.schema not in system]
+
+
+def _row_types(context: RestoreContext) -> Iterator[Need]:
+    """Yield the row types of relations that are not restored, such as foreign tables."""
+    for table in context.schema.tables:
+        for each in row_types_of(context, table):
+            if each not in context.tables:
+                yield Need("type", str(each), (table.table_name,), (f"table {table.table_name}",))
 
 
 def _extensions(context: RestoreContext) -> Iterator[Need]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
+from snapshot_assets.databases.postgresql.code.needs import everything_needed
 from snapshot_assets.databases.postgresql.ddl import types
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject, needed_first
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext
@@ -36,23 +37,26 @@ def with_code(
         needed_tables: The tables that each table needs.
     """
     needs = {key: list(wanted) for key, wanted in context.needs.items()}
-    nodes: dict[str, UserType | Table | CodeObject] = {}
+    for table, circle in circular_defaults(context).items():
+        needs[relation_key(table)] = [each for each in needs[relation_key(table)] if each not in circle]
+    # Two objects may have one key: a table "b.c" of schema a, and a table c of schema "a.b".
+    nodes: dict[str, dict[TableName | None, UserType | Table | CodeObject]] = {}
     late = set(late_code(context))
     for each in context.code:
         if each.on is None and each.key not in late:
-            nodes[each.key] = each.type or each
+            nodes.setdefault(each.key, {})[each.type.table_name if each.type else None] = each.type or each
     for schema in context.schema.schemas:
         for kind in map(UserType.model_validate, schema.options.get("types", ())):
-            nodes[type_key(kind)] = kind
+            nodes.setdefault(type_key(kind), {})[kind.table_name] = kind
     for item in items:
         if isinstance(item, UserType):
-            nodes.setdefault(type_key(item), item)
+            nodes.setdefault(type_key(item), {}).setdefault(item.table_name, item)
             continue
         key = relation_key(item.table_name)
-        nodes[key] = item
+        nodes.setdefault(key, {})[item.table_name] = item
         wanted = [*map(type_key, item.types), *map(relation_key, needed_tables[item.table_name])]
         needs[key] = [*needs.get(key, ()), *wanted]
-    return needed_first(nodes, needs)
+    return chain.from_iterable(each.values() for each in needed_first(nodes, needs))
 
 
 def late_code(context: RestoreContext) -> dict[str, CodeObject]:
@@ -70,6 +74,25 @@ def late_code(context: RestoreContext) -> dict[str, CodeObject]:
     return {each.key: each for each in context.code if each.on is None and each.key in late}
 
 
+def circular_defaults(context: RestoreContext) -> dict[TableName, set[str]]:
+    """Return the tables that code needs which they need themselves, with that code.
+
+    Such are tables with a default that calls a function of their own row type. The server has no other way to make
+    these than to set the default later; a table that inherits from one of them takes the default over in vain.
+    """
+    needs = {key: set(wanted) for key, wanted in context.needs.items()}
+    for view in context.schema.views:
+        needs.setdefault(relation_key(view.table_name), set()).update(map(relation_key, view.depends_on))
+    code = {each.key for each in context.code}
+    circular: dict[TableName, set[str]] = {}
+    for name in context.tables:
+        key = relation_key(name)
+        circle = {each for each in needs.get(key, ()) if each in code and key in everything_needed((each,), needs)}
+        if circle:
+            circular[name] = circle
+    return circular
+
+
 def views_and_code(context: RestoreContext, views: Mapping[TableName, list[Statement]]) -> Iterator[Statement]:
     """Yield the statements of views, given by view, and of the code that needs views."""
     late = late_code(context)
@@ -77,7 +100,7 @@ def views_and_code(context: RestoreContext, views: Mapping[TableName, list[State
     needs = {key: list(wanted) for key, wanted in context.needs.items()}
     depends_on = {view.table_name: view.depends_on for view in context.schema.views}
     for name, statements in views.items():
-        nodes[relation_key(name)] = statements
+        nodes.setdefault(relation_key(name), []).extend(statements)
         needs.setdefault(relation_key(name), []).extend(map(relation_key, depends_on[name]))
     return chain.from_iterable(needed_first(nodes, needs))
 

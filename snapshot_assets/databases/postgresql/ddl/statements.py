@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject, code_objects, needs_of
+from snapshot_assets.databases.postgresql.ddl.lacking import restored_relations, with_lacking
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement, comment
@@ -107,14 +108,25 @@ class RestoreContext:
         self.relations = {*exist, *(view.table_name for view in self.schema.views)}
         every = code_objects(self.schema)
         self._in_snapshot = {(each.key, each.on) for each in every}
-        self.code = every if self.with_code else ()
-        self.needs = needs_of(self.schema, self.code)
+        self.needs = needs_of(self.schema, every if self.with_code else ())
         for table in self.schema.tables:
             self._note_partition_key(table)
             for part in reversed(self.partitions(table)):  # parents come first in the list
                 self.relations.add(part.name)
                 if part.options.get("relation") == "foreign table" or part.name in self.over_foreign_tables:
                     self.over_foreign_tables.add(TableName(*part.options["of"]))
+        self.code = tuple(self._restored(every)) if self.with_code else ()
+
+    def _restored(self, code: Iterable[CodeObject]) -> Iterator[CodeObject]:
+        """Yield code, each with what it lacks in this restore; record what is lost if the target lacks it too."""
+        made = {f"relation {name}" for name in restored_relations(self.schema.views, self.relations)}
+        for each, missing in with_lacking(code, self.needs, made):
+            if missing and not each.is_part:
+                self.lose(
+                    f"{capital(each.what)} needs {', '.join(missing)}, which is not restored. If the target does not"
+                    f" have it, the {each.word} is left out."
+                )
+            yield each
 
     def _note_partition_key(self, table: Table) -> None:
         name, options = table.table_name, table.options
@@ -156,8 +168,8 @@ class RestoreContext:
                 self.lose(f"{capital(each.what)} is not restored: it is code of the snapshot. Give --with-code.")
 
     def restores(self, key: str) -> bool:
-        """Return whether an object of code, given by kind and name, is restored."""
-        return self.with_code and (key, None) in self._in_snapshot
+        """Return whether an object of code, given by kind and name, is restored into every target."""
+        return any(each.key == key and each.on is None and not each.lacking for each in self.code)
 
     def allows(self, what: str, plain: bool = False) -> bool:
         """Return whether an object is restored that may consist of SQL text; if not, record it as lost.

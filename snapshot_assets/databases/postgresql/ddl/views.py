@@ -67,13 +67,14 @@ def _functions(context: RestoreContext, view: View) -> list[str]:
     functions: list[str] = []
     name, not_carried = view.table_name, [str(each) for each in view.options.get("not_carried", ())]
     for each in not_carried:
-        if each.startswith("function "):
-            functions.append(each.removeprefix("function "))
-            if not any(context.restores(f"{kind} {functions[-1]}") for kind in ("function", "aggregate")):
-                context.lose(
-                    f"View {view.table_name} calls {each}, which is not restored. If the target does not have it,"
-                    " the view and those that read it are left out."
-                )
+        called = each.removeprefix("function ")
+        # Without a function that is restored, creating the view fails, and the failure is reported.
+        if called != each and not any(context.restores(f"{kind} {called}") for kind in ("function", "aggregate")):
+            functions.append(called)
+            context.lose(
+                f"View {view.table_name} calls {each}, which is not restored. If the target does not have it,"
+                " the view and those that read it are left out."
+            )
     context.lose_uncarried({"not_carried": [each for each in not_carried if not each.startswith("function ")]}, name)
     return functions
 

@@ -1,36 +1,18 @@
 """Writes the statements that create objects which a snapshot does not contain, for people to run before an import.
 
-The server prints functions itself. The other statements are built from the system catalogs, as pg_dump does. Kinds
-that are missing here, such as aggregates, have no statement.
+They are those that `--with-code` runs, and here are those of the kinds that are not code. Kinds that are missing here
+have no statement.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
+from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
+from snapshot_assets.databases.postgresql.code.statements import STATEMENTS
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 
-# A column that only some versions of the server have is read through JSON.
-_FUNCTIONS = """
-SELECT p.oid::int8 AS oid, ARRAY[pg_get_functiondef(p.oid)] AS sql, p.pronamespace::int8 AS schema
-FROM pg_proc p WHERE p.oid = ANY ({oids}) AND p.prokind IN ('f', 'p', 'w')
-"""
-
-_OPERATORS = """
-SELECT o.oid::int8 AS oid, o.oprnamespace::int8 AS schema, ARRAY[format(
-    'CREATE OPERATOR %I.%s (%s)', n.nspname, o.oprname, concat_ws(', ', 'FUNCTION = ' || o.oprcode::text,
-        'LEFTARG = ' || format_type(nullif(o.oprleft, 0), NULL),
-        'RIGHTARG = ' || format_type(nullif(o.oprright, 0), NULL),
-        (SELECT format('COMMUTATOR = OPERATOR(%I.%s)', xn.nspname, x.oprname) FROM pg_operator x
-            JOIN pg_namespace xn ON xn.oid = x.oprnamespace WHERE x.oid = o.oprcom),
-        (SELECT format('NEGATOR = OPERATOR(%I.%s)', xn.nspname, x.oprname) FROM pg_operator x
-            JOIN pg_namespace xn ON xn.oid = x.oprnamespace WHERE x.oid = o.oprnegate),
-        'RESTRICT = ' || nullif(o.oprrest::oid, 0)::regproc::text,
-        'JOIN = ' || nullif(o.oprjoin::oid, 0)::regproc::text,
-        CASE WHEN o.oprcanhash THEN 'HASHES' END, CASE WHEN o.oprcanmerge THEN 'MERGES' END))] AS sql
-FROM pg_operator o JOIN pg_namespace n ON n.oid = o.oprnamespace WHERE o.oid = ANY ({oids})
-"""
-
+# A target may lack one of the system too. A column that only some versions have is read through JSON.
 _COLLATIONS = """
 SELECT l.oid::int8 AS oid, l.collnamespace::int8 AS schema, ARRAY[format(
     'CREATE COLLATION %I.%I (%s)', n.nspname, l.collname, concat_ws(', ',
@@ -53,51 +35,17 @@ SELECT a.oid::int8 AS oid, NULL::int8 AS schema, ARRAY[format('CREATE ACCESS MET
 FROM pg_am a WHERE a.oid = ANY ({oids})
 """
 
-_MEMBER = """EXISTS (
-    SELECT FROM pg_depend d WHERE d.classid = '{catalog}'::regclass AND d.objid = m.oid
-        AND d.refclassid = 'pg_opclass'::regclass AND d.refobjid = c.oid)"""
-
-_OPERATOR_CLASSES = f"""
-SELECT c.oid::int8 AS oid, c.opcnamespace::int8 AS schema,
-    ARRAY[format('CREATE OPERATOR CLASS %I.%I %sFOR TYPE %s USING %I AS %s', n.nspname, c.opcname,
-        CASE WHEN c.opcdefault THEN 'DEFAULT ' ELSE '' END, format_type(c.opcintype, NULL), a.amname, concat_ws(', ',
-            (SELECT string_agg(format('OPERATOR %s %s', m.amopstrategy, m.amopopr::regoperator), ', '
-                ORDER BY m.amopstrategy, m.amoplefttype, m.amoprighttype)
-             FROM pg_amop m WHERE {_MEMBER.format(catalog="pg_amop")}),
-            (SELECT string_agg(format('FUNCTION %s (%s, %s) %s', m.amprocnum, format_type(m.amproclefttype, NULL),
-                format_type(m.amprocrighttype, NULL), m.amproc::regprocedure), ', '
-                ORDER BY m.amprocnum, m.amproclefttype, m.amprocrighttype)
-             FROM pg_amproc m WHERE {_MEMBER.format(catalog="pg_amproc")}),
-            'STORAGE ' || format_type(nullif(c.opckeytype, 0), NULL)))] AS sql
-FROM pg_opclass c JOIN pg_namespace n ON n.oid = c.opcnamespace JOIN pg_am a ON a.oid = c.opcmethod
-WHERE c.oid = ANY ({{oids}})
-"""
+# A class that is created without its family would have one of its own.
+_OWN_FAMILY = """ARRAY(
+    SELECT format('CREATE OPERATOR FAMILY %I.%I USING %I', fn.nspname, f.opfname, fa.amname)
+    FROM pg_opfamily f JOIN pg_namespace fn ON fn.oid = f.opfnamespace JOIN pg_am fa ON fa.oid = f.opfmethod
+    WHERE f.oid = o.opcfamily AND f.oid >= 16384)"""
 
 # The functions of a base type need the type, and it needs them: first comes an empty type of that name.
-_BASE_TYPES = """
-SELECT t.oid::int8 AS oid, t.typnamespace::int8 AS schema, format('CREATE TYPE %I.%I', n.nspname, t.typname)
-    || ARRAY(SELECT pg_get_functiondef(f.id) FROM unnest(ARRAY[t.typinput::oid, t.typoutput::oid, t.typreceive::oid,
-            t.typsend::oid, t.typmodin::oid, t.typmodout::oid, t.typanalyze::oid]) WITH ORDINALITY f (id, place)
-        WHERE f.id >= 16384 ORDER BY f.place)
-    || format('CREATE TYPE %I.%I (%s)', n.nspname, t.typname, concat_ws(', ',
-        'INPUT = ' || t.typinput::text, 'OUTPUT = ' || t.typoutput::text,
-        'RECEIVE = ' || nullif(t.typreceive::oid, 0)::regproc::text,
-        'SEND = ' || nullif(t.typsend::oid, 0)::regproc::text,
-        'TYPMOD_IN = ' || nullif(t.typmodin::oid, 0)::regproc::text,
-        'TYPMOD_OUT = ' || nullif(t.typmodout::oid, 0)::regproc::text,
-        'ANALYZE = ' || nullif(t.typanalyze::oid, 0)::regproc::text,
-        'INTERNALLENGTH = ' || CASE WHEN t.typlen = -1 THEN 'VARIABLE' ELSE t.typlen::text END,
-        CASE WHEN t.typbyval THEN 'PASSEDBYVALUE' END,
-        'ALIGNMENT = ' || CASE t.typalign WHEN 'c' THEN 'char' WHEN 's' THEN 'int2' WHEN 'i' THEN 'int4'
-            ELSE 'double' END,
-        'STORAGE = ' || CASE t.typstorage WHEN 'p' THEN 'plain' WHEN 'e' THEN 'external' WHEN 'm' THEN 'main'
-            ELSE 'extended' END,
-        'CATEGORY = ' || quote_literal(t.typcategory::text), CASE WHEN t.typispreferred THEN 'PREFERRED = true' END,
-        'DEFAULT = ' || quote_literal(t.typdefault), 'ELEMENT = ' || format_type(nullif(t.typelem, 0), NULL),
-        'DELIMITER = ' || quote_literal(nullif(t.typdelim::text, ',')),
-        CASE WHEN t.typcollation <> 0 THEN 'COLLATABLE = true' END)) AS sql
-FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace WHERE t.oid = ANY ({oids}) AND t.typtype = 'b'
-"""
+_SHELL_AND_FUNCTIONS = """format('CREATE TYPE %I.%I', n.nspname, o.typname)
+    || ARRAY(SELECT pg_get_functiondef(f.id) FROM unnest(ARRAY[o.typinput::oid, o.typoutput::oid, o.typreceive::oid,
+            o.typsend::oid, o.typmodin::oid, o.typmodout::oid, o.typanalyze::oid]) WITH ORDINALITY f (id, place)
+        WHERE f.id >= 16384 ORDER BY f.place)"""
 
 _OTHER_TYPES = """
 SELECT t.oid::int8 AS oid, t.typnamespace::int8 AS schema, ARRAY[format('CREATE %s %I.%I AS %s',
@@ -129,29 +77,32 @@ FROM pg_ts_config g JOIN pg_ts_parser p ON p.oid = g.cfgparser JOIN pg_namespace
 WHERE g.oid = ANY ({oids})
 """
 
-_DICTIONARIES = """
-SELECT i.oid::int8 AS oid, i.dictnamespace::int8 AS schema, ARRAY[format('CREATE TEXT SEARCH DICTIONARY %s (%s)',
-    i.oid::regdictionary, concat_ws(', ', format('TEMPLATE = %I.%I', tn.nspname, t.tmplname), i.dictinitoption))] AS sql
-FROM pg_ts_dict i JOIN pg_ts_template t ON t.oid = i.dicttemplate JOIN pg_namespace tn ON tn.oid = t.tmplnamespace
-WHERE i.oid = ANY ({oids})
-"""
 
-_EXTENSIONS = """
-SELECT e.oid::int8 AS oid, e.extnamespace::int8 AS schema,
-    ARRAY[format('CREATE EXTENSION IF NOT EXISTS %I SCHEMA %I', e.extname, n.nspname)] AS sql
-FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.oid = ANY ({oids})
-"""
+def _as_code(word: str, first: str = "ARRAY[]::text[]") -> str:
+    """Return the query for objects of a kind of code, with the statement that `--with-code` runs.
+
+    Args:
+        word: A key of `CODE_KINDS`.
+        first: SQL expression of the statements before it.
+    """
+    kind = CODE_KINDS[word]
+    return (
+        f"SELECT o.oid::int8 AS oid, {kind.namespace}::int8 AS schema, {first} || {STATEMENTS[word]} AS sql"
+        f" FROM {kind.source} WHERE o.oid = ANY ({{oids}}) AND {kind.where}"
+    )
+
 
 _QUERIES = {
-    ("function", "procedure"): (_FUNCTIONS,),
-    ("operator",): (_OPERATORS,),
+    ("function", "procedure"): (_as_code("function"), _as_code("procedure")),
+    ("aggregate",): (_as_code("aggregate"),),
+    ("operator",): (_as_code("operator"),),
     ("collation",): (_COLLATIONS,),
     ("access method",): (_ACCESS_METHODS,),
-    ("operator class",): (_OPERATOR_CLASSES,),
-    ("type",): (_BASE_TYPES, _OTHER_TYPES),
+    ("operator class",): (_as_code("operator class", _OWN_FAMILY),),
+    ("type",): (_as_code("base type", _SHELL_AND_FUNCTIONS), _OTHER_TYPES),
     ("text search configuration",): (_CONFIGURATIONS,),
-    ("text search dictionary",): (_DICTIONARIES,),
-    ("extension",): (_EXTENSIONS,),
+    ("text search dictionary",): (_as_code("text search dictionary"),),
+    ("extension",): (_as_code("extension"),),
 }
 
 # The target has these schemas, or the import's user cannot create them.

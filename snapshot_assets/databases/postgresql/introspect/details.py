@@ -96,6 +96,9 @@ SELECT c.oid::int8 AS relation, pg_get_viewdef(c.oid) AS definition,
     ARRAY(
         SELECT DISTINCT d.refobjid::regprocedure::text FROM pg_rewrite r JOIN pg_depend d ON d.objid = r.oid
         WHERE r.ev_class = c.oid AND d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_proc'::regclass
+            AND NOT EXISTS (
+                SELECT FROM pg_depend e WHERE e.classid = 'pg_proc'::regclass AND e.objid = d.refobjid
+                    AND e.deptype = 'e' AND e.refclassid = 'pg_extension'::regclass)
         ORDER BY 1) AS functions
 FROM pg_class c WHERE c.oid = ANY ({oids})
 """

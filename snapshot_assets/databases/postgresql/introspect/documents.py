@@ -21,6 +21,7 @@ from snapshot_assets.databases.postgresql.introspect.refused_exclusions import (
 )
 from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation, read_relations, read_schemas
 from snapshot_assets.databases.postgresql.introspect.revealing_views import refuse_revealing_rows
+from snapshot_assets.databases.postgresql.introspect.row_types import with_row_types
 from snapshot_assets.databases.postgresql.large_objects import count_large_objects, large_objects_table
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.types import TIMESTAMPS, carried
@@ -50,6 +51,7 @@ def extract(session: PostgresqlSession, selection: Selection, refusals: Refusals
     except DatabaseDeniedError as error:
         refusals.note(error)
         refusals.raise_any()
+    with_row_types(session, tables)
     refuse_views(selection, [view.name for view in views], refusals)
     refuse_revealing_rows(session, selection, relations, tables, refusals)
     broken = broken_views(session, selection, relations, views)

@@ -1,0 +1,72 @@
+"""Objects are created in an order in which code finds what it needs, also where objects need each other."""
+
+from __future__ import annotations
+
+from snapshot_assets.databases.postgresql.ddl import define
+from snapshot_assets.databases.steps import steps_of
+from snapshot_assets.format.uncarried import uncarried_by_kind
+from snapshot_assets_tests.databases.postgresql.helpers import extracted, restored_alike, run, schema_dump
+from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
+
+
+def test_objects_whose_names_read_alike_are_all_created(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.psql_script(
+        source,
+        """
+        CREATE SCHEMA "a.b"; CREATE SCHEMA a;
+        CREATE TYPE "a.b".d AS ENUM ('x'); CREATE TYPE a."b.d" AS ENUM ('y');
+        CREATE TABLE "a.b".c (x int); CREATE TABLE a."b.c" (y text);
+        CREATE VIEW "a.b".v AS SELECT * FROM a."b.c"; CREATE VIEW a."b.v" AS SELECT * FROM "a.b".c;
+        CREATE FUNCTION a.f() RETURNS SETOF "a.b".v LANGUAGE sql AS 'SELECT * FROM "a.b".v';
+        """,
+    )
+    definition = define(extracted(source), code=True)
+    run(target, definition.before)
+    run(target, definition.after)
+    assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
+    assert [step.name for step in steps_of(definition.before) if step.kind == "table"] == [
+        "table a.b.c",
+        "table a.b.c (2)",
+    ]
+
+
+def test_defaults_that_call_code_which_needs_their_table_are_set_later(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.psql_script(
+        source,
+        """
+        CREATE TABLE t (id serial, a int DEFAULT 7, b int);
+        CREATE FUNCTION next(r t DEFAULT NULL) RETURNS int LANGUAGE sql AS 'SELECT 42';
+        ALTER TABLE t ALTER b SET DEFAULT next();
+        CREATE TABLE heir (more text DEFAULT 'm') INHERITS (t);
+        CREATE TABLE p (a int, b int) PARTITION BY LIST (a);
+        CREATE TABLE p1 PARTITION OF p FOR VALUES IN (1);
+        CREATE FUNCTION next_p(r p1 DEFAULT NULL) RETURNS int LANGUAGE sql AS 'SELECT 43';
+        ALTER TABLE ONLY p1 ALTER b SET DEFAULT next_p();
+        CREATE TABLE seen (a int, b int);
+        CREATE VIEW v AS SELECT a FROM seen;
+        CREATE FUNCTION next_v(r v DEFAULT NULL) RETURNS int LANGUAGE sql AS 'SELECT 44';
+        ALTER TABLE seen ALTER b SET DEFAULT next_v();
+        """,
+    )
+    schema = extracted(source)
+    definition = define(schema, code=True)
+    run(target, definition.before)
+    run(target, definition.after)
+    assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
+    made = {statement.makes for statement in (*definition.before, *definition.after)}
+    assert [need.label for need in definition.needs if need.label not in made] == []
+    assert [need.label for need in define(schema).needs] != []
+
+
+def test_a_view_that_calls_a_function_of_an_extension_needs_nothing_else(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    script = "CREATE EXTENSION vector; CREATE VIEW v AS SELECT public.l2_distance('[1]'::vector, '[2]') AS d"
+    _, _, schema = restored_alike(postgresql_server, make_postgresql_database, script)  # nothing is lost
+    assert uncarried_by_kind(schema) == {}
