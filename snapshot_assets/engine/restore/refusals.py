@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need, of_rows
-from snapshot_assets.databases.target import Definition, FailedStatement, RestoreTarget, Statement
+from snapshot_assets.databases.target import Definition, FailedStatement, Rehearsal, RestoreTarget, Statement
 from snapshot_assets.engine.restore.target import TargetContents
 from snapshot_assets.errors import RefusedImportError, RestoreError, SnapshotError
 
@@ -106,7 +107,7 @@ def _printable(line: str) -> str:
 
 def rehearsed(
     target: RestoreTarget, statements: Sequence[Statement], missing: Iterable[Need]
-) -> tuple[list[SnapshotError], tuple[FailedStatement, ...]]:
+) -> tuple[list[SnapshotError], Rehearsal]:
     """Rehearse the statements of a restore.
 
     Args:
@@ -116,16 +117,17 @@ def rehearsed(
 
     Returns:
         The errors of statements without which rows cannot be loaded, for which a restore is refused; and the
-        statements that would fail alone.
+        statements that would fail alone, with those that were not tried.
     """
     absent = list(missing)
-    failed = [each for each in target.rehearse(statements) if not _explained(each, absent)]
+    found = target.rehearse(statements)
+    failed = [each for each in found.failed if not _explained(each, absent)]
     errors: list[SnapshotError] = [
         RestoreError(f"{each.statement.makes} could not be made: {each.message}.", makes=each.statement.makes)
         for each in failed
         if each.holds_rows
     ]
-    return errors, tuple(each for each in failed if not each.holds_rows)
+    return errors, replace(found, failed=tuple(each for each in failed if not each.holds_rows))
 
 
 def would_fail(failing: Iterable[FailedStatement]) -> Iterator[SnapshotError]:

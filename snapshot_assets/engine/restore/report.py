@@ -59,6 +59,12 @@ def failing_lines(plan: RestorePlan) -> Iterator[str]:
         yield from missing_lines(plan.lacking).splitlines()
 
 
+def untried_lines(plan: RestorePlan) -> Iterator[str]:
+    """Yield how many statements were not rehearsed, and why: a line for each reason."""
+    for reason, names in plan.rehearsal.untried.items():
+        yield f"not rehearsed: {len(names):,} statement{'s' * (len(names) != 1)}, because {reason}"
+
+
 def made_lines(plan: RestorePlan, failed: Sequence[FailedStep]) -> Iterator[str]:
     """Yield what a restore has made of the schema, and what it could not make, a line each."""
     if made := plan.steps.made():
