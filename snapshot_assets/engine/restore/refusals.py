@@ -91,18 +91,13 @@ def _described(need: Need) -> str:
     users = f"for {_some(list(map(str, need.tables)))}"
     if need.kind == AVAILABLE_EXTENSION:
         return f"  extension {need.name}, {users}: install its files on the server"
-    statements = "".join(f"\n    {_printable(line)}" for text in need.sql for line in f"{text};".splitlines())
+    statements = "".join(f"\n    {line}" for text in need.sql for line in f"{text};".splitlines())
     return f"  {need.label}, {users} ({_some(need.used_by)}){statements or ': as pg_dump --schema-only prints it'}"
 
 
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"{', '.join(names[:_SHOWN])}{more}"
-
-
-def _printable(line: str) -> str:
-    """Return a line of a document without characters that a terminal would obey."""
-    return "".join(each if each.isprintable() or each == "\t" else "�" for each in line)
 
 
 def rehearsed(
