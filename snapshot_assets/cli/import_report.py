@@ -148,4 +148,5 @@ def _verdict(facts: Mapping[str, Any], *, different: bool, nothing: bool) -> Ite
     loaded = f"{facts['rows_loaded']:,} rows loaded now, {human_bytes(facts['bytes'])}"
     yield f"  {sum(facts['outcomes'].values())} chunks, {loaded} ({statuses})"
     compared = "rows of others among them" if different else "as many as were loaded"
-    yield f"  {len(facts['tables'])} tables hold {sum(facts['tables'].values()):,} rows, {compared}"
+    there = set(facts["tables"]) - set(facts["tables_not_made"])
+    yield f"  {len(there)} tables hold {sum(facts['tables'].values()):,} rows, {compared}"

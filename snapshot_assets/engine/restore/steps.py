@@ -154,6 +154,17 @@ class RestoreSteps:
             if (result := self.results.get(step.name)) and result.made and result.import_id == self.record.id
         ]
 
+    def left_out(self) -> list[str]:
+        """Return the names of the views that are not there because the target lacks what they, or their views, need."""
+        return [
+            step.name
+            for step in self.after
+            if step.makes_view
+            and self._own(step)
+            and (result := self.results.get(step.name))
+            and result.status == "skipped"
+        ]
+
     def failed(self, target: RestoreTarget) -> list[FailedStep]:
         """Return the steps that could not be made, with the statements to run by hand in their order."""
         return [
