@@ -21,6 +21,7 @@ from snapshot_assets.engine.restore.report import (
     made_lines,
     schema_facts,
     step_lines,
+    untried_lines,
 )
 from snapshot_assets.engine.restore.row_counts import how_to_load_again
 from snapshot_assets.engine.restore.run import RestoreRun
@@ -64,6 +65,10 @@ def show_plan(options: argparse.Namespace, location: str, alias: str, plan: Rest
         "rows_of_files": rows,
         "bytes": size,
         "would_fail": {each.statement.makes: each.message for each in plan.failing},
+        "not_rehearsed": [
+            {"because": reason, "count": len(names), "statements": list(names)}
+            for reason, names in plan.rehearsal.untried.items()
+        ],
         "missing": missing_facts(plan.lacking),
         **lost_facts(plan),
     }
@@ -77,7 +82,7 @@ def show_plan(options: argparse.Namespace, location: str, alias: str, plan: Rest
         show(f"  would delete the rows of {numbered(replaced)} first")
     for line in (*step_lines(plan, verbose=options.verbose), *lost_lines(plan, verbose=options.verbose)):
         show(f"  {line}")
-    for line in failing_lines(plan):
+    for line in (*untried_lines(plan), *failing_lines(plan)):
         show(f"  {line}")
     return status
 
@@ -143,4 +148,5 @@ def _verdict(facts: Mapping[str, Any], *, different: bool, nothing: bool) -> Ite
     loaded = f"{facts['rows_loaded']:,} rows loaded now, {human_bytes(facts['bytes'])}"
     yield f"  {sum(facts['outcomes'].values())} chunks, {loaded} ({statuses})"
     compared = "rows of others among them" if different else "as many as were loaded"
-    yield f"  {len(facts['tables'])} tables hold {sum(facts['tables'].values()):,} rows, {compared}"
+    there = set(facts["tables"]) - set(facts["tables_not_made"])
+    yield f"  {len(there)} tables hold {sum(facts['tables'].values()):,} rows, {compared}"

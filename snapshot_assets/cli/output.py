@@ -1,9 +1,13 @@
-"""Prints results to stdout, and everything else to stderr."""
+"""Prints results to stdout, and everything else to stderr.
+
+Texts may contain a document's text or a server's message. No character of them reaches a terminal that it would obey.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -14,24 +18,27 @@ from typing import Any
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.format.units import duration_text, time_text
 
+_OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Control characters except tab and line feed, and those that change the direction of text."""
+
 _messages_are_json = False
 
 
 def show_message(text: str, level: str = "info") -> None:
-    """Print a message to stderr: as it is, or as `json_record` inside `json_messages`."""
+    """Print a message to stderr: as text, or as `json_record` inside `json_messages`."""
     show_line(json_record(datetime.now(UTC), level, "snapshots", text) if _messages_are_json else text)
 
 
 def show_line(line: str) -> None:
-    """Print a line to stderr as it is."""
-    sys.stderr.write(line + "\n")
+    """Print a line to stderr."""
+    sys.stderr.write(printable(line) + "\n")
     sys.stderr.flush()
 
 
 def json_record(moment: datetime, level: str, logger: str, text: str) -> str:
     """Return a message, or a record of the log, as one JSON object; its text has no credentials."""
     fields = {"time": time_text(moment), "level": level, "logger": logger, "message": scrub(text.rstrip("\n"))}
-    return json.dumps(fields, ensure_ascii=False)
+    return _json_text(fields)
 
 
 @contextmanager
@@ -52,12 +59,22 @@ def messages_are_json() -> bool:
 
 def show(text: str) -> None:
     """Print a result to stdout."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(printable(text) + "\n")
 
 
 def show_json(value: Any) -> None:
     """Print one JSON document to stdout."""
-    show(json.dumps(value, indent=2, ensure_ascii=False))
+    show(_json_text(value, indent=2))
+
+
+def _json_text(value: Any, indent: int | None = None) -> str:
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    return _OBEYED.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+
+
+def printable(text: str) -> str:
+    """Return a text with a replacement for each character that a terminal would obey."""
+    return _OBEYED.sub("\ufffd", text)
 
 
 @contextmanager

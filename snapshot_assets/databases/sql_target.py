@@ -18,9 +18,9 @@ from snapshot_assets.databases.sql_steps import SqlSteps
 from snapshot_assets.databases.steps import SchemaStep
 from snapshot_assets.databases.target import (
     LEDGER_SCHEMA,
-    FailedStatement,
     Load,
     LoadedFile,
+    Rehearsal,
     RestoreRecord,
     RestoreTarget,
     Statement,
@@ -69,9 +69,9 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
         """Return none: the definition knows all reasons; see `RestoreTarget`."""
         return []
 
-    def rehearse(self, statements: Sequence[Statement]) -> list[FailedStatement]:
-        """Return none: the definition has checked the statements; see `RestoreTarget`."""
-        return []
+    def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:
+        """Run nothing: the definition has checked the statements; see `RestoreTarget`."""
+        return Rehearsal()
 
     def imports(self) -> list[RestoreRecord]:
         """Return the imports in the ledger, oldest first; see `RestoreTarget`."""

@@ -7,8 +7,8 @@ neither misses nor repeats a row. `steps` describes how statements become steps 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -121,6 +121,19 @@ class FailedStatement:
 
 
 @dataclass(frozen=True)
+class Rehearsal:
+    """What a target that ran statements, and took them back, has refused.
+
+    Attributes:
+        failed: The statements that it refused.
+        untried: What it did not try, or could not because of something that it did not try, by the reason.
+    """
+
+    failed: tuple[FailedStatement, ...] = ()
+    untried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class RestoreRecord:
     """What an import fixed at its start; every resume uses it.
 
@@ -196,11 +209,11 @@ class RestoreTarget(Protocol):
     def conflicts(self, tables: Sequence[Table]) -> list[str]:
         """Return why the target cannot have the tables, a sentence each, such as a type of another form."""
 
-    def rehearse(self, statements: Sequence[Statement]) -> list[FailedStatement]:
+    def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:
         """Run statements in a transaction that is rolled back, and return those that fail.
 
-        Statements that fail only because an earlier one did are left out. A target without such transactions returns
-        none.
+        Statements that fail only because an earlier one did are left out, and those that could harm others are not
+        run. A target without such transactions runs nothing.
         """
 
     def imports(self) -> list[RestoreRecord]:

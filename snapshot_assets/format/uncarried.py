@@ -9,6 +9,7 @@ from snapshot_assets.format.relations import DatabaseSchema, Table, View
 
 _KINDS = (
     "access method",
+    "comment on",
     "database setting",
     "default privileges",
     "event trigger",

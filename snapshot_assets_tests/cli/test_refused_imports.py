@@ -54,3 +54,43 @@ def test_a_dry_run_that_ends_with_a_failure_has_status_1(
     assert planned.status == 1
     assert "would fail: index by_id of public.t: relation" in planned.out
     assert list(snapshots(*call, "--json").json["would_fail"]) == ["index by_id of public.t"]
+
+
+def test_a_dry_run_says_what_it_did_not_rehearse(
+    snapshots: Snapshots, make_postgresql_database: MakeDatabase, tmp_path: Path
+) -> None:
+    source, target, location = make_postgresql_database(), make_postgresql_database(), (tmp_path / "l").as_uri()
+    execute(source, "CREATE TABLE t (id int)")
+    execute(
+        target,
+        "CREATE FUNCTION f() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'",
+        "CREATE EVENT TRIGGER mine ON ddl_command_end EXECUTE FUNCTION f()",
+    )
+    assert snapshots("export", "create", "--source", source, "--to", location, "--schema-only").status == 0
+    call = ("import", "--from", location, "--target", target, "--dry-run")
+    planned = snapshots(*call)
+    assert planned.status == 0, planned.err
+    assert "statements, because event trigger mine of the target would run" in planned.out
+    [left] = snapshots(*call, "--json").json["not_rehearsed"]
+    assert left["because"] == "event trigger mine of the target would run"
+    assert "table public.t" in left["statements"]
+    assert left["count"] == len(left["statements"])
+
+
+def test_views_that_are_left_out_are_counted(
+    snapshots: Snapshots, make_postgresql_database: MakeDatabase, tmp_path: Path
+) -> None:
+    source, target, location = make_postgresql_database(), make_postgresql_database(), (tmp_path / "l").as_uri()
+    execute(
+        source,
+        "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        "CREATE VIEW v AS SELECT f() AS a",
+        "CREATE VIEW w AS SELECT a FROM v",
+        "CREATE TABLE t (id int)",
+    )
+    assert snapshots("export", "create", "--source", source, "--to", location, "--schema-only").status == 0
+    call = ("import", "--from", location, "--target", target)
+    done = snapshots(*call)
+    assert done.status == 0, done.err
+    assert "left out until the target has what they need: 2 views" in done.out
+    assert snapshots(*call, "--json").json["left_out"] == ["view public.v", "view public.w"]

@@ -400,14 +400,13 @@ def test_expressions_may_be_left_out_later_and_what_is_lost_is_counted_by_kind(
 
 
 REFUSES_BROKEN = (
-    "CREATE SEQUENCE tries",
     """CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
         IF EXISTS (SELECT FROM pg_event_trigger_ddl_commands() WHERE object_identity = 'public.broken') THEN
-            IF nextval('public.tries') > 1 THEN RAISE 'not now'; END IF;
+            RAISE 'not now';
         END IF; END $$""",
     "CREATE EVENT TRIGGER refuse ON ddl_command_end WHEN tag IN ('CREATE TABLE') EXECUTE FUNCTION refuse()",
 )
-"""A rule of the target that no rehearsal can foresee: it refuses the table from the second time on."""
+"""A rule of the target that no rehearsal foresees: none runs where event triggers would run too."""
 
 
 @pytest.mark.usefixtures("spark")
@@ -431,7 +430,7 @@ def test_a_table_that_cannot_be_created_is_named_and_filled_by_the_run_that_crea
     again = snapshots(*call)
     assert again.status == 1
     assert "  rows are not loaded of tables that could not be made: public.broken\n" in again.out
-    assert "  2 tables hold 1 rows, as many as were loaded\n" in again.out
+    assert "  1 tables hold 1 rows, as many as were loaded\n" in again.out
     postgresql_server.psql(into, "DROP EVENT TRIGGER refuse")
     dry = snapshots(*call, "--dry-run")
     assert "would make 1 table; --verbose names them" in dry.out

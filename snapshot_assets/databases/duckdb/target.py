@@ -27,7 +27,14 @@ from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.steps import SchemaStep, StepResult
-from snapshot_assets.databases.target import ExistingTable, FailedStatement, OtherType, RestoreRecord, Statement
+from snapshot_assets.databases.target import (
+    ExistingTable,
+    FailedStatement,
+    OtherType,
+    Rehearsal,
+    RestoreRecord,
+    Statement,
+)
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError, SnapshotError
 from snapshot_assets.format.relations import Table, TableName
 
@@ -166,14 +173,14 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         for schema, table, column in self.rows(_GENERATED, [TARGET]):
             yield TableName(schemas[schema], table), column
 
-    def rehearse(self, statements: Sequence[Statement]) -> list[FailedStatement]:
+    def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:
         """Return the indexes whose names are taken, and what lacks something that no file has but one with macros.
 
         Nothing is run: a file that is only planned for is open read-only, or does not exist.
         """
         macros = [] if self._opened is None else self.rows(_MACROS, [TARGET])
         failed = [FailedStatement(each, each.lacks) for each in statements if each.lacks and not macros]
-        return [*failed, *self._taken(statements)]
+        return Rehearsal((*failed, *self._taken(statements)))
 
     def _taken(self, statements: Sequence[Statement]) -> list[FailedStatement]:
         """Return the statements of indexes whose names are taken."""

@@ -1,121 +1,131 @@
 """Rehearses statements on a server: runs them in a transaction that is rolled back, and collects what it refuses.
 
-This finds what no list of objects can: missing privileges, names that are taken, and SQL of a newer version. Nothing
-stays, and no row is read or written, because the tables that are created are empty. Statements that would change
-something outside the transaction, such as the place of a sequence, are not run.
+This finds what no list of objects can: missing privileges, names that are taken, and SQL of a newer version. The
+tables that are created are empty, and no row is read or written. `rehearsal_limits` leaves out statements that would
+lock tables of others, or may call functions of the snapshot. Functions that the target has already may be called, for
+example by an index. A rehearsal ends early when it takes too long or holds too many locks; then the rest is unknown,
+which refuses no import.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import time
+from collections.abc import Sequence
 
 from snapshot_assets.databases.kinds import kind_of_object
 from snapshot_assets.databases.ledger import LEDGER
+from snapshot_assets.databases.postgresql.rehearsal_causes import message_of, rehearsal_of
+from snapshot_assets.databases.postgresql.rehearsal_limits import event_trigger, unsafe
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
-from snapshot_assets.databases.target import FailedStatement, Statement
+from snapshot_assets.databases.target import FailedStatement, Rehearsal, Statement
 from snapshot_assets.errors import SnapshotError, TransientError
 
-_SECONDS = 5
+LOCK_SECONDS = 2
 """Longest wait for a lock. Another session that holds one may be anything, so the rest is not rehearsed."""
 
-_MISSING = re.compile(r'(?:relation|type|schema|table) "(?P<name>[^"]+)" does not exist')
-_MADE = re.compile(r"(?:table|partition|type|view|materialized view|schema|sequence) (?P<name>.+)")
-_AROUND = re.compile(r"^PostgreSQL '.*?': rehearsing .*? failed: (?:ERROR: )?| LINE \d+: .*? \^(?= |$)", re.DOTALL)
-_LEDGER = "the ledger"
+SECONDS = 60
+"""Longest time of a rehearsal."""
+
+_PORTION = 25
+"""Number of statements after which the locks are counted."""
+
+_LOCKS = """
+SELECT (SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks WHERE NOT fastpath) AS held, (
+    SELECT s.setting::pg_catalog.int8 FROM pg_catalog.pg_settings s WHERE s.name = 'max_locks_per_transaction') * (
+    SELECT pg_catalog.sum(s.setting::pg_catalog.int8) FROM pg_catalog.pg_settings s
+    WHERE s.name IN ('max_connections', 'max_prepared_transactions'))::pg_catalog.int8 AS most
+"""
+_ENDS = ("53", "57014")
+"""SQLSTATEs that say nothing of a statement: the server's memory for locks or its disk is full, time is up."""
+
 _HOLD_ROWS = frozenset(("table", "partition", "extension"))
 
 
-def rehearse(connection: PostgresqlConnection, statements: Sequence[Statement]) -> list[FailedStatement]:
+def rehearse(connection: PostgresqlConnection, statements: Sequence[Statement]) -> Rehearsal:
     """Return what the server refuses of the ledger and the statements, without what lacks only what another makes."""
+    todo = [*LEDGER, *(each for each in statements if not each.always)]
+    if trigger := event_trigger(connection):
+        reason = f"event trigger {trigger} of the target would run"
+        return Rehearsal(untried={reason: tuple(each.makes for each in todo)})
+    left_out = unsafe(connection, todo)
     connection.execute("BEGIN", "beginning a rehearsal")
     try:
-        connection.execute(f"SET LOCAL lock_timeout = '{_SECONDS}s'", "beginning a rehearsal")
-        return _failing(connection, [*LEDGER, *(each for each in statements if not each.always)])
+        connection.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'", "beginning a rehearsal")
+        attempt = _Attempt(connection)
+        attempt.run([each for each in todo if each not in left_out])
     finally:
         connection.execute("ROLLBACK", "ending a rehearsal")
+    return rehearsal_of(attempt.failed, left_out, attempt.rest, attempt.ended)
 
 
-def _failing(connection: PostgresqlConnection, statements: Sequence[Statement]) -> list[FailedStatement]:
-    """Return the statements that fail; one that fails is run again after the others, as an import does."""
-    todo = list(statements)
-    while True:
-        failed: list[FailedStatement] = []
-        for statement in todo:
-            try:
-                message = _refused(connection, statement)
-            except TransientError:
-                if not _alive(connection):
-                    raise
-                return _causes(failed)  # a lock of another session: what the rest would do is unknown
-            if message is not None:
-                failed.append(FailedStatement(statement, message, _holds_rows(statement)))
-        if len(failed) in (0, len(todo)):
-            return _causes(failed)
-        todo = [each.statement for each in failed]
+class _Attempt:
+    """One transaction, which the caller rolls back.
 
+    Attributes:
+        failed: The statements that the server refused.
+        rest: The statements that were not run, because the rehearsal ended early.
+        ended: Why it did; "" if it did not.
+    """
 
-def _group(statement: Statement) -> str:
-    """Return what a statement makes; all parts of the ledger are one object."""
-    return _LEDGER if statement in LEDGER else statement.makes
+    def __init__(self, connection: PostgresqlConnection) -> None:
+        self.failed: list[FailedStatement] = []
+        self.rest: Sequence[Statement] = ()
+        self.ended = ""
+        self._connection = connection
+        self._deadline = time.monotonic() + SECONDS
+
+    def run(self, statements: Sequence[Statement]) -> None:
+        """Run the statements; one that fails is run again after the others, as an import does."""
+        todo = statements
+        while not self.ended:
+            self.failed = []
+            self._pass(todo)
+            if len(self.failed) in (0, len(todo)):
+                return
+            todo = [each.statement for each in self.failed]
+
+    def _pass(self, todo: Sequence[Statement]) -> None:
+        for number, statement in enumerate(todo):
+            self.ended = self._limit(number) or self._try(statement)
+            if self.ended:
+                self.rest = todo[number:]
+                return
+
+    def _limit(self, number: int) -> str:
+        """Return why the next statement cannot run, "" if it can."""
+        if time.monotonic() >= self._deadline:
+            return f"a rehearsal ends after {SECONDS} s"
+        if number % _PORTION == 0:
+            locks = self._connection.rows(_LOCKS, "counting locks")[0]
+            if locks["held"] > locks["most"] // 2:
+                return "the rest of the server's memory for locks is left to others"
+        return ""
+
+    def _try(self, statement: Statement) -> str:
+        """Run a statement; return why the rehearsal cannot go on after it, "" if it can."""
+        doing = f"rehearsing {statement.makes}"
+        left = max(1, int((self._deadline - time.monotonic()) * 1000))
+        self._connection.execute(f"SET LOCAL statement_timeout = {left}", doing)
+        self._connection.execute("SAVEPOINT rehearsed", doing)
+        try:
+            if not (statement.unless and self._connection.rows(statement.unless, doing)):
+                self._connection.execute(_without_rows(statement.sql), doing)
+            self._connection.execute("RELEASE SAVEPOINT rehearsed", doing)
+        except SnapshotError as error:
+            self._connection.execute("ROLLBACK TO SAVEPOINT rehearsed", doing)
+            if isinstance(error, TransientError) or str(error.attributes.get("sqlstate")).startswith(_ENDS):
+                return f"{statement.makes} could not be tried: {message_of(error)}"
+            self.failed.append(FailedStatement(statement, message_of(error), _holds_rows(statement)))
+        return ""
 
 
 def _holds_rows(statement: Statement) -> bool:
     return kind_of_object(statement.makes) in _HOLD_ROWS or statement in LEDGER
 
 
-def _causes(failed: Sequence[FailedStatement]) -> list[FailedStatement]:
-    """Return the statements that did not fail because of others; each holds the rows that those hold."""
-    causes: dict[str, FailedStatement] = {}
-    absent: dict[str, str] = {}  # what is not there, and the object because of which it is not
-    for each in failed:
-        cause = _cause(each, absent)
-        makes = each.statement.makes
-        if cause is None:
-            cause = makes
-            causes[makes] = each
-        elif each.holds_rows:
-            causes[cause] = replace(causes[cause], holds_rows=True)
-        absent.setdefault(_group(each.statement), cause)
-        if made := _MADE.fullmatch(makes):
-            absent.setdefault(made["name"], cause)
-    return list(causes.values())
-
-
-def _cause(failed: FailedStatement, absent: Mapping[str, str]) -> str | None:
-    """Return the object because of which a statement failed, if there is one."""
-    lacking, statement = _MISSING.search(failed.message), failed.statement
-    own = _group(statement)
-    names = (own, f"table {statement.table}", lacking["name"] if lacking else own)
-    return next((absent[name] for name in names if name in absent), None)
-
-
-def _refused(connection: PostgresqlConnection, statement: Statement) -> str | None:
-    """Run a statement; return the server's message if it refuses it, which undoes only that statement."""
-    doing = f"rehearsing {statement.makes}"
-    connection.execute("SAVEPOINT rehearsed", doing)
-    try:
-        if not (statement.unless and connection.rows(statement.unless, doing)):
-            connection.execute(_without_rows(statement.sql), doing)
-    except TransientError:
-        raise
-    except SnapshotError as error:
-        connection.execute("ROLLBACK TO SAVEPOINT rehearsed", doing)
-        return _AROUND.sub("", str(error))
-    connection.execute("RELEASE SAVEPOINT rehearsed", doing)
-    return None
-
-
 def _without_rows(sql: str) -> str:
     """Return the statement of a materialized view so that its query does not run; others do not change."""
+    if sql.startswith("REFRESH MATERIALIZED VIEW "):
+        return f"{sql.removesuffix(' WITH DATA')} WITH NO DATA"
     fills = sql.startswith("CREATE MATERIALIZED VIEW ") and sql.endswith(" WITH DATA")
     return f"{sql.removesuffix(' WITH DATA')} WITH NO DATA" if fills else sql
-
-
-def _alive(connection: PostgresqlConnection) -> bool:
-    try:
-        connection.execute("ROLLBACK TO SAVEPOINT rehearsed", "ending a rehearsal")
-    except SnapshotError:
-        return False
-    return True

@@ -32,7 +32,7 @@ from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.sql_target import SqlTarget
-from snapshot_assets.databases.target import ExistingTable, FailedStatement, Load, OtherType, Statement
+from snapshot_assets.databases.target import ExistingTable, Load, OtherType, Rehearsal, Statement
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Table, TableName
 
@@ -178,7 +178,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         """Return how types of the target differ from those of the tables; see `RestoreTarget`."""
         return conflicts(self, tables)
 
-    def rehearse(self, statements: Sequence[Statement]) -> list[FailedStatement]:
+    def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:
         """Return the statements that the server refuses; see `RestoreTarget`."""
         return rehearse(self, statements)
 

@@ -16,7 +16,7 @@ from snapshot_assets.databases.spark.sql import qualified
 from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
 from snapshot_assets.databases.spark.types import column_type_text
 from snapshot_assets.databases.steps import SchemaStep
-from snapshot_assets.databases.target import ExistingTable, FailedStatement, OtherType, Statement
+from snapshot_assets.databases.target import ExistingTable, OtherType, Rehearsal, Statement
 from snapshot_assets.errors import DatabaseError, RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.relations import Table, TableName
 
@@ -91,9 +91,9 @@ class TargetTables:
         """Return none: tables have no types of their own; see `RestoreTarget`."""
         return []
 
-    def rehearse(self, statements: Sequence[Statement]) -> list[FailedStatement]:
-        """Return none: a catalog has no transactions; see `RestoreTarget`."""
-        return []
+    def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:
+        """Run nothing: a catalog has no transactions; see `RestoreTarget`."""
+        return Rehearsal()
 
     def count(self, table: Table, rows: Rows) -> int:
         """Count a table's rows; see `RestoreTarget`."""

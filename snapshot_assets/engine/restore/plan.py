@@ -7,13 +7,13 @@ Only the ledger's part changes while a run loads files; `RestorePlan.with_ledger
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.steps import SchemaStep
-from snapshot_assets.databases.target import Definition, FailedStatement, RestoreRecord
+from snapshot_assets.databases.target import Definition, FailedStatement, Rehearsal, RestoreRecord
 from snapshot_assets.engine.files.read import text_schemas
 from snapshot_assets.engine.restore.changes import ChunkChanges
 from snapshot_assets.engine.restore.coverage import outside
@@ -54,7 +54,8 @@ class RestorePlan:
         only: Ids of the chunks to restore; empty for all.
         again: Ids of chunks to replace, whatever the ledger lists.
         tried: Whether the steps before the rows were tried: rows of tables that are not there are then left out.
-        failing: Statements that the target refused in a rehearsal, and without which rows can be loaded.
+        rehearsal: Statements that the target refused in a rehearsal, and without which rows can be loaded; and those
+            that it did not try.
         lacking: Objects that the target lacks, and that only keys, indexes and views need.
     """
 
@@ -70,7 +71,7 @@ class RestorePlan:
     only: frozenset[int] = frozenset()
     again: frozenset[int] = frozenset()
     tried: bool = False
-    failing: tuple[FailedStatement, ...] = ()
+    rehearsal: Rehearsal = field(default_factory=Rehearsal)
     lacking: tuple[Need, ...] = ()
 
     @property
@@ -97,7 +98,11 @@ class RestorePlan:
     @property
     def lost(self) -> tuple[str, ...]:
         """What is not carried over, a sentence each."""
-        return (*self.source.lost, *self.definition.lost, *self.steps.left_out())
+        left_out = (
+            f"{name[0].upper()}{name[1:]} was left out: the target lacks a function that it needs."
+            for name in self.steps.left_out()
+        )
+        return (*self.source.lost, *self.definition.lost, *left_out)
 
     @property
     def has_foreign_keys(self) -> bool:
@@ -114,6 +119,11 @@ class RestorePlan:
     def steps(self) -> RestoreSteps:
         """The steps that make the schema, and what the ledger records of them."""
         return RestoreSteps(self.definition, self.ledger, self.record, self.resumed)
+
+    @property
+    def failing(self) -> tuple[FailedStatement, ...]:
+        """Statements that the target refused in a rehearsal, and without which rows can be loaded."""
+        return self.rehearsal.failed
 
     @property
     def absent(self) -> frozenset[TableName]:

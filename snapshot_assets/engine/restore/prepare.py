@@ -8,7 +8,7 @@ from dataclasses import replace
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.target import FailedStatement, RestoreTarget
+from snapshot_assets.databases.target import Rehearsal, RestoreTarget
 from snapshot_assets.engine.restore.lengths import too_long
 from snapshot_assets.engine.restore.plan import RestorePlan, planned
 from snapshot_assets.engine.restore.refusals import lacking, refuse, rehearsed, would_fail
@@ -69,12 +69,12 @@ def plan_restore(
             definition = definition_for(source.schema, address.uri, settings.filters, steps)
             contents = read_target(target, source, definition)
             plan, refusals = planned(source, definition, contents, settings, any_carrier)
-            errors, failing = _rehearsed(target, plan, contents, whole=rehearse)
+            errors, rehearsal = _rehearsed(target, plan, contents, whole=rehearse)
             if not errors or tuple(target.imports()) == contents.ledger.records:
                 break  # else another restore created the tables meanwhile
     refusals += [*errors, *_too_long(store, plan, contents)]
-    refuse([*refusals, *(would_fail(failing) if refusals else ())])
-    return replace(plan, failing=failing, lacking=tuple(lacking(definition, contents)[1]))
+    refuse([*refusals, *(would_fail(rehearsal.failed) if refusals else ())])
+    return replace(plan, rehearsal=rehearsal, lacking=tuple(lacking(definition, contents)[1]))
 
 
 def _too_long(store: ObjectStore, plan: RestorePlan, contents: TargetContents) -> Iterable[SnapshotError]:
@@ -85,10 +85,10 @@ def _too_long(store: ObjectStore, plan: RestorePlan, contents: TargetContents) -
 
 def _rehearsed(
     target: RestoreTarget, plan: RestorePlan, contents: TargetContents, *, whole: bool
-) -> tuple[list[SnapshotError], tuple[FailedStatement, ...]]:
+) -> tuple[list[SnapshotError], Rehearsal]:
     """Rehearse what a restore that starts would run; one that is resumed has tried all of it."""
     if plan.resumed:
-        return [], ()
+        return [], Rehearsal()
     refused, _ = lacking(plan.definition, contents)
-    errors, failing = rehearsed(target, plan.steps.rehearsed(whole=whole), refused)
-    return errors, failing if whole else ()
+    errors, rehearsal = rehearsed(target, plan.steps.rehearsed(whole=whole), refused)
+    return errors, rehearsal if whole else Rehearsal()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need, of_rows
-from snapshot_assets.databases.target import Definition, FailedStatement, RestoreTarget, Statement
+from snapshot_assets.databases.target import Definition, FailedStatement, Rehearsal, RestoreTarget, Statement
 from snapshot_assets.engine.restore.target import TargetContents
 from snapshot_assets.errors import RefusedImportError, RestoreError, SnapshotError
 
@@ -90,7 +91,7 @@ def _described(need: Need) -> str:
     users = f"for {_some(list(map(str, need.tables)))}"
     if need.kind == AVAILABLE_EXTENSION:
         return f"  extension {need.name}, {users}: install its files on the server"
-    statements = "".join(f"\n    {_printable(line)}" for text in need.sql for line in f"{text};".splitlines())
+    statements = "".join(f"\n    {line}" for text in need.sql for line in f"{text};".splitlines())
     return f"  {need.label}, {users} ({_some(need.used_by)}){statements or ': as pg_dump --schema-only prints it'}"
 
 
@@ -99,14 +100,9 @@ def _some(names: Sequence[str]) -> str:
     return f"{', '.join(names[:_SHOWN])}{more}"
 
 
-def _printable(line: str) -> str:
-    """Return a line of a document without characters that a terminal would obey."""
-    return "".join(each if each.isprintable() or each == "\t" else "�" for each in line)
-
-
 def rehearsed(
     target: RestoreTarget, statements: Sequence[Statement], missing: Iterable[Need]
-) -> tuple[list[SnapshotError], tuple[FailedStatement, ...]]:
+) -> tuple[list[SnapshotError], Rehearsal]:
     """Rehearse the statements of a restore.
 
     Args:
@@ -116,16 +112,17 @@ def rehearsed(
 
     Returns:
         The errors of statements without which rows cannot be loaded, for which a restore is refused; and the
-        statements that would fail alone.
+        statements that would fail alone, with those that were not tried.
     """
     absent = list(missing)
-    failed = [each for each in target.rehearse(statements) if not _explained(each, absent)]
+    found = target.rehearse(statements)
+    failed = [each for each in found.failed if not _explained(each, absent)]
     errors: list[SnapshotError] = [
         RestoreError(f"{each.statement.makes} could not be made: {each.message}.", makes=each.statement.makes)
         for each in failed
         if each.holds_rows
     ]
-    return errors, tuple(each for each in failed if not each.holds_rows)
+    return errors, replace(found, failed=tuple(each for each in failed if not each.holds_rows))
 
 
 def would_fail(failing: Iterable[FailedStatement]) -> Iterator[SnapshotError]:

@@ -9,6 +9,7 @@ from snapshot_assets.databases.kinds import counts_by_kind, counts_text
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.refusals import missing_lines
 from snapshot_assets.engine.restore.steps import FailedStep
+from snapshot_assets.format.names import table_text
 
 
 def schema_facts(plan: RestorePlan, failed: Sequence[FailedStep]) -> dict[str, Any]:
@@ -22,7 +23,8 @@ def schema_facts(plan: RestorePlan, failed: Sequence[FailedStep]) -> dict[str, A
     return {
         "made": counts_by_kind(made),
         "failed": [each.facts for each in failed],
-        "tables_not_made": sorted(map(str, plan.absent)),
+        "left_out": plan.steps.left_out(),
+        "tables_not_made": sorted(map(table_text, plan.absent)),
         **lost_facts(plan),
     }
 
@@ -59,10 +61,18 @@ def failing_lines(plan: RestorePlan) -> Iterator[str]:
         yield from missing_lines(plan.lacking).splitlines()
 
 
+def untried_lines(plan: RestorePlan) -> Iterator[str]:
+    """Yield how many statements were not rehearsed, and why: a line for each reason."""
+    for reason, names in plan.rehearsal.untried.items():
+        yield f"not rehearsed: {len(names):,} statement{'s' * (len(names) != 1)}, because {reason}"
+
+
 def made_lines(plan: RestorePlan, failed: Sequence[FailedStep]) -> Iterator[str]:
     """Yield what a restore has made of the schema, and what it could not make, a line each."""
     if made := plan.steps.made():
         yield f"made: {counts_text(counts_by_kind(made))}"
+    if left_out := plan.steps.left_out():
+        yield f"left out until the target has what they need: {counts_text(counts_by_kind(left_out))}"
     if failed:
         counts = counts_text(counts_by_kind(each.object for each in failed))
         yield f"could not be made: {counts}; see above. Run again to try only what is missing"

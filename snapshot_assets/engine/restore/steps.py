@@ -166,12 +166,16 @@ class RestoreSteps:
             if (result := self.results.get(step.name)) and result.made and result.import_id == self.record.id
         ]
 
-    def left_out(self) -> Iterator[str]:
-        """Yield a sentence for each view that was tried and is not there, and did not fail."""
-        for step in self.after:
-            result = self.results.get(step.name)
-            if step.makes_view and self._own(step) and result is not None and result.status == "skipped":
-                yield f"{step.kind.capitalize()} {step.table} was left out: the target lacks a function that it needs."
+    def left_out(self) -> list[str]:
+        """Return the names of the views that are not there because the target lacks what they, or their views, need."""
+        return [
+            step.name
+            for step in self.after
+            if step.makes_view
+            and self._own(step)
+            and (result := self.results.get(step.name))
+            and result.status == "skipped"
+        ]
 
     def failed(self, target: RestoreTarget) -> list[FailedStep]:
         """Return the steps that could not be made, with the statements to run by hand in their order."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import adbc_driver_postgresql.dbapi as adbc
 import pytest
 
 from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
@@ -15,7 +16,7 @@ from snapshot_assets.databases.target import Definition
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import DatabaseSchema, Schema
 from snapshot_assets.format.uncarried import code_by_kind, uncarried_by_kind
-from snapshot_assets_tests.databases.postgresql.helpers import EVERYTHING, extracted, run, schema_dump
+from snapshot_assets_tests.databases.postgresql.helpers import EVERYTHING, client, extracted, run, schema_dump
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 CODE = Path(__file__).with_name("code.sql").read_text()
@@ -152,6 +153,35 @@ def test_everything_else_is_named_by_kind(postgresql_server: PostgresqlServer, p
         "publication": ["told"],
         "user mapping": ["for public to server away"],
     }
+
+
+ONLY_A_WHOLE_DUMP_HAS = """
+SELECT lo_create(71), lo_create(72), lo_create(73);
+COMMENT ON LARGE OBJECT 71 IS 'x'; GRANT SELECT ON LARGE OBJECT 72 TO pg_monitor;
+ALTER LARGE OBJECT 73 OWNER TO pg_monitor;
+CREATE TABLE t (a int PRIMARY KEY, b serial); CREATE TABLE u (a int); CREATE TYPE mood AS ENUM ('sad');
+CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1';
+ALTER TABLE t OWNER TO pg_monitor; ALTER TYPE mood OWNER TO pg_monitor; ALTER FUNCTION f() OWNER TO pg_monitor;
+INSERT INTO u VALUES (1), (1);
+"""
+
+
+def test_owners_invalid_indexes_and_what_belongs_to_large_objects_are_named(
+    postgresql_server: PostgresqlServer, postgresql_database: str
+) -> None:
+    postgresql_server.psql_script(postgresql_database, ONLY_A_WHOLE_DUMP_HAS)
+    name = postgresql_database.rsplit("/", 1)[1]
+    postgresql_server.psql(postgresql_database, f"COMMENT ON DATABASE {name} IS 'x'")
+    with client(postgresql_database) as execute, pytest.raises(adbc.Error, match="could not create unique index"):
+        execute("CREATE UNIQUE INDEX CONCURRENTLY half ON u (a)")
+    found = uncarried_by_kind(extracted(postgresql_database))
+    assert found["comment on"] == ["1 large objects", f"database {name}"]
+    assert found["grant on"] == ["1 large objects"]
+    assert found["index"] == ["public.half of public.u, which is invalid"]
+    assert found["owner"] == [
+        f"pg_monitor of {each}"
+        for each in ("1 large objects", "function public.f()", "sequence public.t_b_seq", "table public.t")
+    ] + ["pg_monitor of type public.mood"]
 
 
 def test_a_database_without_code_has_the_documents_of_before(everything_documents: DatabaseSchema) -> None:

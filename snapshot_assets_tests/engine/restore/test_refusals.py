@@ -102,9 +102,9 @@ def test_what_fails_because_of_a_missing_object_is_not_listed_again_and_all_else
         Statement("index i of s.c", "CREATE INDEX i ON public.c (x)", TableName("s", "c")),
     ]
     with closing(open_target(into.address)) as target:
-        errors, failing = rehearsed(target, statements, needs)
+        errors, rehearsal = rehearsed(target, statements, needs)
         assert [error.attributes["makes"] for error in errors] == ["table s.c"]
-        assert failing == ()
+        assert rehearsal.failed == ()
         errors, _ = rehearsed(target, statements, ())
     assert len(errors) == 7
 

@@ -1,6 +1,7 @@
 """Names what a snapshot does not carry beside relations: publications, foreign servers, settings, grants and others.
 
 Nothing of a database is lost in silence. What belongs to the whole database is named with the first selected schema.
+A restore's own role owns what it creates, so owners other than the database's own are named.
 """
 
 from __future__ import annotations
@@ -29,6 +30,18 @@ _RELATION_DEFAULT = "acldefault(CAST(CASE o.relkind WHEN 'S' THEN 's' ELSE 'r' E
 _RELATION_KIND = """CASE o.relkind WHEN 'S' THEN 'sequence' WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view'
     WHEN 'f' THEN 'foreign table' ELSE 'table' END"""
 
+_OWNED = f"""
+SELECT o.relnamespace AS schema, o.relowner AS owner, format('%s %s', {_RELATION_KIND}, o.oid::regclass) AS object
+FROM pg_class o WHERE o.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND {_by_users("pg_class")}
+UNION ALL SELECT o.pronamespace, o.proowner, format('function %s', o.oid::regprocedure)
+FROM pg_proc o WHERE {_by_users("pg_proc")}
+UNION ALL SELECT o.typnamespace, o.typowner, format('type %s', o.oid::regtype)
+FROM pg_type o WHERE {_by_users("pg_type")} AND (o.typtype IN ('e', 'd', 'r') OR EXISTS (
+    SELECT FROM pg_class c WHERE c.oid = o.typrelid AND c.relkind = 'c'))
+UNION ALL SELECT o.oid, o.nspowner, format('schema %I', o.nspname)
+FROM pg_namespace o WHERE {_by_users("pg_namespace")}
+"""
+
 _OF_SCHEMAS = f"""
 SELECT o.connamespace AS schema, format('conversion %I.%I', n.nspname, o.conname) AS object
 FROM pg_conversion o JOIN pg_namespace n ON n.oid = o.connamespace WHERE {_by_users("pg_conversion")}
@@ -42,6 +55,12 @@ UNION ALL SELECT o.typnamespace, format('grant on type %s', o.oid::regtype)
 FROM pg_type o WHERE {_granted("pg_type", "typacl", "acldefault('T', o.typowner)")}
 UNION ALL SELECT o.oid, format('grant on schema %I', o.nspname)
 FROM pg_namespace o WHERE {_granted("pg_namespace", "nspacl", "acldefault('n', o.nspowner)")}
+UNION ALL SELECT o.schema, format('owner %I of %s', pg_get_userbyid(o.owner), o.object)
+FROM ({_OWNED}) o
+WHERE o.owner <> (SELECT d.datdba FROM pg_database d WHERE d.datname = current_database())
+UNION ALL SELECT c.relnamespace,
+    format('index %s of %s, which is invalid', i.indexrelid::regclass, i.indrelid::regclass)
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE c.relkind = 'i' AND NOT i.indisvalid
 """
 
 _OF_THE_DATABASE = f"""
@@ -76,6 +95,15 @@ UNION ALL SELECT format('grant on language %I', o.lanname) FROM pg_language o
 WHERE {_granted("pg_language", "lanacl", "acldefault('l', o.lanowner)")}
 UNION ALL SELECT format('security label on %s %s', s.objtype, s.objname) FROM pg_seclabels s
 WHERE s.objtype NOT IN ('role', 'tablespace', 'database')
+UNION ALL SELECT format('comment on database %I', o.datname) FROM pg_database o
+WHERE o.datname = current_database() AND shobj_description(o.oid, 'pg_database') IS NOT NULL
+UNION ALL SELECT format('owner %I of %s large objects', pg_get_userbyid(o.lomowner), count(*))
+FROM pg_largeobject_metadata o
+WHERE o.lomowner <> (SELECT d.datdba FROM pg_database d WHERE d.datname = current_database()) GROUP BY o.lomowner
+UNION ALL SELECT format('grant on %s large objects', count(*)) FROM pg_largeobject_metadata o
+WHERE o.lomacl IS DISTINCT FROM acldefault('L', o.lomowner) AND o.lomacl IS NOT NULL HAVING count(*) > 0
+UNION ALL SELECT format('comment on %s large objects', count(*)) FROM pg_largeobject_metadata o
+WHERE obj_description(o.oid, 'pg_largeobject') IS NOT NULL HAVING count(*) > 0
 ORDER BY object
 """
 

@@ -1,0 +1,81 @@
+"""Tells what a rehearsal has found: which statements fail by themselves, and of which nothing is known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from snapshot_assets.databases.ledger import LEDGER
+from snapshot_assets.databases.target import FailedStatement, Rehearsal, Statement
+from snapshot_assets.errors import SnapshotError
+
+_MISSING = "does not exist"
+_NAMES = re.compile(r'"([^"]+)"')
+_MADE = re.compile(r"(?:table|partition|type|view|materialized view|schema|sequence) (?P<name>.+)")
+_PART = re.compile(r"(?:\w+ )*?(?:index|constraint|check|key) (?P<name>.+) of .+")
+_AROUND = re.compile(r"^PostgreSQL '.*?': rehearsing .*? failed: (?:ERROR: )?| LINE \d+: .*? \^(?= |$)", re.DOTALL)
+_LEDGER = "the ledger"
+
+
+def message_of(error: SnapshotError) -> str:
+    """Return the server's message of a statement that failed."""
+    return _AROUND.sub("", str(error))
+
+
+def rehearsal_of(
+    failed: Sequence[FailedStatement], left_out: Mapping[Statement, str], rest: Sequence[Statement], ended: str
+) -> Rehearsal:
+    """Return what fails by itself, and what is unknown, also because it needs something unknown.
+
+    Args:
+        failed: The statements that the server refused.
+        left_out: The statements that were not run, and why.
+        rest: The statements that were not run because the rehearsal ended early.
+        ended: Why it did; "" if it did not.
+    """
+    unknown = dict.fromkeys(rest, ended) | dict(left_out)
+    if ended:  # what they lack may be among the rest
+        unknown |= {each.statement: ended for each in failed if _MISSING in each.message}
+    causes: dict[str, FailedStatement] = {}
+    untried: dict[str, list[str]] = {}
+    absent: dict[str, str] = {}  # what is not there, and the statement or reason because of which it is not
+    for statement, reason in unknown.items():
+        untried.setdefault(reason, []).append(statement.makes)
+        absent |= dict.fromkeys(_makes(statement), reason)
+    for each in failed:
+        if each.statement in unknown:
+            continue
+        cause = _cause(each, absent)
+        if cause in untried:
+            untried[cause].append(each.statement.makes)
+        elif cause is None:
+            cause = each.statement.makes
+            causes[cause] = each
+        elif each.holds_rows:
+            causes[cause] = replace(causes[cause], holds_rows=True)
+        for name in _makes(each.statement):
+            absent.setdefault(name, cause)
+    return Rehearsal(tuple(causes.values()), {reason: tuple(names) for reason, names in untried.items()})
+
+
+def _group(statement: Statement) -> str:
+    """Return what a statement makes; all parts of the ledger are one object."""
+    return _LEDGER if statement in LEDGER else statement.makes
+
+
+def _makes(statement: Statement) -> Iterator[str]:
+    """Yield the names under which other statements miss what a statement makes."""
+    yield _group(statement)
+    if made := _MADE.fullmatch(statement.makes) or _PART.fullmatch(statement.makes):
+        yield made["name"]
+        if statement.table is not None:
+            yield f"{statement.table.schema}.{made['name']}"
+
+
+def _cause(failed: FailedStatement, absent: Mapping[str, str]) -> str | None:
+    """Return the object or reason because of which a statement failed, if there is one."""
+    statement = failed.statement
+    lacking = _NAMES.findall(failed.message) if _MISSING in failed.message else ()
+    names = (_group(statement), f"table {statement.table}", *lacking)
+    return next((absent[name] for name in names if name in absent), None)

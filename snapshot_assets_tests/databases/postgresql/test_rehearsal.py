@@ -1,0 +1,148 @@
+"""A rehearsal harms nobody: what it does not try it reports, and refuses nothing for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from snapshot_assets.databases.postgresql import rehearsal
+from snapshot_assets.databases.postgresql.target import PostgresqlTarget
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.target import Rehearsal, Statement
+from snapshot_assets.format.relations import TableName
+from snapshot_assets_tests.databases.postgresql.helpers import client, execute
+
+T, U = TableName("public", "t"), TableName("public", "u")
+CREATE = Statement("table public.t", 'CREATE TABLE "public"."t" (a int)', T)
+NEEDS_T = Statement("table public.u", "CREATE TABLE public.u (x public.t)", U)
+NO_RIGHT = Statement("schema pg_mine", "CREATE SCHEMA pg_mine")
+
+
+@pytest.fixture
+def uri(postgresql_database: str) -> str:
+    return postgresql_database
+
+
+@pytest.fixture
+def target(uri: str) -> Iterator[PostgresqlTarget]:
+    with closing(PostgresqlTarget(DatabaseAddress("target", uri))) as opened:
+        yield opened
+
+
+def untried(found: Rehearsal) -> dict[str, list[str]]:
+    """Return what was not tried, without the ledger."""
+    left = {reason: [name for name in names if "ledger" not in name] for reason, names in found.untried.items()}
+    return {reason: names for reason, names in left.items() if names}
+
+
+def failed(found: Rehearsal) -> list[str]:
+    return [each.statement.makes for each in found.failed]
+
+
+def test_a_full_lock_table_ends_it(target: PostgresqlTarget) -> None:
+    full = Statement("index i", "DO $$ BEGIN RAISE 'out of shared memory' USING ERRCODE = '53200'; END $$")
+    found = target.rehearse([NO_RIGHT, NEEDS_T, full, CREATE])
+    assert failed(found) == ["schema pg_mine"]
+    [(reason, names)] = untried(found).items()
+    assert "out of shared memory" in reason
+    assert names == ["index i", "table public.t", "table public.u"]
+
+
+def test_half_of_the_lock_table_is_left_to_others(target: PostgresqlTarget) -> None:
+    [row] = target.rows(rehearsal._LOCKS, "counting locks")
+    sql = f"SELECT count(pg_advisory_xact_lock(i)) FROM generate_series(1, {row['most'] // 2 + 1}) i"
+    others = [Statement(f"schema s{i}", f"CREATE SCHEMA s{i}") for i in range(30)]
+    found = target.rehearse([Statement("value of sequence s", sql), *others])
+    assert failed(found) == []
+    [(reason, names)] = untried(found).items()
+    assert "memory for locks" in reason
+    assert names[-1] == "schema s29"
+    assert 0 < len(names) < 30
+
+
+def test_it_takes_no_longer_than_its_limit(target: PostgresqlTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rehearsal, "SECONDS", 1)
+    found = target.rehearse([Statement("table public.t", "SELECT pg_sleep(600)", T), NO_RIGHT])
+    assert failed(found) == []
+    [(reason, names)] = untried(found).items()
+    assert "statement timeout" in reason
+    assert names == ["table public.t", "schema pg_mine"]
+
+
+def test_a_lock_of_another_session_ends_it(target: PostgresqlTarget, uri: str) -> None:
+    with client(uri) as run:
+        run("BEGIN")
+        run("CREATE SCHEMA taken")
+        found = target.rehearse([Statement("schema taken", "CREATE SCHEMA taken"), CREATE])
+        run("ROLLBACK")
+    assert failed(found) == []
+    [(reason, names)] = untried(found).items()
+    assert "lock timeout" in reason
+    assert names == ["schema taken", "table public.t"]
+
+
+def test_tables_and_sequences_that_exist_are_not_locked(target: PostgresqlTarget, uri: str) -> None:
+    execute(
+        uri,
+        'CREATE TABLE "old T" (id int PRIMARY KEY)',
+        "CREATE TABLE parent (a int) PARTITION BY LIST (a)",
+        "CREATE SEQUENCE numbers",
+    )
+    statements = [
+        Statement("partition public.p", "CREATE TABLE public.p PARTITION OF public.parent DEFAULT", T),
+        Statement("comment on public.p", "COMMENT ON TABLE public.p IS 'x'", T),
+        Statement("table public.u", "CREATE TABLE public.u (a int DEFAULT nextval('public.numbers'))", U),
+        Statement("owner of sequence public.numbers", "ALTER SEQUENCE public.numbers OWNED BY public.u.a", U),
+        Statement(
+            "foreign key k of public.u",
+            'ALTER TABLE ONLY public.u ADD CONSTRAINT k FOREIGN KEY (a) REFERENCES public."old T"(id)',
+            U,
+        ),
+        NO_RIGHT,
+    ]
+    with client(uri) as run:
+        run("BEGIN")
+        run('LOCK TABLE "old T", parent IN ROW EXCLUSIVE MODE')
+        found = target.rehearse(statements)
+        run("ROLLBACK")
+    assert failed(found) == ["schema pg_mine"]
+    [(_, names)] = untried(found).items()
+    assert set(names) == {each.makes for each in statements} - {"table public.u", "schema pg_mine"}
+
+
+def test_functions_of_the_snapshot_are_not_called(target: PostgresqlTarget, uri: str) -> None:
+    execute(uri, "CREATE SEQUENCE draws")
+    statements = [
+        CREATE,
+        Statement(
+            "function public.f()",
+            "CREATE FUNCTION public.f() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$SELECT nextval('public.draws')$$",
+        ),
+        Statement("index i of public.t", "CREATE INDEX i ON public.t USING btree ((public.f() + a))", T),
+        Statement("index j of public.t", "CREATE INDEX j ON public.t USING btree (a)", T),
+        Statement("comment on index i of public.t", "COMMENT ON INDEX public.i IS 'x'", T),
+        Statement("check c of public.t", "ALTER TABLE public.t ADD CONSTRAINT c CHECK (public.f() > 0)", T),
+        Statement("materialized view public.m", "CREATE MATERIALIZED VIEW public.m AS SELECT public.f() WITH DATA"),
+        Statement("materialized view public.m", "REFRESH MATERIALIZED VIEW public.m"),
+    ]
+    found = target.rehearse(statements)
+    assert failed(found) == []
+    [(reason, names)] = untried(found).items()
+    assert reason == "they may call functions of the snapshot"
+    assert names == ["index i of public.t", "check c of public.t", "comment on index i of public.t"]
+    assert target.rows("SELECT is_called FROM public.draws", "looking") == [{"is_called": False}]
+
+
+def test_an_event_trigger_of_the_target_keeps_it_from_running(target: PostgresqlTarget, uri: str) -> None:
+    execute(
+        uri,
+        "CREATE SEQUENCE draws",
+        "CREATE FUNCTION f() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN PERFORM nextval('public.draws'); END$$",
+        "CREATE EVENT TRIGGER mine ON ddl_command_end EXECUTE FUNCTION f()",
+    )
+    found = target.rehearse([CREATE, NO_RIGHT])
+    assert failed(found) == []
+    assert untried(found) == {"event trigger mine of the target would run": ["table public.t", "schema pg_mine"]}
+    assert target.rows("SELECT is_called FROM public.draws", "looking") == [{"is_called": False}]
