@@ -39,12 +39,12 @@ def rehearse(connection: PostgresqlConnection, statements: Sequence[Statement]) 
 
 def _failing(connection: PostgresqlConnection, statements: Sequence[Statement]) -> list[FailedStatement]:
     """Return the statements that fail; one that fails is run again after the others, as an import does."""
-    todo = list(statements)
+    todo, kept = list(statements), set[str]()
     while True:
         failed: list[FailedStatement] = []
         for statement in todo:
             try:
-                message = _refused(connection, statement)
+                message = None if statement.changes in kept else _refused(connection, statement, kept)
             except TransientError:
                 if not _alive(connection):
                     raise
@@ -91,13 +91,18 @@ def _cause(failed: FailedStatement, absent: Mapping[str, str]) -> str | None:
     return next((absent[name] for name in names if name in absent), None)
 
 
-def _refused(connection: PostgresqlConnection, statement: Statement) -> str | None:
-    """Run a statement; return the server's message if it refuses it, which undoes only that statement."""
+def _refused(connection: PostgresqlConnection, statement: Statement, kept: set[str]) -> str | None:
+    """Run a statement; return the server's message if it refuses it, which undoes only that statement.
+
+    What the target has already, and keeps, is added to `kept`.
+    """
     doing = f"rehearsing {statement.makes}"
     connection.execute("SAVEPOINT rehearsed", doing)
     try:
         if not (statement.unless and connection.rows(statement.unless, doing)):
             connection.execute(_without_rows(statement.sql), doing)
+        elif statement.keeps:
+            kept.add(statement.makes)
     except TransientError:
         raise
     except SnapshotError as error:

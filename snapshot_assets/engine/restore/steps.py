@@ -44,6 +44,20 @@ class FailedStep:
 
 
 @dataclass(frozen=True)
+class KeptStep:
+    """A step that an import left out, because the target had the object, or the table that it belongs to.
+
+    Attributes:
+        object: Kind and name of the object.
+        message: How the object there differs from the snapshot's, as far as that is known; "" if it is not.
+    """
+
+    object: str
+    kind: str
+    message: str = ""
+
+
+@dataclass(frozen=True)
 class RestoreSteps:
     """The steps of a definition, and what the target's ledger records of them.
 
@@ -119,6 +133,8 @@ class RestoreSteps:
 
     def _own(self, step: SchemaStep) -> bool:
         """Return whether this restore makes a step; tables that existed before it are left as they are."""
+        if step.of_existing:
+            return step.table not in self._of_imports
         return step.table is None or step.table in (self._of_imports if step.always else self._made)
 
     @cached_property
@@ -153,6 +169,21 @@ class RestoreSteps:
             for step in (*self.before, *self.after)
             if (result := self.results.get(step.name)) and result.made and result.import_id == self.record.id
         ]
+
+    def kept(self) -> list[KeptStep]:
+        """Return what the target had, and no import made, and the steps that were left out because of it."""
+        kept = []
+        for step in (*self.before, *self.after):
+            result = self.results.get(step.name)
+            if result is None and self._of_others(step):
+                kept.append(KeptStep(step.name, step.kind))
+            elif result is not None and (result.kept or (result.ours and result.message)):
+                kept.append(KeptStep(step.name, step.kind, result.message))
+        return [each for each in kept if each.kind != "schema"]
+
+    def _of_others(self, step: SchemaStep) -> bool:
+        """Return whether a step belongs to a table or view that existed before any import."""
+        return step.table is not None and not step.always and step.table not in self._of_imports
 
     def failed(self, target: RestoreTarget) -> list[FailedStep]:
         """Return the steps that could not be made, with the statements to run by hand in their order."""

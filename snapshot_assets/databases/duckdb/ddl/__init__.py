@@ -22,6 +22,7 @@ from snapshot_assets.databases.duckdb.ddl.tables import (
     create_table,
     has_key,
     rebuild,
+    has_sequence,
     sequence_place,
     target_name,
 )
@@ -69,12 +70,13 @@ class _Defining:
         after += [statement for table in tables for statement in self._indexes(table)]
         for sequence, columns in sequences:
             what = f"value of sequence {sequence.table_name}"
-            after.append(Statement(what, sequence_place(sequence, columns)))
+            after.append(Statement(what, sequence_place(sequence, columns), changes=f"sequence {sequence.table_name}"))
         after += [statement for table in tables for statement in self._comments(table)]
         after += self._views()
         for statement in (*before, *after):
             check_statement(self._texts.connection, statement.sql, statement.makes)
-        return self._rehearsed(Definition(tables, tuple(before), tuple(after)))
+        drawn = tuple((each.table_name, table.table_name) for table in tables for each in table.sequences)
+        return self._rehearsed(Definition(tables, tuple(before), tuple(after), drawn=drawn))
 
     def _rehearsed(self, definition: Definition) -> Definition:
         """Return a definition without the keys, indexes and views that DuckDB cannot have, which become lost.
@@ -199,7 +201,9 @@ class _Defining:
 def _create_sequence(sequence: Sequence) -> Statement:
     return Statement(
         f"sequence {sequence.table_name}",
-        f"CREATE SEQUENCE IF NOT EXISTS {target_name(sequence.table_name)} INCREMENT BY {sequence.increment}"
+        f"CREATE SEQUENCE {target_name(sequence.table_name)} INCREMENT BY {sequence.increment}"
         f" MINVALUE {sequence.minimum} MAXVALUE {sequence.maximum} START {sequence.start}"
         f"{' CYCLE' if sequence.cycle else ''}",
+        unless=has_sequence(sequence.table_name),
+        keeps=True,
     )
