@@ -208,7 +208,9 @@ class SqlSteps(ABC):
         prior = before.get(step.name)
         status = "failed"
         if self._exists_already(error, step.kind):
-            tried = prior is not None and prior.status in ("failed", "taken", "made")
+            # Where only the error tells that it is there, a name that was taken before is taken still.
+            proven = any(each.there for each in step.statements)
+            tried = prior is not None and (prior.status in ("failed", "made") or (prior.status == "taken" and proven))
             status = "made" if tried and self._is_there(step) else "taken"
         message = str(error)
         for statement in step.statements:

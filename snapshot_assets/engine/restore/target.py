@@ -192,8 +192,8 @@ def table_refusals(
 
 def _drawn_from(contents: TargetContents, definition: Definition, steps: RestoreSteps) -> Iterator[SnapshotError]:
     """Yield an error for each sequence of others from which a table that is created would draw its numbers."""
-    existing, results = contents.existing, steps.results
-    if any(not record.stepwise and record.location_id == steps.record.location_id for record in contents.ledger.records):
+    existing, results, location = contents.existing, steps.results, steps.record.location_id
+    if any(not each.stepwise and each.location_id == location for each in contents.ledger.records):
         return  # an import of an earlier version may have made them
     by_sequence: dict[TableName, list[TableName]] = {}
     for sequence, table in definition.drawn:

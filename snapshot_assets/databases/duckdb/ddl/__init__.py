@@ -21,8 +21,8 @@ from snapshot_assets.databases.duckdb.ddl.tables import (
     TARGET,
     create_table,
     has_key,
-    rebuild,
     has_sequence,
+    rebuild,
     sequence_place,
     target_name,
 )

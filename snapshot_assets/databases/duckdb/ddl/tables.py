@@ -108,7 +108,8 @@ def has_sequence(name: TableName) -> str:
     """Return the query that yields a row if there is a sequence of a name, in whose case DuckDB sees no difference."""
     return (
         f"SELECT 1 AS found FROM duckdb_sequences() WHERE database_name = {literal(TARGET)}"
-        f" AND lower(schema_name) = lower({literal(name.schema)}) AND lower(sequence_name) = lower({literal(name.table)})"
+        f" AND lower(schema_name) = lower({literal(name.schema)})"
+        f" AND lower(sequence_name) = lower({literal(name.table)})"
     )
 
 

@@ -264,7 +264,7 @@ def advance_own(table: Table) -> Iterator[Statement]:
 
 def _is_number(column: Column) -> bool:
     arrow_type = column.arrow_field().type
-    return pa.types.is_integer(arrow_type) or pa.types.is_decimal(arrow_type)
+    return bool(pa.types.is_integer(arrow_type) or pa.types.is_decimal(arrow_type))
 
 
 def _settings(sequence: Sequence) -> str:
