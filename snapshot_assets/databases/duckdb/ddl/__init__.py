@@ -20,8 +20,10 @@ from snapshot_assets.databases.duckdb.ddl.rehearsal import rehearse
 from snapshot_assets.databases.duckdb.ddl.tables import (
     TARGET,
     create_table,
+    has_index,
     has_key,
     has_sequence,
+    has_type,
     rebuild,
     sequence_place,
     target_name,
@@ -131,8 +133,9 @@ class _Defining:
             for entry in schema.options.get("types", ()):
                 kind = UserType.model_validate(entry)
                 quoted, what = target_name(kind.table_name), f"type {kind.table_name}"
-                yield Statement(what, f"CREATE TYPE IF NOT EXISTS {quoted} AS {self._type_text(kind)}")
-                yield from comment(f"TYPE {quoted}", kind.comment, what, None)
+                sql = f"CREATE TYPE {quoted} AS {self._type_text(kind)}"
+                yield Statement(what, sql, unless=has_type(kind.table_name), keeps=True)
+                yield from comment(f"TYPE {quoted}", kind.comment, what, None, changes=what)
 
     def _type_text(self, kind: UserType) -> str:
         if kind.kind == "enum":
@@ -173,7 +176,8 @@ class _Defining:
                 continue
             unique = "UNIQUE " if index.unique else ""
             name = table.table_name
-            yield Statement(what, f"CREATE {unique}INDEX {identifier(index.name)} ON {target_name(name)} {keys}", name)
+            sql = f"CREATE {unique}INDEX {identifier(index.name)} ON {target_name(name)} {keys}"
+            yield Statement(what, sql, name, there=has_index(name, index.name))
 
     def _comments(self, relation: Table | View) -> Iterator[Statement]:
         name, quoted = relation.table_name, target_name(relation.table_name)

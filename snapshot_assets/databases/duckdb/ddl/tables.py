@@ -104,6 +104,14 @@ def has_index(name: TableName, index: str) -> str:
     )
 
 
+def has_type(name: TableName) -> str:
+    """Return the query that yields a row if there is a type of a name."""
+    return (
+        f"SELECT 1 AS found FROM duckdb_types() WHERE database_name = {literal(TARGET)}"
+        f" AND lower(schema_name) = lower({literal(name.schema)}) AND lower(type_name) = lower({literal(name.table)})"
+    )
+
+
 def has_sequence(name: TableName) -> str:
     """Return the query that yields a row if there is a sequence of a name, in whose case DuckDB sees no difference."""
     return (
