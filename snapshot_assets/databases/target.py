@@ -33,8 +33,7 @@ class Statement:
         makes: The object that it creates, for messages, such as `index public.readings_ts_idx`.
         sql: Exactly one statement in the target's SQL.
         table: Table or view to which the object belongs; if that exists before the import, the statement is skipped.
-        unless: Query that yields a row if the statement is to be skipped, for objects without `IF NOT EXISTS`; "" for
-            none.
+        unless: Query that yields a row if the statement is to be skipped; "" for none.
         always: Whether every import runs it, even if an earlier one created `table`, because it depends on the rows.
         lacks: Why it fails in a target that has nothing but what the other statements make; "" if it does not.
         keeps: Whether `unless` finds an object of this name, which is then kept as it is if no import made it.
