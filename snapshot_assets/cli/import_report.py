@@ -16,6 +16,8 @@ from snapshot_assets.engine.restore.refusals import missing_facts
 from snapshot_assets.engine.restore.report import (
     failed_lines,
     failing_lines,
+    kept_facts,
+    kept_lines,
     lost_facts,
     lost_lines,
     made_lines,
@@ -70,6 +72,7 @@ def show_plan(options: argparse.Namespace, location: str, alias: str, plan: Rest
             for reason, names in plan.rehearsal.untried.items()
         ],
         "missing": missing_facts(plan.lacking),
+        **kept_facts(plan),
         **lost_facts(plan),
     }
     status = 1 if plan.failing else 0
@@ -80,7 +83,9 @@ def show_plan(options: argparse.Namespace, location: str, alias: str, plan: Rest
     show(f"  would load {len(files)} files, {rows:,} rows, {human_bytes(size)}")
     if replaced:
         show(f"  would delete the rows of {numbered(replaced)} first")
-    for line in (*step_lines(plan, verbose=options.verbose), *lost_lines(plan, verbose=options.verbose)):
+    verbose = options.verbose
+    lines = (step_lines, kept_lines, lost_lines)
+    for line in (line for each in lines for line in each(plan, verbose=verbose)):
         show(f"  {line}")
     for line in (*untried_lines(plan), *failing_lines(plan)):
         show(f"  {line}")
@@ -132,7 +137,8 @@ def report(options: argparse.Namespace, location: str, run: RestoreRun, work: Im
         for line in _verdict(facts, different=different, nothing=nothing):
             show(line)
         if not nothing:
-            for line in (*made_lines(plan, failed), *lost_lines(plan, verbose=options.verbose)):
+            kept = kept_lines(plan, verbose=options.verbose)
+            for line in (*made_lines(plan, failed), *kept, *lost_lines(plan, verbose=options.verbose)):
                 show(f"  {line}")
     return 1 if failed else 0
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from snapshot_assets.databases import ledger
 from snapshot_assets.databases.steps import SchemaStep, StepResult
-from snapshot_assets.databases.target import RestoreRecord, Statement
+from snapshot_assets.databases.target import ExistingTable, RestoreRecord, Statement
 from snapshot_assets.errors import SnapshotError, TransientError
 from snapshot_assets.format.relations import TableName
 
@@ -26,6 +26,7 @@ _SECONDS = 1.0
 _VIOLATION = "23"
 _EXISTS = frozenset(("42P06", "42P07", "42701", "42710", "42723"))
 _SECOND_KEY = "42P16"
+_DIFFERS = "The target has it with another definition."
 
 
 class SqlSteps(ABC):
@@ -42,6 +43,10 @@ class SqlSteps(ABC):
     @abstractmethod
     def _transaction(self) -> AbstractContextManager[None]:
         """Run the block as one transaction; an exception rolls it back."""
+
+    @abstractmethod
+    def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
+        """Describe those of the tables that exist; see `RestoreTarget`."""
 
     @abstractmethod
     def _has(self, table: TableName) -> bool:
@@ -109,7 +114,7 @@ class SqlSteps(ABC):
         for step in steps:
             prior = before.get(step.name)
             failed = prior is not None and prior.status == "failed"
-            if failed and step.makes_view and step.table is not None and self._has(step.table):
+            if failed and step.makes_view and self._is_there(step):
                 yield StepResult(step.name, record.id, "made")
 
     def _try_each(
@@ -151,7 +156,8 @@ class SqlSteps(ABC):
                         self._prepare_indexes()
                     known, until = self._made_already(record, group), time.monotonic() + _SECONDS
                     for step in group:
-                        made.append(known.get(step.name) or self._made(record, step))
+                        latest = {**before, **{each.name: each for each in made}}
+                        made.append(known.get(step.name) or self._made(record, step, latest))
                         if time.monotonic() > until and not failed:
                             break
                     group = group[: len(made)]
@@ -172,15 +178,24 @@ class SqlSteps(ABC):
         self._record(failed)
         return failed
 
-    def _made(self, record: RestoreRecord, step: SchemaStep) -> StepResult:
+    def _made(self, record: RestoreRecord, step: SchemaStep, latest: Mapping[str, StepResult]) -> StepResult:
         """Run the statements of a step, and return its result; raises the error of one that fails."""
-        ran = 0
+        ran, status, message = 0, "skipped", ""
         for statement in step.statements:
-            if statement.unless and self._rows(statement.unless, _looking(statement)):
-                continue
-            self._execute(statement.sql, _doing(statement))
-            ran += 1
-        return StepResult(step.name, record.id, "made" if ran else "skipped", sql=_table_sql(step))
+            if (changed := latest.get(statement.changes)) is not None and changed.kept:
+                status = "kept"
+            elif statement.unless and self._rows(statement.unless, _looking(statement)):
+                if statement.keeps:
+                    prior = [latest.get(name) for name in (step.name, statement.makes)]
+                    status = "skipped" if any(each is not None and each.ours for each in prior) else "kept"
+                    message = _DIFFERS if self._differs(statement) else ""
+            else:
+                self._execute(statement.sql, _doing(statement))
+                ran += 1
+        return StepResult(step.name, record.id, "made" if ran else status, "" if ran else message, sql=_table_sql(step))
+
+    def _differs(self, statement: Statement) -> bool:
+        return bool(statement.same) and not self._rows(statement.same, _looking(statement))
 
     def _failure(
         self, record: RestoreRecord, step: SchemaStep, error: SnapshotError, before: Mapping[str, StepResult]
@@ -193,13 +208,23 @@ class SqlSteps(ABC):
         prior = before.get(step.name)
         status = "failed"
         if self._exists_already(error, step.kind):
-            status = "made" if prior is not None and prior.status in ("failed", "made") else "taken"
+            # Where only the error tells that it is there, a name that was taken before is taken still.
+            proven = any(each.there for each in step.statements)
+            tried = prior is not None and (prior.status in ("failed", "made") or (prior.status == "taken" and proven))
+            status = "made" if tried and self._is_there(step) else "taken"
         message = str(error)
         for statement in step.statements:
             for doing in (_doing(statement), _looking(statement)):
                 message = message.rpartition(f"{doing} failed: ")[2]
         sql = _table_sql(step) if status == "made" else ""
         return StepResult(step.name, record.id, status, message, self._violated(error), sql)
+
+    def _is_there(self, step: SchemaStep) -> bool:
+        """Return whether the object of a step is there: one of its name may be of another kind or table."""
+        if step.makes_relation and step.table is not None:
+            return any(each.what == step.kind for each in self.existing([step.table]).values())
+        queries = [(each.there, _looking(each)) for each in step.statements if each.there]
+        return all(bool(self._rows(query, doing)) for query, doing in queries)
 
     def _made_already(self, record: RestoreRecord, group: Sequence[SchemaStep]) -> dict[str, StepResult]:
         """Return the steps that a concurrent run of the same import made meanwhile."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar
 
 import pyarrow as pa
@@ -52,6 +53,10 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
     def _lock_imports(self) -> None:
         """Until the transaction ends, keep other imports from starting; concurrent loads may go on."""
         return
+
+    def _quiet(self, tables: Sequence[Table]) -> AbstractContextManager[None]:
+        """Within a transaction, keep triggers and rules that a restore itself made from running on its rows."""
+        return nullcontext()
 
     @abstractmethod
     def interrupt(self) -> None:
@@ -138,7 +143,8 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
             self._commit_early()
             self._lock_imports()
             self._check_newest(file.table, file.import_id)
-            return self._load(file, table, batches)
+            with self._quiet([table]):
+                return self._load(file, table, batches)
 
     def _check_newest(self, table: TableName, import_id: str) -> None:
         """Refuse to load rows of an import into a table if a newer import may have replaced them."""
@@ -178,11 +184,12 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
                     message = refusal(chunk, reference, with_children=self.deletes_parents)
                     raise RestoreError(message, chunk=chunk, table=str(reference.parent), key=reference.name)
             ordered = [by_table[name] for name in parents_first(list(by_table), references)]
-            for load in reversed(ordered):
-                self._delete(chunk, load)
-            for load in ordered:
-                for file, table, batches in load.files:
-                    total += self._load(file, table, batches) or 0
+            with self._quiet([load.table for load in ordered]):
+                for load in reversed(ordered):
+                    self._delete(chunk, load)
+                for load in ordered:
+                    for file, table, batches in load.files:
+                        total += self._load(file, table, batches) or 0
         return total
 
     def _delete(self, chunk: int, load: Load) -> None:

@@ -66,6 +66,11 @@ class SchemaStep:
         return any(each.always for each in self.statements)
 
     @property
+    def of_existing(self) -> bool:
+        """Whether it is only for a table that no import made."""
+        return any(each.of_existing for each in self.statements)
+
+    @property
     def sql(self) -> tuple[str, ...]:
         """The statements' SQL."""
         return tuple(each.sql for each in self.statements)
@@ -107,9 +112,9 @@ class StepResult:
     Attributes:
         name: The step's name.
         import_id: The import that tried it.
-        status: `made`; `skipped`, if its statements' `unless` left it out; `failed`; `taken`, if it failed at first
-            because something of its name existed.
-        message: The server's message of one that failed.
+        status: `made`; `skipped`, if its statements' `unless` left it out; `kept`, if the target has an object of its
+            name that no import made; `failed`; `taken`, if it failed at first because something of its name existed.
+        message: The server's message of one that failed, or how an object that is there differs.
         violated: Whether rows contradict it, by the server's error.
         sql: Of a table that was made, the SQL that created it.
     """
@@ -125,6 +130,16 @@ class StepResult:
     def made(self) -> bool:
         """Whether the object is there."""
         return self.status == "made"
+
+    @property
+    def ours(self) -> bool:
+        """Whether an import made the object: this one, or one before it."""
+        return self.status in ("made", "skipped")
+
+    @property
+    def kept(self) -> bool:
+        """Whether the target has an object of its name that no import made."""
+        return self.status == "kept"
 
     @property
     def failed(self) -> bool:

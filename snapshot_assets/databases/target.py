@@ -33,10 +33,14 @@ class Statement:
         makes: The object that it creates, for messages, such as `index public.readings_ts_idx`.
         sql: Exactly one statement in the target's SQL.
         table: Table or view to which the object belongs; if that exists before the import, the statement is skipped.
-        unless: Query that yields a row if the statement is to be skipped, for objects without `IF NOT EXISTS`; "" for
-            none.
+        unless: Query that yields a row if the statement is to be skipped; "" for none.
         always: Whether every import runs it, even if an earlier one created `table`, because it depends on the rows.
         lacks: Why it fails in a target that has nothing but what the other statements make; "" if it does not.
+        keeps: Whether `unless` finds an object of this name, which is then kept as it is if no import made it.
+        same: Query that yields a row if an object that is kept is what the statement makes; "" if none can tell.
+        changes: The step whose object it changes; if that kept the target's own, this is left out. "" for none.
+        there: Query that yields a row if this very object is there, and not another one of its name; "" for none.
+        of_existing: Whether it is only for a table that no import made.
     """
 
     makes: str
@@ -45,12 +49,19 @@ class Statement:
     unless: str = ""
     always: bool = False
     lacks: str = ""
+    keeps: bool = False
+    same: str = ""
+    changes: str = ""
+    there: str = ""
+    of_existing: bool = False
 
 
-def comment(on: str, text: str | None, makes: str, of: TableName | None, unless: str = "") -> Iterator[Statement]:
+def comment(
+    on: str, text: str | None, makes: str, of: TableName | None, unless: str = "", changes: str = ""
+) -> Iterator[Statement]:
     """Yield the statement that comments on an object, such as `TABLE "a"."b"`, if there is a comment."""
     if text is not None:
-        yield Statement(f"comment on {makes}", f"COMMENT ON {on} IS {literal(text)}", of, unless)
+        yield Statement(f"comment on {makes}", f"COMMENT ON {on} IS {literal(text)}", of, unless, changes=changes)
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,7 @@ class Definition:
         lost: What cannot be restored, a sentence each.
         needs: Objects that the target must have first, each after those that it needs itself.
         refused: Why the target cannot have the schema, a sentence each.
+        drawn: Sequences, each with a table that draws from it.
     """
 
     tables: tuple[Table, ...] = ()
@@ -72,6 +84,7 @@ class Definition:
     lost: tuple[str, ...] = ()
     needs: tuple[Need, ...] = ()
     refused: tuple[str, ...] = ()
+    drawn: tuple[tuple[TableName, TableName], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ _FOREIGN_KEYS = """
     FROM duckdb_constraints() WHERE database_name = ? AND constraint_type = 'FOREIGN KEY'
     ORDER BY table_oid, constraint_index
 """
+_SEQUENCES = "SELECT schema_name, sequence_name FROM duckdb_sequences() WHERE database_name = ?"
 _INDEXES = "SELECT schema_oid, index_name FROM duckdb_indexes() WHERE database_name = ?"
 _MACROS = "SELECT 1 AS found FROM duckdb_functions() WHERE database_name = ? AND NOT internal LIMIT 1"
 
@@ -146,7 +147,8 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
             name = wanted.get((schemas[schema].lower(), table.lower()))
             if name is not None:
                 found.setdefault(name, (is_view, []))[1].append(column)
-        return {
+        sequences = {wanted.get((row[0].lower(), row[1].lower())) for row in self.rows(_SEQUENCES, [TARGET])}
+        return {name: ExistingTable((), False, "sequence") for name in sequences if name is not None} | {
             name: ExistingTable(tuple(columns), not is_view and self._has_rows(name), "view" if is_view else "table")
             for name, (is_view, columns) in found.items()
         }

@@ -13,7 +13,14 @@ from snapshot_assets.format.relations import Table, TableName, UserType
 _EXISTING = """
 SELECT n.nspname AS schema, t.typname AS name, CASE t.typtype WHEN 'e' THEN 'enum' WHEN 'd' THEN 'domain'
     WHEN 'r' THEN 'range' WHEN 'c' THEN 'composite' ELSE 'other type' END AS kind, ARRAY(
-        SELECT l.enumlabel::text FROM pg_catalog.pg_enum l WHERE l.enumtypid = t.oid) AS labels
+        SELECT l.enumlabel::text FROM pg_catalog.pg_enum l WHERE l.enumtypid = t.oid) AS labels, ARRAY(
+        SELECT pg_catalog.concat('"', pg_catalog.replace(a.attname, '"', '""'), '" ',
+            pg_catalog.format_type(a.atttypid, a.atttypmod))
+        FROM pg_catalog.pg_attribute a WHERE a.attrelid = t.typrelid AND t.typtype = 'c' AND a.attnum > 0
+            AND NOT a.attisdropped ORDER BY a.attnum) AS attributes,
+    CASE t.typtype WHEN 'd' THEN pg_catalog.format_type(t.typbasetype, t.typtypmod) WHEN 'r' THEN (
+        SELECT pg_catalog.format_type(r.rngsubtype, NULL) FROM pg_catalog.pg_range r WHERE r.rngtypid = t.oid)
+    END AS of, t.typnotnull AS not_null
 FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
 WHERE t.typisdefined AND (n.nspname, t.typname) IN ({names})
 """
@@ -41,6 +48,24 @@ def _differences(kind: UserType, row: Mapping[str, Any]) -> Iterator[str]:
             f"Type {kind.table_name} is in the target without {some}. Add them with ALTER TYPE … ADD VALUE, or drop the"
             " type and let the import make it."
         )
+    else:
+        yield from _other_parts(kind, row)
+
+
+def _other_parts(kind: UserType, row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each part in which a type differs so that values would change, or might not fit."""
+    fields, name = kind.definition, kind.table_name
+    then = "Drop or rename it, and let the import make it; or restore into another schema with --map-schema."
+    if kind.kind == "composite":
+        wanted = [f"{identifier(each['name'])} {each['type']}" for each in fields.get("attributes") or ()]
+        if row["attributes"] != wanted:
+            yield f"Type {name} is in the target as ({', '.join(row['attributes'])}), not ({', '.join(wanted)}). {then}"
+        return
+    of = {"domain": "base", "range": "subtype"}.get(kind.kind)
+    if of is not None and row["of"] != str(fields.get(of)):
+        yield f"Type {name} is in the target as {kind.kind} over {row['of']}, not over {fields.get(of)}. {then}"
+    if kind.kind == "domain" and row["not_null"] and not fields.get("not_null"):
+        yield f"Type {name} is in the target with NOT NULL, which it is not in the snapshot. {then}"
 
 
 def names_of(names: Iterable[TableName]) -> str:

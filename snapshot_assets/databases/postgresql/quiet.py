@@ -6,12 +6,13 @@ it adds windows later or replaces some. Foreign keys are still checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.sql import literal, qualified
-from snapshot_assets.format.relations import Table
+from snapshot_assets.format.relations import Table, TableName
 
 QUIET = "quiet"
 """The option of a table whose triggers and rules the restore itself creates."""
@@ -36,15 +37,20 @@ WHERE w.ev_enabled <> 'D' AND w.rulename <> '_RETURN'
 
 
 @contextmanager
-def quiet(target: PostgresqlConnection, table: Table) -> Iterator[None]:
-    """Within a transaction, disable the triggers and rules of a table and its partitions, if it has the option."""
-    name = table.table_name
-    query = _ACTIVE.format(table=literal(qualified(name)))
-    active = target.rows(query, f"looking up triggers of {name}") if QUIET in table.options else []
-    for row in active:
+def quiet(target: PostgresqlConnection, tables: Sequence[Table]) -> Iterator[None]:
+    """Within a transaction, disable the triggers and rules of tables with the option, and of their partitions.
+
+    All are disabled before the first row and enabled after the last one: in between, the server alters no table with
+    checks that are deferred, and rows may refer to each other in circles.
+    """
+    active: list[tuple[TableName, dict[str, Any]]] = []
+    for name in (table.table_name for table in tables if QUIET in table.options):
+        query = _ACTIVE.format(table=literal(qualified(name)))
+        active += ((name, row) for row in target.rows(query, f"looking up triggers of {name}"))
+    for name, row in active:
         target.execute(f"{row['alter']} DISABLE {row['what']}", f"disabling triggers of {name}")
     yield
-    if active:  # the server alters no table with checks that are deferred to the end of the transaction
-        target.execute("SET CONSTRAINTS ALL IMMEDIATE", f"checking constraints of {name}")
-    for row in active:  # after an error, the transaction is rolled back
+    if active:
+        target.execute("SET CONSTRAINTS ALL IMMEDIATE", "checking constraints")
+    for name, row in active:  # after an error, the transaction is rolled back
         target.execute(f"{row['alter']} ENABLE {row['state']}{row['what']}", f"enabling triggers of {name}")

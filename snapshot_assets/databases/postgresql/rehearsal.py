@@ -72,6 +72,7 @@ class _Attempt:
         self.rest: Sequence[Statement] = ()
         self.ended = ""
         self._connection = connection
+        self._kept: set[str] = set()  # what the target has already, and keeps
         self._deadline = time.monotonic() + SECONDS
 
     def run(self, statements: Sequence[Statement]) -> None:
@@ -103,6 +104,8 @@ class _Attempt:
 
     def _try(self, statement: Statement) -> str:
         """Run a statement; return why the rehearsal cannot go on after it, "" if it can."""
+        if statement.changes in self._kept:
+            return ""
         doing = f"rehearsing {statement.makes}"
         left = max(1, int((self._deadline - time.monotonic()) * 1000))
         self._connection.execute(f"SET LOCAL statement_timeout = {left}", doing)
@@ -110,6 +113,8 @@ class _Attempt:
         try:
             if not (statement.unless and self._connection.rows(statement.unless, doing)):
                 self._connection.execute(_without_rows(statement.sql), doing)
+            elif statement.keeps:
+                self._kept.add(statement.makes)
             self._connection.execute("RELEASE SAVEPOINT rehearsed", doing)
         except SnapshotError as error:
             self._connection.execute("ROLLBACK TO SAVEPOINT rehearsed", doing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 
 import pyarrow as pa
@@ -14,12 +14,12 @@ from snapshot_assets.databases.postgresql.existing_types import base_type, confl
 from snapshot_assets.databases.postgresql.large_objects import (
     COLUMNS,
     LARGE_OBJECTS,
-    ROWS_WITHOUT_DATA,
     STAGE_TABLE,
     delete_large_objects,
     has_large_objects,
     insert_large_objects,
     is_large_objects,
+    pages_of_imports,
 )
 from snapshot_assets.databases.postgresql.limits import rounds, smaller_limit
 from snapshot_assets.databases.postgresql.objects import lookup
@@ -211,8 +211,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
             feed = Feed(batches, table.arrow_schema())
             insert_large_objects(self, table, feed.portions(_PORTION_BYTES), partial(self._ingest, STAGE_TABLE, None))
             return feed.rows
-        with quiet(self, table):
-            return self._insert_rows(table, batches)
+        return self._insert_rows(table, batches)
 
     def _insert_rows(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
         columns = self._write_forms(table)
@@ -261,16 +260,18 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
             self.execute(f"TRUNCATE pg_temp.{_STAGE}", f"emptying the staging table of {name}")
         self.execute(f"DROP TABLE pg_temp.{_STAGE}", f"dropping the staging table of {name}")
 
+    def _quiet(self, tables: Sequence[Table]) -> AbstractContextManager[None]:
+        return quiet(self, tables)
+
     def _delete_rows(self, load: Load, doing: str) -> None:
         if is_large_objects(load.table):
             delete_large_objects(self)
-            return
-        with quiet(self, load.table):
+        else:
             super()._delete_rows(load, doing)
 
     def _own_rows(self, name: TableName) -> str:
         if name == LARGE_OBJECTS:
-            return ROWS_WITHOUT_DATA
+            return pages_of_imports(self)
         query = _HAS_OWN_ROWS_ONLY.format(schema=literal(name.schema), name=literal(name.table))
         alone = any(row["alone"] for row in self.rows(query, f"looking up {name}"))
         return f"ONLY {qualified(name)}" if alone else qualified(name)

@@ -11,6 +11,8 @@ from snapshot_assets.engine.restore.refusals import missing_lines
 from snapshot_assets.engine.restore.steps import FailedStep
 from snapshot_assets.format.names import table_text
 
+_NAMED = 3
+
 
 def schema_facts(plan: RestorePlan, failed: Sequence[FailedStep]) -> dict[str, Any]:
     """Return what JSON says of a restore's schema.
@@ -25,8 +27,33 @@ def schema_facts(plan: RestorePlan, failed: Sequence[FailedStep]) -> dict[str, A
         "failed": [each.facts for each in failed],
         "left_out": plan.steps.left_out(),
         "tables_not_made": sorted(map(table_text, plan.absent)),
+        **kept_facts(plan),
         **lost_facts(plan),
     }
+
+
+def kept_facts(plan: RestorePlan) -> dict[str, Any]:
+    """Return what JSON says of what the target had and no import made, which is left as it was."""
+    kept = plan.steps.kept()
+    return {
+        "kept": [each.object for each in kept],
+        "kept_by_kind": counts_by_kind(each.object for each in kept),
+        "differs": {each.object: each.message for each in kept if each.message},
+    }
+
+
+def kept_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
+    """Yield what is left as the target had it, and what was not made because of it; a line each with `verbose`."""
+    kept = plan.steps.kept()
+    if differing := [each.object for each in kept if each.message]:
+        more = "" if verbose or len(differing) <= _NAMED else f" and {len(differing) - _NAMED} more"
+        names = ", ".join(differing if verbose else differing[:_NAMED])
+        yield f"differs from the snapshot, and is left as the target has it: {names}{more}"
+    if verbose:
+        yield from (f"left as the target has it: {each.object}" for each in kept)
+    elif kept:
+        counts = counts_text(counts_by_kind(each.object for each in kept))
+        yield f"left as the target has it, or left out with it: {counts}; --verbose names them"
 
 
 def lost_facts(plan: RestorePlan) -> dict[str, Any]:

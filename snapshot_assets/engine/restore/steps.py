@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -41,6 +41,20 @@ class FailedStep:
     def facts(self) -> dict[str, Any]:
         """The step as JSON has it."""
         return asdict(self) | {"statements": list(self.statements)}
+
+
+@dataclass(frozen=True)
+class KeptStep:
+    """A step that an import left out, because the target had the object, or the table that it belongs to.
+
+    Attributes:
+        object: Kind and name of the object.
+        message: How the object there differs from the snapshot's, as far as that is known; "" if it is not.
+    """
+
+    object: str
+    kind: str
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,6 +145,8 @@ class RestoreSteps:
 
     def _own(self, step: SchemaStep) -> bool:
         """Return whether this restore makes a step; tables that existed before it are left as they are."""
+        if step.of_existing:
+            return step.table not in self._of_imports
         return step.table is None or step.table in (self._of_imports if step.always else self._made)
 
     @cached_property
@@ -176,6 +192,21 @@ class RestoreSteps:
             and (result := self.results.get(step.name))
             and result.status == "skipped"
         ]
+
+    def kept(self) -> list[KeptStep]:
+        """Return what the target had, and no import made, and the steps that were left out because of it."""
+        kept = []
+        for step in (*self.before, *self.after):
+            result = self.results.get(step.name)
+            if result is None and self._of_others(step):
+                kept.append(KeptStep(step.name, step.kind))
+            elif result is not None and (result.kept or (result.ours and result.message)):
+                kept.append(KeptStep(step.name, step.kind, result.message))
+        return [each for each in kept if each.kind != "schema"]
+
+    def _of_others(self, step: SchemaStep) -> bool:
+        """Return whether a step belongs to a table or view that existed before any import."""
+        return step.table is not None and not step.always and step.table not in self._of_imports
 
     def failed(self, target: RestoreTarget) -> list[FailedStep]:
         """Return the steps that could not be made, with the statements to run by hand in their order."""

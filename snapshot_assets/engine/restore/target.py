@@ -42,7 +42,8 @@ def read_target(target: RestoreTarget, source: RestoreSource, definition: Defini
     tables = tuple(table.table_name for table in definition.tables)
     ledger = TargetLedger.read(target, source.state.location_id, tables)
     while True:
-        existing = target.existing([*tables, *(source.names[view.table_name] for view in source.schema.views)])
+        views = (source.names[view.table_name] for view in source.schema.views)
+        existing = target.existing([*tables, *views, *dict.fromkeys(name for name, _ in definition.drawn)])
         other_types = target.other_types(definition.tables)
         before, ledger = ledger, TargetLedger.read(target, source.state.location_id, tables)
         if ledger.records == before.records:
@@ -163,6 +164,7 @@ def table_refusals(
         into_nonempty: Whether tables may have rows that the ledger does not list.
     """
     yield from _dropped(contents, steps)
+    yield from _drawn_from(contents, definition, steps)
     restored = contents.ledger.newest_of
     filled: list[str] = []
     alone: list[str] = []
@@ -185,6 +187,25 @@ def table_refusals(
             " them. With --into-nonempty rows are added to theirs: what both have is then there twice, or violates"
             " their keys, and no chunk of them can be replaced later.",
             tables=filled,
+        )
+
+
+def _drawn_from(contents: TargetContents, definition: Definition, steps: RestoreSteps) -> Iterator[SnapshotError]:
+    """Yield an error for each sequence of others from which a table that is created would draw its numbers."""
+    existing, results, location = contents.existing, steps.results, steps.record.location_id
+    if any(not each.stepwise and each.location_id == location for each in contents.ledger.records):
+        return  # an import of an earlier version may have made them
+    by_sequence: dict[TableName, list[TableName]] = {}
+    for sequence, table in definition.drawn:
+        result = results.get(f"sequence {sequence}")
+        if sequence in existing and table not in existing and not (result is not None and result.ours):
+            by_sequence.setdefault(sequence, []).append(table)
+    for sequence, tables in by_sequence.items():
+        yield RestoreError(
+            f"{existing[sequence].what.capitalize()} {sequence} is in the target, and no import of this snapshot made"
+            f" it: {_names(map(str, tables))} would draw its numbers from it. Rename it, or drop it if nothing uses"
+            " it; or restore into another schema with --map-schema.",
+            sequence=str(sequence),
         )
 
 

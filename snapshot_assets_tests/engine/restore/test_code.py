@@ -86,3 +86,31 @@ def test_code_belongs_to_what_an_import_was_asked_for(
     with pytest.raises(PlanError, match="cannot be restored without expressions"):
         Filters(code=True, expressions=False)
     assert Filters().text() == '{"end":null,"expressions":true,"schemas":[],"start":null,"tables":[]}'
+
+
+CIRCLE = """
+CREATE TABLE log (what text);
+CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN INSERT INTO public.log VALUES (TG_NAME); RETURN NULL; END $$;
+CREATE TABLE a (id int PRIMARY KEY, of int);
+CREATE TABLE b (id int PRIMARY KEY, of int REFERENCES a DEFERRABLE INITIALLY DEFERRED);
+ALTER TABLE a ADD FOREIGN KEY (of) REFERENCES b DEFERRABLE INITIALLY DEFERRED;
+CREATE TRIGGER noted AFTER INSERT OR DELETE ON a FOR EACH ROW EXECUTE FUNCTION noted();
+CREATE TRIGGER noted AFTER INSERT OR DELETE ON b FOR EACH ROW EXECUTE FUNCTION noted();
+BEGIN; INSERT INTO a VALUES (1, 1); INSERT INTO b VALUES (1, 1); COMMIT;
+"""
+
+
+def test_tables_with_triggers_that_refer_to_each_other_are_replaced(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+) -> None:
+    source, into = make_postgresql_database(), Into(make_postgresql_database())
+    postgresql_server.psql_script(source, CIRCLE)
+    place = Place(source, tmp_path)
+    place.export()
+    assert into.restore(place.store, filters=CODE).finished
+    postgresql_server.psql_script(source, "BEGIN; INSERT INTO a VALUES (2, 2); INSERT INTO b VALUES (2, 2); COMMIT;")
+    place.export(chunks=(0,), replace=True)
+    assert into.restore(place.store, filters=CODE, replace=True).finished
+    rows = "SELECT (SELECT count(*) FROM a), (SELECT count(*) FROM b), (SELECT count(*) FROM log)"
+    assert postgresql_server.psql(into.uri, rows) == postgresql_server.psql(source, rows)

@@ -10,7 +10,7 @@ import pytest
 
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.engine.restore.settings import Filters
-from snapshot_assets.errors import DatabaseDeniedError, TargetNotEmptyError
+from snapshot_assets.errors import DatabaseDeniedError, RestoreFailedError, TargetNotEmptyError
 from snapshot_assets.format.uncarried import uncarried_by_kind
 from snapshot_assets_tests.databases.postgresql.helpers import extracted
 from snapshot_assets_tests.engine.exports import Place
@@ -83,17 +83,40 @@ def test_pages_of_one_object_may_lie_in_several_files(
     assert postgresql_server.psql(into.uri, CONTENTS) == postgresql_server.psql(source, CONTENTS)
 
 
-def test_a_changed_chunk_replaces_all_large_objects(
+def test_a_changed_chunk_replaces_the_large_objects_that_imports_made_and_no_others(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
 ) -> None:
     source, into = with_objects(postgresql_server, make_postgresql_database), Into(make_postgresql_database())
     place = Place(source, tmp_path)
     place.export()
     into.restore(place.store)
+    execute(into, "SELECT lo_from_bytea(90001, 'of the application')")
     execute(source, "SELECT lo_unlink(70001)", "SELECT lo_put(70002, 1, 'new')", "SELECT lo_from_bytea(80001, 'x')")
     place.export(chunks=(0,), replace=True)
-    assert into.restore(place.store, replace=True).finished
+    replaced = into.restore(place.store, replace=True)
+    assert replaced.finished
+    assert all(loaded == found for loaded, found in replaced.run.check_counts().values())
+    execute(source, "SELECT lo_from_bytea(90001, 'of the application')")
     assert postgresql_server.psql(into.uri, CONTENTS) == postgresql_server.psql(source, CONTENTS)
+
+
+def test_large_objects_of_others_are_neither_written_to_nor_deleted(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+) -> None:
+    source, into = with_objects(postgresql_server, make_postgresql_database), Into(make_postgresql_database())
+    place = Place(source, tmp_path)
+    place.export()
+    into.restore(place.store)
+    execute(into, "SELECT lo_from_bytea(80001, 'of the application')")
+    before = postgresql_server.psql(into.uri, CONTENTS)
+    execute(source, "SELECT lo_from_bytea(80001, 'x')")
+    place.export(chunks=(0,), replace=True)
+    with pytest.raises(RestoreFailedError, match=r"both have large objects 80001, and no import of this snapshot made"):
+        into.restore(place.store, replace=True)
+    execute(into, "DROP TABLE snapshot_assets_ledger.large_objects")  # as an earlier version left it
+    with pytest.raises(RestoreFailedError, match="cannot be told from others and none was replaced"):
+        into.restore(place.store, replace=True)
+    assert postgresql_server.psql(into.uri, CONTENTS) == before
 
 
 def test_no_superuser_is_needed_only_the_right_to_read_each_object(

@@ -20,7 +20,10 @@ from snapshot_assets.databases.duckdb.ddl.rehearsal import rehearse
 from snapshot_assets.databases.duckdb.ddl.tables import (
     TARGET,
     create_table,
+    has_index,
     has_key,
+    has_sequence,
+    has_type,
     rebuild,
     sequence_place,
     target_name,
@@ -69,12 +72,13 @@ class _Defining:
         after += [statement for table in tables for statement in self._indexes(table)]
         for sequence, columns in sequences:
             what = f"value of sequence {sequence.table_name}"
-            after.append(Statement(what, sequence_place(sequence, columns)))
+            after.append(Statement(what, sequence_place(sequence, columns), changes=f"sequence {sequence.table_name}"))
         after += [statement for table in tables for statement in self._comments(table)]
         after += self._views()
         for statement in (*before, *after):
             check_statement(self._texts.connection, statement.sql, statement.makes)
-        return self._rehearsed(Definition(tables, tuple(before), tuple(after)))
+        drawn = tuple((each.table_name, table.table_name) for table in tables for each in table.sequences)
+        return self._rehearsed(Definition(tables, tuple(before), tuple(after), drawn=drawn))
 
     def _rehearsed(self, definition: Definition) -> Definition:
         """Return a definition without the keys, indexes and views that DuckDB cannot have, which become lost.
@@ -129,8 +133,9 @@ class _Defining:
             for entry in schema.options.get("types", ()):
                 kind = UserType.model_validate(entry)
                 quoted, what = target_name(kind.table_name), f"type {kind.table_name}"
-                yield Statement(what, f"CREATE TYPE IF NOT EXISTS {quoted} AS {self._type_text(kind)}")
-                yield from comment(f"TYPE {quoted}", kind.comment, what, None)
+                sql = f"CREATE TYPE {quoted} AS {self._type_text(kind)}"
+                yield Statement(what, sql, unless=has_type(kind.table_name), keeps=True)
+                yield from comment(f"TYPE {quoted}", kind.comment, what, None, changes=what)
 
     def _type_text(self, kind: UserType) -> str:
         if kind.kind == "enum":
@@ -171,7 +176,8 @@ class _Defining:
                 continue
             unique = "UNIQUE " if index.unique else ""
             name = table.table_name
-            yield Statement(what, f"CREATE {unique}INDEX {identifier(index.name)} ON {target_name(name)} {keys}", name)
+            sql = f"CREATE {unique}INDEX {identifier(index.name)} ON {target_name(name)} {keys}"
+            yield Statement(what, sql, name, there=has_index(name, index.name))
 
     def _comments(self, relation: Table | View) -> Iterator[Statement]:
         name, quoted = relation.table_name, target_name(relation.table_name)
@@ -199,7 +205,9 @@ class _Defining:
 def _create_sequence(sequence: Sequence) -> Statement:
     return Statement(
         f"sequence {sequence.table_name}",
-        f"CREATE SEQUENCE IF NOT EXISTS {target_name(sequence.table_name)} INCREMENT BY {sequence.increment}"
+        f"CREATE SEQUENCE {target_name(sequence.table_name)} INCREMENT BY {sequence.increment}"
         f" MINVALUE {sequence.minimum} MAXVALUE {sequence.maximum} START {sequence.start}"
         f"{' CYCLE' if sequence.cycle else ''}",
+        unless=has_sequence(sequence.table_name),
+        keeps=True,
     )

@@ -104,6 +104,23 @@ def has_index(name: TableName, index: str) -> str:
     )
 
 
+def has_type(name: TableName) -> str:
+    """Return the query that yields a row if there is a type of a name."""
+    return (
+        f"SELECT 1 AS found FROM duckdb_types() WHERE database_name = {literal(TARGET)}"
+        f" AND lower(schema_name) = lower({literal(name.schema)}) AND lower(type_name) = lower({literal(name.table)})"
+    )
+
+
+def has_sequence(name: TableName) -> str:
+    """Return the query that yields a row if there is a sequence of a name, in whose case DuckDB sees no difference."""
+    return (
+        f"SELECT 1 AS found FROM duckdb_sequences() WHERE database_name = {literal(TARGET)}"
+        f" AND lower(schema_name) = lower({literal(name.schema)})"
+        f" AND lower(sequence_name) = lower({literal(name.table)})"
+    )
+
+
 def sequence_place(sequence: Sequence, columns: Iterable[tuple[Table, str]]) -> str:
     """Return the statement that sets a sequence to its last value, or past the values of the columns that draw from it.
 

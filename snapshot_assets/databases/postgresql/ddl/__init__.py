@@ -77,7 +77,8 @@ def _define(context: RestoreContext) -> Definition:
     after = [*unvalidated, *_after(context, list(restored.values()), used), *late.statements(restored, late.after)]
     documented = tuple(restored[name] for name in context.tables)
     lost, needed = tuple(context.lost), needs(context, (*before, *after))
-    return Definition(documented, tuple(before), tuple(after), lost, needed, too_long(schema))
+    drawn = tuple((use.name, table) for use in used if not use.identity for table in sorted(use.tables))
+    return Definition(documented, tuple(before), tuple(after), lost, needed, too_long(schema), drawn)
 
 
 def _after(
@@ -95,6 +96,8 @@ def _after(
             yield from part(context, table)
     for use in used:
         yield from columns.advance_sequence(use)
+    for table in restored:
+        yield from columns.advance_own(table)
     for table in restored:
         yield from keys.foreign_keys(context, table)
     yield from views.create(context)

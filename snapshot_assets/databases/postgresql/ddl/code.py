@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
+from snapshot_assets.databases.postgresql.code.statements import STATEMENTS
 from snapshot_assets.databases.postgresql.ddl.checked_sql import refusal
-from snapshot_assets.databases.sql import qualified
+from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.format.relations import DatabaseSchema, TableName, UserType
 
@@ -33,6 +34,9 @@ _HEADS = {
     "rule state": "ALTER TABLE ",
 }
 """What a statement begins with, where that is not `CREATE` and the kind."""
+
+_AROUND = " \t\r\n;"
+"""What a statement may begin or end with."""
 
 _EXTENSION_SCHEMA = re.compile(r'SCHEMA ("(?:[^"]|"")+"|\S+)')
 
@@ -92,12 +96,16 @@ class CodeObject:
         kind = CODE_KINDS[self.kind]
         if not re.match(_HEADS.get(self.kind, f"CREATE {self.kind.upper()} "), self.sql):
             raise refusal(self.what, self.sql, f"the statement that creates one {self.kind}")
-        exists = " UNION ALL ".join((kind.exists(self.name, self.on), *self.lacking))
-        yield Statement(self.what, self.sql, table, exists)
+        exists, same = " UNION ALL ".join((kind.exists(self.name, self.on), *self.lacking)), ""
+        if self.kind in STATEMENTS:
+            written = f"pg_catalog.btrim({STATEMENTS[self.kind]}, E' \\t\\r\\n;')"
+            same = kind.exists(self.name, self.on, f"{written} = {literal(self.sql.strip(_AROUND))}")
+        yield Statement(self.what, self.sql, table, exists, keeps=not (self.is_part or self.lacking), same=same)
         name = self.name.replace("()", "(*)") if self.kind == "aggregate" else self.name
         on = f" ON {qualified(self.on)}" if self.on is not None else ""
         described = " UNION ALL ".join((kind.is_described(self.name, self.on), *self.lacking))
-        yield from comment(f"{self.word.upper()} {name}{on}", self.comment, self.what, table, described)
+        what = self.what
+        yield from comment(f"{self.word.upper()} {name}{on}", self.comment, what, table, described, changes=what)
 
 
 def code_objects(schema: DatabaseSchema) -> tuple[CodeObject, ...]:

@@ -162,10 +162,8 @@ def _is_identity(relation: Relation, sequence: Sequence) -> bool:
 
 def _holds_numbers(column: Column, use: SequenceUse, default: str | None) -> bool:
     """Return whether a column holds the sequence's numbers as they are, and not values computed from them."""
-    arrow_type = column.arrow_field().type
-    numbers = pa.types.is_integer(arrow_type) or pa.types.is_decimal(arrow_type)
     drawn = text.drawn_from(default) == use.name or (column.identity is not None and use.identity)
-    return numbers and drawn
+    return _is_number(column) and drawn
 
 
 def create_sequence(use: SequenceUse) -> Iterator[Statement]:
@@ -173,9 +171,10 @@ def create_sequence(use: SequenceUse) -> Iterator[Statement]:
     what = f"sequence {use.name}"
     if not use.identity:
         kind = f" AS {use.sequence.type}" if use.sequence.type in _TYPES else ""
-        sql = f"CREATE SEQUENCE IF NOT EXISTS {qualified(use.name)}{kind} {_settings(use.sequence)}"
-        yield Statement(what, sql, use.of)
-        yield from comment(f"SEQUENCE {qualified(use.name)}", use.comment, what, use.of)
+        sql = f"CREATE SEQUENCE {qualified(use.name)}{kind} {_settings(use.sequence)}"
+        there = f"SELECT 1 AS one WHERE pg_catalog.to_regclass({literal(qualified(use.name))}) IS NOT NULL"
+        yield Statement(what, sql, use.of, there, keeps=True)
+        yield from comment(f"SEQUENCE {qualified(use.name)}", use.comment, what, use.of, changes=what)
 
 
 def own_sequence(use: SequenceUse) -> Iterator[Statement]:
@@ -187,7 +186,8 @@ def own_sequence(use: SequenceUse) -> Iterator[Statement]:
     elif use.owner is not None and use.sequence.column is not None:
         column = f"{qualified(use.owner.name)}.{identifier(use.sequence.column)}"
         what = f"owner of sequence {use.name}"
-        yield Statement(what, f"ALTER SEQUENCE {qualified(use.name)} OWNED BY {column}", use.of)
+        sql = f"ALTER SEQUENCE {qualified(use.name)} OWNED BY {column}"
+        yield Statement(what, sql, use.of, changes=f"sequence {use.name}")
     yield from _persistence(use)
 
 
@@ -198,7 +198,8 @@ def _persistence(use: SequenceUse) -> Iterator[Statement]:
     wanted = use.persistence or usual
     if wanted != made:
         sql = f"ALTER SEQUENCE {qualified(use.name)} SET {text.word(wanted, f'persistence of sequence {use.name}')}"
-        yield Statement(f"persistence of sequence {use.name}", sql, use.of, unless=before_version(15))
+        what = f"persistence of sequence {use.name}"
+        yield Statement(what, sql, use.of, unless=before_version(15), changes=f"sequence {use.name}")
 
 
 def advance_sequence(use: SequenceUse) -> Iterator[Statement]:
@@ -233,7 +234,37 @@ def advance_sequence(use: SequenceUse) -> Iterator[Statement]:
         f"pg_catalog.to_regclass({literal(qualified(relation))}) IS NULL" for relation in (use.name, *drawing)
     )
     unless = f"SELECT 1 AS one WHERE {gone}"  # a user may have dropped them between two imports
-    yield Statement(f"place of sequence {use.name}", sql, use.of, unless, always=True)
+    changes = f"sequence {use.name}"
+    yield Statement(f"place of sequence {use.name}", sql, use.of, unless, always=True, changes=changes)
+
+
+def advance_own(table: Table) -> Iterator[Statement]:
+    """Yield the statements that set sequences of a table that existed past the numbers that its columns hold by now.
+
+    The target has them under names of its own, so the server tells which one a column owns.
+    """
+    name = table.table_name
+    drawing = {each.column for each in table.sequences} | {each.name for each in table.columns if each.identity}
+    for column in (each for each in table.columns if each.name in drawing and _is_number(each)):
+        owned = f"pg_catalog.pg_get_serial_sequence({literal(qualified(name))}, {literal(column.name)})"
+        value, to = f"c.{identifier(column.name)}", "ONLY " if not table.options.get("partition_by") else ""
+        sql = (
+            f"SELECT pg_catalog.setval(s.id, p.place) AS place FROM (SELECT q.seqrelid::pg_catalog.regclass AS id, q.*,"
+            f" pg_catalog.pg_sequence_last_value(q.seqrelid) AS last FROM pg_catalog.pg_sequence q"
+            f" WHERE q.seqrelid = {owned}::pg_catalog.regclass AND NOT q.seqcycle) s CROSS JOIN LATERAL ("
+            f"SELECT CASE WHEN s.seqincrement > 0 THEN pg_catalog.max({value}) ELSE pg_catalog.min({value}) END"
+            f"::pg_catalog.int8 AS place FROM {to}{qualified(name)} c"
+            f" WHERE {value} BETWEEN s.seqmin AND s.seqmax) p"
+            " WHERE (p.place - coalesce(s.last, s.seqstart - s.seqincrement)) * pg_catalog.sign(s.seqincrement) > 0"
+        )
+        unless = f"SELECT 1 AS one WHERE {owned} IS NULL"
+        what = f"place of the sequence of {name}.{column.name}"
+        yield Statement(what, sql, name, unless, always=True, of_existing=True)
+
+
+def _is_number(column: Column) -> bool:
+    arrow_type = column.arrow_field().type
+    return bool(pa.types.is_integer(arrow_type) or pa.types.is_decimal(arrow_type))
 
 
 def _settings(sequence: Sequence) -> str:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
-from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, capital
-from snapshot_assets.databases.sql import identifier, identifiers, qualified
+from snapshot_assets.databases.postgresql.ddl.statements import (
+    Relation,
+    RestoreContext,
+    capital,
+    constraint_of,
+    index_of,
+)
+from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Table, TableName
 
@@ -70,7 +77,9 @@ def _constraint(
         condition, tail = text.check_parts(definition, what)
         action = f"CHECK {condition}{tail}"
     named = f"CONSTRAINT {identifier(name)} " if name else ""
-    yield relation.alter(f"ADD {named}{action}", what, only=key or excludes)
+    kinds = ("p" if what.startswith("primary key") else "pu") if key else "x" if excludes else "c"
+    there = constraint_of(relation.name, name, kinds)
+    yield replace(relation.alter(f"ADD {named}{action}", what, only=key or excludes), there=there)
     if storage and excludes:
         index = qualified(TableName(relation.name.schema, str(name)))
         yield Statement(f"storage of {what}", f"ALTER INDEX {index} SET ({storage})", relation.of)
@@ -104,7 +113,8 @@ def index(context: RestoreContext, relation: Relation, name: str, definition: st
     if over_foreign_tables or not context.allows(capital(what), plain):
         context.left_out.add((relation.name, name))
         return
-    yield Statement(what, sql, relation.of)
+    there = index_of(relation.name, name, unique=sql.startswith("CREATE UNIQUE "))
+    yield Statement(what, sql, relation.of, there=there)
     full_name = qualified(TableName(relation.name.schema, name))
     for number, target in relation.options.get("index_statistics_targets", {}).get(name, {}).items():
         action = f"ALTER INDEX {full_name} ALTER COLUMN {int(number)} SET STATISTICS {int(target)}"
@@ -156,7 +166,12 @@ def properties(context: RestoreContext, relation: Relation) -> Iterator[Statemen
         sql, full_name, plain = text.statistics(definition, name, f"statistics of {name}")
         if context.allows(f"Statistics {full_name} of {name}", plain):
             what = f"statistics {full_name}"
-            yield Statement(what, sql, relation.of)
+            there = (
+                "SELECT 1 AS one FROM pg_catalog.pg_statistic_ext s JOIN pg_catalog.pg_namespace n"
+                f" ON n.oid = s.stxnamespace WHERE n.nspname = {literal(full_name.schema)} AND s.stxname ="
+                f" {literal(full_name.table)} AND s.stxrelid = pg_catalog.to_regclass({literal(qualified(name))})"
+            )
+            yield Statement(what, sql, relation.of, there=there)
             short = full_name.table if full_name.schema == name.schema else str(full_name)
             targets = options.get("statistics_targets", {})
             if short in targets:
@@ -200,5 +215,6 @@ def _foreign_key(
     if referred not in context.relations:
         context.lose(f"{capital(what)} is left out: it refers to {referred}, which is not restored.")
         return
-    yield relation.alter(f"ADD CONSTRAINT {identifier(name)} {definition}", what, only=only)
+    added = relation.alter(f"ADD CONSTRAINT {identifier(name)} {definition}", what, only=only)
+    yield replace(added, there=constraint_of(relation.name, name, "f"))
     yield from _constraint_comment(relation, name, what)

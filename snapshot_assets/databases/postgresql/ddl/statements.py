@@ -10,7 +10,7 @@ from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject, code_objects, needs_of
 from snapshot_assets.databases.postgresql.ddl.lacking import restored_relations, with_lacking
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
-from snapshot_assets.databases.sql import identifier, qualified
+from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, View
 
@@ -20,6 +20,26 @@ _VERSION = "pg_catalog.current_setting('server_version_num')::pg_catalog.int4"
 def from_version(version: int) -> str:
     """Return the query that yields a row if the server has a version or a later one."""
     return f"SELECT 1 AS one WHERE {_VERSION} >= {version}0000"
+
+
+def constraint_of(relation: TableName, name: str | None, kinds: str) -> str:
+    """Return the query that yields a row if a relation has a constraint of a name and one of some kinds; "" unnamed."""
+    if name is None:
+        return ""
+    return (
+        "SELECT 1 AS one FROM pg_catalog.pg_constraint k WHERE k.conrelid ="
+        f" pg_catalog.to_regclass({literal(qualified(relation))}) AND k.conname = {literal(name)}"
+        f" AND k.contype IN ({', '.join(map(literal, kinds))})"
+    )
+
+
+def index_of(relation: TableName, name: str, *, unique: bool) -> str:
+    """Return the query that yields a row if a relation has a valid index of a name, which is unique or not."""
+    return (
+        "SELECT 1 AS one FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid WHERE"
+        f" i.indrelid = pg_catalog.to_regclass({literal(qualified(relation))}) AND c.relname = {literal(name)}"
+        f" AND i.indisvalid AND i.indisunique = {'true' if unique else 'false'}"
+    )
 
 
 def before_version(version: int) -> str:

@@ -35,11 +35,13 @@ def schemas(context: RestoreContext) -> Iterator[Statement]:
     for name in sorted({*comments, *needed} - {"pg_catalog"}):
         exists = f"SELECT 1 AS one FROM pg_catalog.pg_namespace n WHERE n.nspname = {literal(name)}"
         # Even IF NOT EXISTS requires the privilege to create schemas.
-        yield Statement(f"schema {name}", f"CREATE SCHEMA IF NOT EXISTS {identifier(name)}", unless=exists)
+        sql, what = f"CREATE SCHEMA IF NOT EXISTS {identifier(name)}", f"schema {name}"
+        yield Statement(what, sql, unless=exists, keeps=name != "public")  # every new database has a public one
         content = comments.get(name)
         current = "pg_catalog.obj_description(n.oid, 'pg_namespace')"
         differs = f"{current} = {literal(content or '')} OR {current} <> {literal(_STANDARD_COMMENT)}"
-        yield from comment(f"SCHEMA {identifier(name)}", content, f"schema {name}", None, f"{exists} AND ({differs})")
+        unless = f"{exists} AND ({differs})"
+        yield from comment(f"SCHEMA {identifier(name)}", content, what, None, unless, changes=what)
 
 
 def extensions(context: RestoreContext) -> Iterator[Statement]:
@@ -120,10 +122,21 @@ def create(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
         sql = f"CREATE TYPE {qualified(name)} AS RANGE ({_range(context, kind, what)})"
     else:
         sql, later = _domain(context, kind, name)
-    yield Statement(what, sql, unless=unless)
+    yield Statement(what, sql, unless=unless, keeps=True, same=_same_checks(kind, unless))
     described = f"{unless} AND pg_catalog.obj_description(t.oid, 'pg_type') IS NOT NULL"
-    yield from comment(f"TYPE {qualified(name)}", kind.comment, what, None, described)
-    yield from later
+    later = [*comment(f"TYPE {qualified(name)}", kind.comment, what, None, described), *later]
+    yield from (replace(each, changes=what) for each in later)
+
+
+def _same_checks(kind: UserType, there: str) -> str:
+    """Return the query that yields a row if a domain of the target has the checks of the snapshot; "" for others."""
+    if kind.kind != "domain":
+        return ""
+    checks = ", ".join(literal(each["definition"]) for each in kind.definition.get("constraints") or ())
+    found = "SELECT pg_catalog.pg_get_constraintdef(k.oid) FROM pg_catalog.pg_constraint k"
+    found = f"ARRAY({found} WHERE k.contypid = t.oid AND k.contype = 'c')"
+    wanted, not_null = f"ARRAY[{checks}]::text[]", "true" if kind.definition.get("not_null") else "false"
+    return f"{there} AND {found} @> {wanted} AND {wanted} @> {found} AND t.typnotnull = {not_null}"
 
 
 def _attributes(kind: UserType, what: str) -> str:
@@ -190,10 +203,9 @@ def unvalidated_checks(context: RestoreContext, kind: UserType) -> Iterator[Stat
             f"SELECT 1 AS one FROM pg_catalog.pg_constraint k WHERE k.conname = {literal(name)}"
             f" AND k.contypid = {literal(domain)}::pg_catalog.regtype"
         )
-        yield Statement(
-            f"check {name} of domain {kind.table_name}", f"ALTER DOMAIN {domain} ADD {clause}", unless=exists
-        )
-        yield from commented
+        what, sql = f"check {name} of domain {kind.table_name}", f"ALTER DOMAIN {domain} ADD {clause}"
+        for each in (Statement(what, sql, unless=exists), *commented):
+            yield replace(each, changes=f"type {kind.table_name}")
 
 
 def _domain_checks(
