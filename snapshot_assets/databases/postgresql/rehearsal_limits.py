@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from snapshot_assets.databases.kinds import kind_of_object
-from snapshot_assets.databases.postgresql.ddl.checked_sql import split_name
+from snapshot_assets.databases.postgresql.ddl.checked_sql import qualified_name
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.databases.target import Statement
@@ -80,7 +80,8 @@ def _locked(statement: Statement) -> Iterator[TableName]:
         others = _OTHER_TABLES.search(sql)
         sql = others.group() if others else ""
     for match in _QUALIFIED.finditer(sql):
-        yield TableName(*split_name(match.group()))
+        if name := qualified_name(match.group()):  # else a number
+            yield name
 
 
 def _locks(statement: Statement, is_sequence: bool | None) -> bool:

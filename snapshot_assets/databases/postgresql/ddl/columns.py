@@ -258,7 +258,7 @@ def advance_own(table: Table) -> Iterator[Statement]:
             " WHERE (p.place - coalesce(s.last, s.seqstart - s.seqincrement)) * pg_catalog.sign(s.seqincrement) > 0"
         )
         unless = f"SELECT 1 AS one WHERE {owned} IS NULL"
-        what = f"place of the sequence of {name}.{column.name}"
+        what = f"place of sequence of {name}.{column.name}"
         yield Statement(what, sql, name, unless, always=True, of_existing=True)
 
 
