@@ -175,4 +175,4 @@ def test_the_json_schema_has_the_fields_as_users_write_them() -> None:
         "parallelism": "integer",
     }
     assert {"$ref": "#/$defs/Plan"} in schema["properties"]["plan"]["anyOf"]
-    assert set(schema["$defs"]["StorageByScheme"]["properties"]) == {"s3", "gs", "azblob", "oss"}
+    assert set(schema["$defs"]["StorageByScheme"]["properties"]) == {"s3", "gs", "azblob", "oss", "locations"}

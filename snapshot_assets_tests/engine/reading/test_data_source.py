@@ -271,7 +271,7 @@ def test_the_columns_of_the_metadata_tables(exported_place: Place) -> None:
     assert columns("$tags") == (
         "tag_name string, tagged_snapshot_id bigint, schema_id bigint, commit_time timestamp, record_count bigint, "
         "create_time timestamp, time_retained string, expires_at timestamp, automatic boolean, previous string, "
-        "next string"
+        "next string, held_since timestamp, held_by string, hold_reason string"
     )
     assert columns("$savepoints") == (
         "savepoint_id bigint, saved_snapshot_id bigint, schema_id bigint, commit_time timestamp, "
