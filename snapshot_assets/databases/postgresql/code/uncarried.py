@@ -102,8 +102,6 @@ FROM pg_largeobject_metadata o
 WHERE o.lomowner <> (SELECT d.datdba FROM pg_database d WHERE d.datname = current_database()) GROUP BY o.lomowner
 UNION ALL SELECT format('grant on %s large objects', count(*)) FROM pg_largeobject_metadata o
 WHERE o.lomacl IS DISTINCT FROM acldefault('L', o.lomowner) AND o.lomacl IS NOT NULL HAVING count(*) > 0
-UNION ALL SELECT format('comment on %s large objects', count(*)) FROM pg_largeobject_metadata o
-WHERE obj_description(o.oid, 'pg_largeobject') IS NOT NULL HAVING count(*) > 0
 ORDER BY object
 """
 
