@@ -18,6 +18,7 @@ def relative(location: Path) -> dict[str, bytes]:
     return {str(Path(path).relative_to(location)): data for path, data in contents(location).items()}
 
 
+@pytest.mark.slow
 def test_a_location_is_replicated_verified_listed_and_restored(
     snapshots: Snapshots, exported: Path, replica: Path, tmp_path: Path
 ) -> None:

@@ -381,6 +381,7 @@ def test_steps_that_fail_are_listed_with_their_statements_and_end_the_command_wi
     assert (last.status, last.json["failed"]) == (0, [])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_expressions_may_be_left_out_later_and_what_is_lost_is_counted_by_kind(
     snapshots: Snapshots, with_views: Path, target: Path
@@ -409,6 +410,7 @@ REFUSES_BROKEN = (
 """A rule of the target that no rehearsal foresees: none runs where event triggers would run too."""
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_a_table_that_cannot_be_created_is_named_and_filled_by_the_run_that_creates_it(
     snapshots: Snapshots, make_postgresql_database: MakeDatabase, postgresql_server: PostgresqlServer, tmp_path: Path

@@ -62,6 +62,7 @@ def test_wrong_names_are_refused_before_anything_is_made(
     assert not target.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_an_import_under_other_names_is_one_of_its_own_and_exactly_once(
     snapshots: Snapshots, call: tuple[str, ...], exported: Path, target: Path

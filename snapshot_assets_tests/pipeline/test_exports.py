@@ -123,6 +123,7 @@ def test_the_schedule_catches_up_and_then_has_nothing_to_do(make_project: Any, m
         assert len(project.materialized("manifest")) == 1
 
 
+@pytest.mark.slow
 def test_the_schedule_exports_late_windows_again(make_project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     project = make_project(durable=True, late_windows=2, **CONTINUOUS)
     with closed(monkeypatch, 4):
@@ -210,6 +211,7 @@ def test_a_damaged_partition_is_exported_again_and_others_are_skipped(
     assert project.checks("manifest", "files_intact") == {None: True}
 
 
+@pytest.mark.slow
 def test_many_windows_are_warned_of(make_project: Any) -> None:
     project = make_project(chunk_time_window="1m", end_time=START + timedelta(minutes=2001))
     result = export(project, windows=ExportConfig().windows)

@@ -31,6 +31,7 @@ def counts(project: Project, *tables: str) -> list[int]:
         return [connection.sql(f"SELECT count(*) FROM {table}").fetchall()[0][0] for table in tables]
 
 
+@pytest.mark.slow
 def test_a_plans_names_and_those_of_a_run_are_restores_of_their_own(restoring: Callable[..., Project]) -> None:
     project = restoring(**NAMES, verify_first=True, tables=["main.readings", "main.sensors"])
     assert project.run("restored", keys=project.keys).success

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import dagster as dg
 import duckdb
 import pyspark.sql
+import pytest
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
 from dagster._core.loader import LoadingContextForTest
 
@@ -63,6 +64,7 @@ def own_asset(version: str) -> dg.AssetsDefinition:
     return own
 
 
+@pytest.mark.slow
 def test_an_asset_of_the_user_is_unsynced_by_its_code_or_by_the_table_that_it_reads(
     make_project: Callable[..., Project],
 ) -> None:

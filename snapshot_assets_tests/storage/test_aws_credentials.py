@@ -101,6 +101,7 @@ def test_a_service_that_fails_at_first_is_asked_again(
     assert metadata.failing == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("of_container", "healthy"), [(False, 0), (True, 0), (True, 2)])
 def test_a_service_that_keeps_failing_is_unavailable(
     metadata: Metadata,

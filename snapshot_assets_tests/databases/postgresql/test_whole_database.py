@@ -28,7 +28,7 @@ WHERE c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped AND n.oid 
 STANDS = "SELECT schemaname, sequencename, last_value FROM pg_sequences ORDER BY 1, 2"
 
 
-@pytest.fixture(params=["18", DEBIAN])
+@pytest.fixture(params=["18", pytest.param(DEBIAN, marks=pytest.mark.slow)])
 def server(request: pytest.FixtureRequest, postgresql_server: PostgresqlServer) -> Iterator[PostgresqlServer]:
     """The server of all tests, or one of Debian's version."""
     if request.param == "18":

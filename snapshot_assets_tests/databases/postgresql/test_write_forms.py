@@ -175,6 +175,7 @@ def columns(postgresql_module_database: str) -> dict[str, str]:
 
 
 # Shrinking seventy columns takes minutes.
+@pytest.mark.slow
 @settings(max_examples=10, phases=[Phase.explicit, Phase.generate])
 @given(st.data())
 def test_each_value_is_loaded_as_the_server_printed_it(

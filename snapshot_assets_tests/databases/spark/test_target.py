@@ -72,6 +72,7 @@ def test_every_row_comes_back_and_a_second_run_has_nothing_to_do(exported: Place
     assert [record.finished for record in lake.target.imports()] == [True]
 
 
+@pytest.mark.slow
 def test_renamed_tables_get_every_row_once_and_another_name_is_another_import(exported: Place, lake: Lake) -> None:
     names = {"main.readings": "readings_2", "main.places": "places_2"}
     pairs = [(parse_table(old), TableName("elsewhere", new)) for old, new in names.items()]
@@ -350,6 +351,7 @@ def test_the_command_restores_into_a_spark_catalog_through_dagster_and_says_when
     assert lake.target.imports() == []
 
 
+@pytest.mark.slow
 def test_a_table_that_cannot_be_created_keeps_no_other_from_being_restored(
     exported: Place, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

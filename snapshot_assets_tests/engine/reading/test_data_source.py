@@ -49,6 +49,7 @@ from snapshot_assets_tests.servers.s3 import S3Server
 # By value
 
 
+@pytest.mark.slow
 def test_all_columns_of_a_duckdb_export_equal_the_source_on_every_store(
     load: Load, any_location: tuple[str, StoreOptions], tmp_path: Path
 ) -> None:

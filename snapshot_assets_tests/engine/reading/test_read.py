@@ -123,6 +123,7 @@ def test_deleted_rows_are_filtered(spark: SparkSession, exported: Place, predica
     compared(spark, uri, "main.readings", native=True, **RANGE)
 
 
+@pytest.mark.slow
 def test_predicates_of_all_kinds_of_values_select_the_rows_that_python_selects(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ def test_large_objects_that_are_not_chosen_are_named_and_can_be_chosen(
     assert postgresql_server.psql(into.uri, CONTENTS) == postgresql_server.psql(source, CONTENTS)
 
 
+@pytest.mark.slow
 def test_pages_of_one_object_may_lie_in_several_files(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
 ) -> None:
@@ -100,6 +101,7 @@ def test_a_changed_chunk_replaces_the_large_objects_that_imports_made_and_no_oth
     assert postgresql_server.psql(into.uri, CONTENTS) == postgresql_server.psql(source, CONTENTS)
 
 
+@pytest.mark.slow
 def test_large_objects_of_others_are_neither_written_to_nor_deleted(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
 ) -> None:
@@ -119,6 +121,7 @@ def test_large_objects_of_others_are_neither_written_to_nor_deleted(
     assert postgresql_server.psql(into.uri, CONTENTS) == before
 
 
+@pytest.mark.slow
 def test_no_superuser_is_needed_only_the_right_to_read_each_object(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
 ) -> None:

@@ -248,6 +248,7 @@ LONG = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("wanted", "there", "value", "fits"), LONG)
 def test_values_that_are_too_long_for_an_existing_column_are_refused(
     place: Place, into: Into, wanted: str, there: str, value: str, fits: str
