@@ -29,8 +29,8 @@ from snapshot_assets.storage.base import ObjectStore
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1,
     "memory_limit": "192MiB",
-    "enable_external_access": False,
 }
+"""Settings of DuckDB in memory. Without external access it would end the process where the working folder is gone."""
 
 
 class ChunkRows(NamedTuple):

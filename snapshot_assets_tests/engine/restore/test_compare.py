@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
@@ -174,3 +176,22 @@ def test_a_uri_keeps_its_options_and_gets_another_database() -> None:
         ("postgresql:///db?host=/tmp/s", "postgresql:///my%20drill?host=/tmp/s"),
     ):
         assert _uri_of(uri, "my drill") == expected
+
+
+IN_A_FOLDER_THAT_IS_GONE = """
+import os, sys
+import pyarrow as pa
+from snapshot_assets.engine.restore.compare import _sum_of
+os.chdir(sys.argv[1])
+os.rmdir(sys.argv[1])
+batch = pa.RecordBatch.from_pydict({"a": [1, 2, 3]})
+print(_sum_of(batch.schema, [batch])[0])
+"""
+
+
+def test_rows_are_summed_where_the_working_folder_is_gone(tmp_path: Path) -> None:
+    """Spark's workers have the folder in which the session was started, which may be a temporary one."""
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    call = [sys.executable, "-c", IN_A_FOLDER_THAT_IS_GONE, str(folder)]
+    assert subprocess.run(call, check=True, capture_output=True, text=True).stdout == "3\n"
