@@ -20,10 +20,11 @@ from snapshot_assets.catalog.replication.promote import PromotionPlan, execute_p
 from snapshot_assets.catalog.replication.replicate import Replication, replicate
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import open_catalog, open_log, place_of
-from snapshot_assets.cli.output import counted, show, show_json, show_message
+from snapshot_assets.cli.output import show, show_json, show_message
 from snapshot_assets.cli.repeated import repeated
 from snapshot_assets.errors import UsageError
 from snapshot_assets.format.actions import ObjectRef
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.units import human_bytes, time_text
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.storage.base import ObjectStore

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from snapshot_assets.engine.reports import Report
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.units import human_bytes, human_seconds
 
 LOG_SECONDS = 30.0
@@ -86,7 +87,8 @@ class Progress:
         found = self.totals()
         running = f", {human_bytes(found['bytes_running'])} in work" if found["chunks_running"] else ""
         return (
-            f"{self.doing}: {found['chunks_done']} of {found['chunks']} chunks, {found['rows']:,} rows,"
+            f"{self.doing}: {found['chunks_done']:,} of {counted(found['chunks'], 'chunk')},"
+            f" {counted(found['rows'], 'row')},"
             f" {human_bytes(found['bytes'])}{running} after {found['seconds']:.0f} s"
         )
 

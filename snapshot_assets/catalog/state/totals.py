@@ -20,6 +20,7 @@ from snapshot_assets.catalog.state.file_columns import FileColumns
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.errors import RowsOutsideError
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.units import time_text
 
 
@@ -67,7 +68,7 @@ def rows_text(outside: Sequence[act.RowsOutside], start: datetime, end: datetime
     if not rows:
         return ""
     where = f"outside {time_text(start)} … {time_text(end)}" if end is not None else f"before {time_text(start)}"
-    return f"{rows:,} rows {where} were not exported" if rows > 1 else f"1 row {where} was not exported"
+    return f"{counted(rows, 'row')} {where} {noun(rows, 'was', 'were')} not exported"
 
 
 def refuse_outside(outside: Sequence[act.RowsOutside], start: datetime, end: datetime | None) -> None:

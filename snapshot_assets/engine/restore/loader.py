@@ -23,6 +23,7 @@ from snapshot_assets.engine.restore.tasks import (
 )
 from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
 from snapshot_assets.errors import RestoreFailedError, SnapshotError
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 
@@ -84,7 +85,8 @@ class Loader:
             yield from outcomes
         if failed:
             raise RestoreFailedError(
-                f"{len(failed)} of {len(loads)} chunks could not be loaded: {first_failures(failed)}. The others are"
+                f"{len(failed):,} of {counted(len(loads), 'chunk')} could not be loaded: {first_failures(failed)}."
+                " The others are"
                 " loaded; run again to continue.",
                 **failed.attributes(),
             )

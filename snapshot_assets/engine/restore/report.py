@@ -9,6 +9,7 @@ from snapshot_assets.databases.kinds import counts_by_kind, counts_text
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.refusals import missing_lines
 from snapshot_assets.engine.restore.steps import FailedStep
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import table_text
 
 _NAMED = 3
@@ -91,7 +92,7 @@ def failing_lines(plan: RestorePlan) -> Iterator[str]:
 def untried_lines(plan: RestorePlan) -> Iterator[str]:
     """Yield how many statements were not rehearsed, and why: a line for each reason."""
     for reason, names in plan.rehearsal.untried.items():
-        yield f"not rehearsed: {len(names):,} statement{'s' * (len(names) != 1)}, because {reason}"
+        yield f"not rehearsed: {counted(len(names), 'statement')}, because {reason}"
 
 
 def made_lines(plan: RestorePlan, failed: Sequence[FailedStep]) -> Iterator[str]:
