@@ -44,16 +44,19 @@ def _text(cell: object, *, count: bool) -> str:
 
 def _by_rich(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[str]:
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
+    needed = 0
     for title, cells, number in zip(headers, _columns(headers, rows), right, strict=True):
         longest = max((cell_len(word) for text in cells for word in text.split()), default=0)
         whole = longest == max(map(cell_len, cells))
         justify: JustifyMethod = "right" if number else "left"
-        table.add_column(Text(title), justify=justify, overflow="fold", min_width=longest, no_wrap=whole)
+        table.add_column(Text(title), justify=justify, min_width=longest, no_wrap=whole)
+        needed += longest + _GAP
     for row in rows:
         table.add_row(*map(Text, row))
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _UNLIMITED)
+    console = Console(file=sys.stdout)
+    console.width = max(console.width, needed) if sys.stdout.isatty() else _UNLIMITED
     with console.capture() as captured:
-        console.print(table, crop=False)
+        console.print(table)
     yield from captured.get().splitlines()
 
 
