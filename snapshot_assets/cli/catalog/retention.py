@@ -13,6 +13,7 @@ from snapshot_assets.catalog.operations.garbage import Garbage
 from snapshot_assets.catalog.rules import RULES, Retention
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import duration_of, open_catalog, place_of
+from snapshot_assets.cli.object_progress import object_progress
 from snapshot_assets.cli.output import show, show_json, show_message
 from snapshot_assets.cli.tables import show_table
 from snapshot_assets.cli.unreferenced import by_reason, released_json, show_reasons, show_released, sizes
@@ -116,7 +117,13 @@ def gc(options: argparse.Namespace) -> int:
     catalog = open_catalog(options, writing=not options.dry_run)
     plan = plan_collection(catalog, grace=duration_of(options.grace), unsafe=options.unsafe)
     question = f"{sizes(plan.deleted)} that nothing needs will be deleted for ever." if plan.deleted else ""
-    return execute_confirmed(options, catalog, plan, execute_collection, _report_collection, question=question)
+
+    def execute(catalog: Catalog, plan: GarbagePlan) -> GarbagePlan:
+        size = sum(each.bytes for each in plan.deleted)
+        with object_progress("deleting", options.progress, len(plan.deleted), size) as watch:
+            return execute_collection(catalog, plan, lambda each: watch.finish(each.bytes))
+
+    return execute_confirmed(options, catalog, plan, execute, _report_collection, question=question)
 
 
 def _report_collection(options: argparse.Namespace, uri: str, plan: GarbagePlan, done: bool) -> None:

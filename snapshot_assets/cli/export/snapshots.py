@@ -14,7 +14,7 @@ from snapshot_assets.catalog.state.diff import Change, DiffRow, Kind, difference
 from snapshot_assets.catalog.state.holds import refuse_held
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.faults import Remedy
-from snapshot_assets.catalog.verify.objects import Report
+from snapshot_assets.catalog.verify.objects import Depth, Report
 from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.retained import some_of
 from snapshot_assets.catalog.verify.rotation import Rotation
@@ -22,6 +22,7 @@ from snapshot_assets.catalog.verify.verify import verify as verify_location
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.location import open_catalog, open_location, open_log
+from snapshot_assets.cli.object_progress import object_progress
 from snapshot_assets.cli.output import plain, show, show_json, show_message
 from snapshot_assets.cli.tables import show_table
 from snapshot_assets.errors import NoSnapshotError
@@ -72,7 +73,11 @@ def verify(options: argparse.Namespace) -> int:
     rotation = None if options.sample is None else Rotation.of_share(parse_share(options.sample), now)
     store = open_log(options)
     at = (lambda state: resolve_version(options.at, state)) if options.at is not None else None
-    report = verify_location(store, depth="sample" if rotation else options.depth, at=at, rotation=rotation)
+    depth: Depth = "sample" if rotation else options.depth
+    with object_progress("verifying", options.progress) as watch:
+        report = verify_location(
+            store, depth=depth, at=at, rotation=rotation, progress=lambda file: watch.finish(file.bytes)
+        )
     record_verification(store, report, datetime.now(UTC))
     if options.json:
         faults = [asdict(fault) | {"damage": fault.is_damage} for fault in report.faults]
@@ -136,7 +141,8 @@ def delete(options: argparse.Namespace) -> int:
         if options.json:
             show_json({"uri": store.uri, "deleted": False, "objects": 0, "temporary": 0, "foreign": []})
         return 1
-    deletion = delete_snapshot(store, with_tags=options.with_tags)
+    with object_progress("deleting", options.progress) as watch:
+        deletion = delete_snapshot(store, with_tags=options.with_tags, progress=lambda _: watch.finish())
     for path in deletion.foreign:
         show_message(f"left alone: {path} is not part of the format")
     if options.json:
