@@ -47,6 +47,6 @@ def _bar(watch: Progress) -> Iterator[Update]:
         def update() -> None:
             found = watch.totals()
             speed = (found["bytes"] + found["bytes_running"]) / (1 << 20) / max(found["seconds"], 0.1)
-            bar.update(task, completed=found["chunks_done"], rows=found["rows"], speed=speed)
+            bar.update(task, total=found["chunks"], completed=found["chunks_done"], rows=found["rows"], speed=speed)
 
         yield update

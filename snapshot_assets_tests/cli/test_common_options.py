@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from snapshot_assets.cli.common_options import _LONG
 from snapshot_assets.cli.examples import EXAMPLES
 from snapshot_assets.cli.logs import log_on_stderr
 from snapshot_assets.cli.output import show_message
-from snapshot_assets.cli.common_options import _LONG
 from snapshot_assets.cli.parser import _COMMANDS, build_parser
 from snapshot_assets.cli.progress import progress
+from snapshot_assets.errors import UsageError
 from snapshot_assets_tests.cli.helpers import Snapshots, in_own_process
 
 
@@ -57,7 +58,11 @@ def test_only_commands_that_show_progress_take_its_options_after_their_name(comm
 
 @pytest.mark.parametrize(
     ("call", "doing"),
-    [(("export", "verify"), "verifying"), (("catalog", "gc", "--yes"), "deleting"), (("export", "delete", "--yes"), "deleting")],
+    [
+        (("export", "verify"), "verifying"),
+        (("catalog", "gc", "--yes"), "deleting"),
+        (("export", "delete", "--yes"), "deleting"),
+    ],
 )
 def test_commands_on_objects_show_progress(
     snapshots: Snapshots, exported: Path, call: tuple[str, ...], doing: str

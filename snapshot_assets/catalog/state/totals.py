@@ -21,6 +21,7 @@ from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.errors import RowsOutsideError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.counts import counted, noun
+from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.units import time_text
 
 
@@ -39,8 +40,10 @@ def live_table(state: State) -> pa.Table:
 
 
 def chunk_statuses(state: State) -> dict[str, int]:
-    """Return the number of chunks by status, as the manifest shows it."""
+    """Return the number of chunks by status, as the manifest shows it; an empty chunk 0 is not counted."""
     chunks = {*state.expected_chunks(), *state.chunks, *state.in_progress}
+    if UNTIMED_CHUNK not in state.counted_chunks() and not state.files.chunk(UNTIMED_CHUNK):
+        chunks.discard(UNTIMED_CHUNK)
     return dict(sorted(Counter(str(state.status(chunk)) for chunk in chunks).items()))
 
 

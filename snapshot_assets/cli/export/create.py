@@ -146,7 +146,7 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
         "revision": state.revision,
         "checksum": seal.seal.checksum if seal else None,
         "sealed_at": time_text(seal.committed_at) if seal else None,
-        "chunks": len(state.expected_chunks()),
+        "chunks": len(state.counted_chunks()),
         "outcomes": dict(sorted(counts.items())),
         "rows": sum(file.rows for file in files),
         "bytes": sum(file.bytes for file in files),
