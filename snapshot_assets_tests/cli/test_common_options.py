@@ -60,16 +60,12 @@ def test_only_commands_that_show_progress_take_its_options_after_their_name(comm
     ("call", "doing"),
     [
         (("export", "verify"), "verifying"),
-        (("catalog", "gc", "--yes"), "deleting"),
         (("export", "delete", "--yes"), "deleting"),
     ],
 )
 def test_commands_on_objects_show_progress(
     snapshots: Snapshots, exported: Path, call: tuple[str, ...], doing: str
 ) -> None:
-    if call[1] == "gc":
-        (exported / "data" / "1" / "orphan.parquet").write_bytes(b"x")
-        call = (*call, "--grace", "0s", "--unsafe")
     done = snapshots(*call, "--snapshot", exported.as_uri(), "--progress", "json")
     shown = json.loads(done.err.splitlines()[-1])
     assert (shown["doing"], shown["objects_done"] > 0) == (doing, True)

@@ -83,7 +83,7 @@ def refuse_outside(outside: Sequence[act.RowsOutside], start: datetime, end: dat
     if text := rows_text(outside, start, end):
         tables = ", ".join(f"{each.schema}.{each.table} {each.rows:,}" for each in outside)
         raise RowsOutsideError(
-            f"{text} ({tables}), and the plan has fail_on_rows_outside. Change start_time or end_time so that the range"
+            f"{text} ({tables}), and fail_on_rows_outside allows none. Change start_time or end_time so that the range"
             " holds them, or correct their times.",
             tables={f"{each.schema}.{each.table}": each.rows for each in outside},
         )

@@ -95,13 +95,13 @@ def large_objects_table(session: PostgresqlConnection, existing: Iterable[TableN
         raise DatabaseDeniedError(
             f"This user may not read {row['denied']:,} of {counted(row['objects'], 'large object')}. Grant SELECT on"
             " them, or give"
-            " --skip-large-objects (in a plan: large_objects: skip), and they are left out.",
+            " --skip-large-objects (in a plan: `large_objects: skip`), and they are left out.",
             large_objects=row["denied"],
         )
     if LARGE_OBJECTS in existing:
         raise PlanError(
             f"The source has a table {LARGE_OBJECTS}, and large objects are exported under this name. Rename the table,"
-            " or give --skip-large-objects (in a plan: large_objects: skip).",
+            " or give --skip-large-objects (in a plan: `large_objects: skip`).",
             table=str(LARGE_OBJECTS),
         )
     return Table(
