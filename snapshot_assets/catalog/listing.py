@@ -100,7 +100,7 @@ def summarize(store: ObjectStore) -> SnapshotSummary:
     if state.header is None:
         return SnapshotSummary(store.uri, "unreadable", error="The log is empty.")
     _, rows, size = state.files.totals()
-    expected = state.expected_chunks()
+    expected = state.counted_chunks()
     return SnapshotSummary(
         uri=store.uri,
         status=_status(state),

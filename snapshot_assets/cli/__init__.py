@@ -18,6 +18,7 @@ from typing import Any
 from snapshot_assets.cli.exit_status import exit_status
 from snapshot_assets.cli.logs import log_on_stderr, messages_of
 from snapshot_assets.cli.output import show_json, show_message
+from snapshot_assets.cli.output_reader import is_reader_gone, run_for_reader
 from snapshot_assets.cli.parser import build_parser
 from snapshot_assets.cli.spelling import with_options
 from snapshot_assets.errors import RefusedImportError, SnapshotError
@@ -32,8 +33,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in arguments  # a call that cannot be parsed gets a document too
-    with messages_of(arguments), ExitStack() as log:
-        return _run(arguments, as_json, log)
+
+    def run() -> int:
+        with messages_of(arguments), ExitStack() as log:
+            return _run(arguments, as_json, log)
+
+    return run_for_reader(run)
 
 
 def _run(arguments: Sequence[str], as_json: bool, log: ExitStack) -> int:
@@ -47,7 +52,10 @@ def _run(arguments: Sequence[str], as_json: bool, log: ExitStack) -> int:
         return _failed(error, with_options(str(error), options), as_json)
     except KeyboardInterrupt as error:
         return _failed(error, "interrupted; what was committed stays. Run the same command again", as_json)
-    except Exception as error:  # a fault of the program: print everything except credentials
+    except Exception as error:
+        if isinstance(error, BrokenPipeError) and is_reader_gone():
+            raise
+        # A fault of the program: print everything except credentials.
         return _failed(error, traceback.format_exc(), as_json)
 
 

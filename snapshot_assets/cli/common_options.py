@@ -1,4 +1,4 @@
-"""Options that every command has, and the examples at the end of each command's help."""
+"""Options that all or many commands have, and the examples at the end of each command's help."""
 
 from __future__ import annotations
 
@@ -9,6 +9,18 @@ from typing import Any
 from snapshot_assets.cli.examples import EXAMPLES
 
 _WIDTH = 78
+_LONG = (
+    "export create",
+    "export verify",
+    "export delete",
+    "import",
+    "copy",
+    "replicate",
+    "savepoint create",
+    "catalog compact",
+    "catalog gc",
+)
+"""Commands that show progress."""
 _ALSO = {
     "import": "; also name each object that is not carried over, or would be made, in place of counts by kind",
 }
@@ -16,7 +28,7 @@ _ALSO = {
 
 
 def add_common_options(parser: argparse.ArgumentParser, command: str | None = None) -> None:
-    """Add the options that every command has, before or after its name, and its examples.
+    """Add the options of messages and progress, before or after the command's name, and its examples.
 
     Args:
         parser: The parser of a command, or of all.
@@ -33,10 +45,12 @@ def add_common_options(parser: argparse.ArgumentParser, command: str | None = No
     add("-v", "--verbose", action="count", default=0, help=more)
     text = "messages and log as text (default), or as one JSON object a line"
     add("--log-format", choices=("text", "json"), default="text", help=text)
-    text = "a bar on a terminal, else a line every 30 s (auto, the default); a JSON object every second; none"
-    add("--progress", choices=("auto", "json", "none"), default="auto", help=text)
-    quiet = {"action": "store_const", "const": "none", "dest": "progress"}
-    add("--no-progress", default="auto", help="the same as --progress none", **quiet)
+    if command is None or command in _LONG:
+        text = "a bar on a terminal, else a line every 30 s (auto, the default); a JSON object every second; none"
+        only = "; " + ", ".join(_LONG) + " have it" if command is None else ""
+        add("--progress", choices=("auto", "json", "none"), default="auto", help=text + only)
+        quiet = {"action": "store_const", "const": "none", "dest": "progress"}
+        add("--no-progress", default="auto", help="the same as --progress none", **quiet)
     if command in EXAMPLES:
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         examples = "\n".join(("examples:", *(f"  snapshots {each}" for each in EXAMPLES[command])))

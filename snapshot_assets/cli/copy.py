@@ -11,6 +11,7 @@ from snapshot_assets.cli.spark import refuse_unreachable_spark, start_spark_earl
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.units import human_bytes
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
@@ -31,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     if report["file"] is not None:
         show(report["file"])
     show_message(
-        f"{report['location']}: {report['files']} files, {human_bytes(report['bytes'])}"
+        f"{report['location']}: {counted(report['files'], 'file')}, {human_bytes(report['bytes'])}"
         + (f", sealed at revision {report['revision']}" if report["sealed"] else ", windows are missing")
     )
     return 0

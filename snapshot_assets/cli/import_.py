@@ -28,6 +28,7 @@ from snapshot_assets.engine.restore.spark_loader import is_spark, open_restore_t
 from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import PlanError, RestoreError, SchemaIncompleteError, SnapshotError
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.windows import Window
 from snapshot_assets.plan.configuration import Configuration
@@ -142,7 +143,7 @@ def _forget(options: argparse.Namespace, request: _Request) -> int:
     if options.json:
         show_json({"target": request.address.alias, "forgotten": len(imports), "tags_left": left})
         return 0
-    show(f"{request.address.alias}: {len(imports)} imports forgotten; tables and rows were left as they are")
+    show(f"{request.address.alias}: {counted(len(imports), 'import')} forgotten; tables and rows were left as they are")
     for tag in left:
         show(f"  still pinned: {tag}")
     return 0
@@ -152,7 +153,7 @@ def _show_forgetting(options: argparse.Namespace, request: _Request, imports: Se
     if options.json:
         show_json({"target": request.address.alias, "would_forget": [record.id for record in imports]})
         return 0
-    show(f"{request.address.alias}: {len(imports)} imports would be forgotten; nothing was changed")
+    show(f"{request.address.alias}: {counted(len(imports), 'import')} would be forgotten; nothing was changed")
     for record in imports:
         show(f"  {record.id}: revision {record.revision} of {record.location}")
     return 0

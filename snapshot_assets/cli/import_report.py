@@ -25,11 +25,12 @@ from snapshot_assets.engine.restore.report import (
     step_lines,
     untried_lines,
 )
-from snapshot_assets.engine.restore.row_counts import how_to_load_again
+from snapshot_assets.engine.restore.row_counts import how_to_load_again, loaded_and_found
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.steps import incomplete
 from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.errors import RestoreError
+from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import human_bytes
@@ -80,7 +81,7 @@ def show_plan(options: argparse.Namespace, location: str, alias: str, plan: Rest
         show_json(report)
         return status
     show(f"{location} at revision {plan.state.revision} into {alias}: nothing was changed")
-    show(f"  would load {len(files)} files, {rows:,} rows, {human_bytes(size)}")
+    show(f"  would load {counted(len(files), 'file')}, {counted(rows, 'row')}, {human_bytes(size)}")
     if replaced:
         show(f"  would delete the rows of {numbered(replaced)} first")
     verbose = options.verbose
@@ -96,9 +97,7 @@ def _refuse_differing(plan: RestorePlan, counts: dict[TableName, tuple[int, int]
     """Return whether tables hold other rows than were loaded, which only `--into-nonempty` allows."""
     different = {name: both for name, both in counts.items() if both[0] != both[1] and name not in plan.absent}
     if different and not plan.record.into_nonempty:
-        some = "; ".join(
-            f"{name}: {loaded} were loaded, {found} are there" for name, (loaded, found) in different.items()
-        )
+        some = "; ".join(f"{name}: {loaded_and_found(*both)}" for name, both in different.items())
         raise RestoreError(
             f"The target's row counts differ from what was loaded: {some}. {how_to_load_again(plan)}",
             tables=sorted(map(str, different)),
@@ -150,9 +149,10 @@ def _verdict(facts: Mapping[str, Any], *, different: bool, nothing: bool) -> Ite
         yield f"{target} was restored before{'; nothing was done' if nothing else '; all rows are there'}"
         return
     yield f"{target} of {facts['location']} restored by run {run_id}"
-    statuses = ", ".join(f"{count} {status}" for status, count in facts["outcomes"].items())
-    loaded = f"{facts['rows_loaded']:,} rows loaded now, {human_bytes(facts['bytes'])}"
-    yield f"  {sum(facts['outcomes'].values())} chunks, {loaded} ({statuses})"
+    statuses = ", ".join(f"{count:,} {status}" for status, count in facts["outcomes"].items())
+    loaded = f"{counted(facts['rows_loaded'], 'row')} loaded now, {human_bytes(facts['bytes'])}"
+    yield f"  {counted(sum(facts['outcomes'].values()), 'chunk')}, {loaded} ({statuses})"
     compared = "rows of others among them" if different else "as many as were loaded"
     there = set(facts["tables"]) - set(facts["tables_not_made"])
-    yield f"  {len(there)} tables hold {sum(facts['tables'].values()):,} rows, {compared}"
+    hold = f"{counted(len(there), 'table')} {noun(len(there), 'holds', 'hold')}"
+    yield f"  {hold} {counted(sum(facts['tables'].values()), 'row')}, {compared}"

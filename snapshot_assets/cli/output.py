@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -92,24 +92,6 @@ def only_results_on_stdout() -> Iterator[None]:
     finally:
         os.dup2(kept, 1)
         os.close(kept)
-
-
-def show_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print aligned columns to stdout; numbers are aligned to the right."""
-    cells = [list(headers), *([str(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
-    right = [bool(rows) and all(isinstance(row[column], int) for row in rows) for column in range(len(headers))]
-    for row in cells:
-        padded = (
-            cell.rjust(width) if number else cell.ljust(width)
-            for cell, width, number in zip(row, widths, right, strict=True)
-        )
-        show("  ".join(padded).rstrip())
-
-
-def counted(number: int, thing: str) -> str:
-    """Return a count as text, such as `2 files`."""
-    return f"{number:,} {thing}{'s' * (number != 1)}"
 
 
 def plain(value: Any) -> Any:

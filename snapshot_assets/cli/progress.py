@@ -1,22 +1,18 @@
-"""Progress on stderr, as it happens: a bar on a terminal, else a line every 30 s, or JSON lines every second."""
+"""Progress of commands that work on chunks."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from snapshot_assets.cli.output import messages_are_json, show_line, show_message
-from snapshot_assets.cli.repeated import repeated
-from snapshot_assets.engine.progress import LOG_SECONDS, Progress
-
-_JSON_SECONDS = 1.0
-_BAR_SECONDS = 0.5
+from snapshot_assets.cli.progress_display import Update, displayed
+from snapshot_assets.engine.progress import Progress
 
 
 @contextmanager
@@ -27,24 +23,15 @@ def progress(doing: str, chunks: int, outcomes: list[Any], mode: str = "auto") -
         doing: The activity, such as `exporting`.
         chunks: The number of chunks.
         outcomes: The outcomes are added to it.
-        mode: `auto`: a bar on a terminal, else a line every 30 s; `json`: a JSON object a second; `none`.
+        mode: See `displayed`.
     """
     watch = Progress(doing, chunks, outcomes)
-    if mode == "none":
+    with displayed(watch, mode, partial(_bar, watch)):
         yield watch
-    elif mode == "json":
-        with repeated(lambda: show_line(json.dumps(watch.totals())), _JSON_SECONDS, at_end=True):
-            yield watch
-    elif messages_are_json() or not Console(stderr=True).is_terminal:
-        with repeated(lambda: show_message(watch.line()), LOG_SECONDS):
-            yield watch
-    else:
-        with _bar(watch) as update, repeated(update, _BAR_SECONDS):
-            yield watch
 
 
 @contextmanager
-def _bar(watch: Progress) -> Iterator[Callable[[], None]]:
+def _bar(watch: Progress) -> Iterator[Update]:
     bar = Bar(
         TextColumn(watch.doing),
         BarColumn(),
@@ -60,6 +47,6 @@ def _bar(watch: Progress) -> Iterator[Callable[[], None]]:
         def update() -> None:
             found = watch.totals()
             speed = (found["bytes"] + found["bytes_running"]) / (1 << 20) / max(found["seconds"], 0.1)
-            bar.update(task, completed=found["chunks_done"], rows=found["rows"], speed=speed)
+            bar.update(task, total=found["chunks"], completed=found["chunks_done"], rows=found["rows"], speed=speed)
 
         yield update

@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import json
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
-
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-from rich.progress import Progress as Bar
 
 from snapshot_assets.catalog.replication.plan import ReplicationPlan, plan_replication, refuse_same
 from snapshot_assets.catalog.replication.promote import PromotionPlan, execute_promotion, plan_promotion
 from snapshot_assets.catalog.replication.replicate import Replication, replicate
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import open_catalog, open_log, place_of
-from snapshot_assets.cli.output import counted, show, show_json, show_message
-from snapshot_assets.cli.repeated import repeated
+from snapshot_assets.cli.object_progress import object_progress
+from snapshot_assets.cli.output import show, show_json
 from snapshot_assets.errors import UsageError
 from snapshot_assets.format.actions import ObjectRef
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.units import human_bytes, time_text
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
-
-_LINE_SECONDS, _JSON_SECONDS, _BAR_SECONDS = 30.0, 1.0, 0.5
 
 
 def run(options: argparse.Namespace) -> int:
@@ -42,8 +32,13 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run:
         _report_plan(options, plan)
         return 0
-    with progress(plan, options.progress) as watch:
-        done = replicate(source, target, **choice, single_writer=single_writer, progress=watch.finish)
+    with object_progress("replicating", options.progress, len(plan.copied), plan.bytes) as watch:
+
+        def finish(ref: ObjectRef, copied: bool) -> None:
+            if copied:  # others were there already
+                watch.finish(ref.bytes)
+
+        done = replicate(source, target, **choice, single_writer=single_writer, progress=finish)
     _report(options, done)
     return 0
 
@@ -60,74 +55,6 @@ def _stores(options: argparse.Namespace) -> tuple[ObjectStore, ObjectStore, bool
     source, target = place.store(), open_store(location, storage)
     refuse_same(source, target, same_service=storage == place.storage)
     return source, target, options.single_writer or place.single_writer
-
-
-@dataclass
-class _Watch:
-    """What a replication has finished, of what it was to copy at first.
-
-    Attributes:
-        objects: How many objects it copies.
-        bytes: Their size.
-    """
-
-    objects: int
-    bytes: int
-    objects_done: int = 0
-    bytes_done: int = 0
-    _started: float = field(default_factory=time.monotonic)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def finish(self, ref: ObjectRef, copied: bool) -> None:
-        """Count an object that is copied; others were there already."""
-        if copied:
-            with self._lock:
-                self.objects_done += 1
-                self.bytes_done += ref.bytes
-
-    def totals(self) -> dict[str, Any]:
-        """Return the counts, as JSON has them."""
-        return {
-            "doing": "replicating",
-            "seconds": round(time.monotonic() - self._started, 1),
-            "objects": self.objects,
-            "objects_done": self.objects_done,
-            "bytes": self.bytes,
-            "bytes_done": self.bytes_done,
-        }
-
-    def line(self) -> str:
-        """Return the counts as a sentence."""
-        found = self.totals()
-        return (
-            f"replicating: {found['objects_done']:,} of {counted(found['objects'], 'object')},"
-            f" {human_bytes(found['bytes_done'])} of {human_bytes(found['bytes'])} after {found['seconds']:.0f} s"
-        )
-
-
-@contextmanager
-def progress(plan: ReplicationPlan, mode: str) -> Iterator[_Watch]:
-    """Show progress on stderr until the context ends; see `snapshot_assets.cli.progress`."""
-    watch = _Watch(len(plan.copied), plan.bytes)
-    if mode == "none":
-        yield watch
-    elif mode == "json":
-        with repeated(lambda: show_message(json.dumps(watch.totals())), _JSON_SECONDS, at_end=True):
-            yield watch
-    elif not Console(stderr=True).is_terminal:
-        with repeated(lambda: show_message(watch.line()), _LINE_SECONDS):
-            yield watch
-    else:
-        with _bar(watch) as update, repeated(update, _BAR_SECONDS):
-            yield watch
-
-
-@contextmanager
-def _bar(watch: _Watch) -> Iterator[Callable[[], None]]:
-    columns = (TextColumn("replicating"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("replicating", total=watch.bytes)
-        yield lambda: bar.update(task, completed=watch.bytes_done)
 
 
 def _report_plan(options: argparse.Namespace, plan: ReplicationPlan) -> None:

@@ -22,7 +22,7 @@ def with_options(message: str, options: argparse.Namespace) -> str:
     """
     if getattr(options, "plan", None) is not None:
         return message
-    spelling = _spelling(options)
+    spelling = spelling_of(options)
     pairs = {_ANYWHERE: [name for name in spelling if "_" in name], _LISTED: list(spelling)}
     for pattern, names in pairs.items():
         if names:
@@ -30,7 +30,8 @@ def with_options(message: str, options: argparse.Namespace) -> str:
     return message
 
 
-def _spelling(options: argparse.Namespace) -> Mapping[str, str]:
+def spelling_of(options: argparse.Namespace) -> Mapping[str, str]:
+    """Return the options of a call by the plan's fields that they give."""
     from snapshot_assets.plan.plan import Plan  # only here, because most calls need no plan
 
     known: dict[str, str] = getattr(options, "spelling", {})

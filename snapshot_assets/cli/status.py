@@ -12,8 +12,9 @@ from snapshot_assets.catalog.status import Moment, Size, Status, Unsealed, Verif
 from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.location import duration_of, open_location, open_log
 from snapshot_assets.cli.open_metrics import metrics_of, unreadable
-from snapshot_assets.cli.output import counted, plain, show, show_json
+from snapshot_assets.cli.output import plain, show, show_json
 from snapshot_assets.errors import PlanError, SnapshotError
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.units import duration_text, human_bytes, human_seconds, time_text
 
 _SHOWN = 5
@@ -80,7 +81,7 @@ def _lines(status: Status) -> Iterator[tuple[str, str]]:
     if len(status.damaged) > _SHOWN:
         yield (
             "damaged",
-            f"and {len(status.damaged) - _SHOWN} more; `snapshots export verify` names all and their remedy",
+            f"and {len(status.damaged) - _SHOWN:,} more; `snapshots export verify` names all and their remedy",
         )
     if status.damage:
         yield "damaged", status.damage
@@ -107,7 +108,7 @@ def _unsealed(work: Unsealed, *, sealed: bool) -> str:
 def _verified(each: Verified) -> str:
     done = each.verification
     ago = f"{human_seconds(each.age_seconds)} ago at revision {done.revision}"
-    read = f"{done.hashed} of {counted(done.files, 'file')} read ({human_bytes(done.bytes)})"
+    read = f"{done.hashed:,} of {counted(done.files, 'file')} read ({human_bytes(done.bytes)})"
     result = f"{counted(len(done.damaged), 'damaged object')}" if done.damaged else "no damage"
     return f"{ago}, {done.depth}, {_SCOPES[done.scope]}, {read}: {result}"
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from snapshot_assets.catalog.operations.garbage import Garbage
 from snapshot_assets.catalog.state.unreferenced import ReleasedObject
-from snapshot_assets.cli.output import counted, show, show_table
+from snapshot_assets.cli.output import show
+from snapshot_assets.cli.tables import show_table
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.units import human_bytes
 
 Reasoned = ReleasedObject | Garbage

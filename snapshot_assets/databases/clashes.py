@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.relations import DatabaseSchema, Table, View
 
 _LONGEST = 63
@@ -77,7 +78,8 @@ def too_long(schema: DatabaseSchema) -> tuple[str, ...]:
         names.append(("Table", str(relation.table_name), relation.name))
         names += [("Column", f"{relation.table_name}.{column.name}", column.name) for column in relation.columns]
     return tuple(
-        f"{what} {shown} has a name of {len(name.encode())} bytes; PostgreSQL has at most {_LONGEST}. Rename it in the"
+        f"{what} {shown} has a name of {counted(len(name.encode()), 'byte')}; PostgreSQL has at most {_LONGEST}."
+        " Rename it in the"
         " source, or leave it out."
         for what, shown, name in dict.fromkeys(names)
         if len(name.encode()) > _LONGEST

@@ -76,6 +76,11 @@ class FileSums:
     files: tuple[DataFile, ...]
 
     @property
+    def counted(self) -> bool:
+        """Whether people count the chunk."""
+        return True
+
+    @property
     def rows(self) -> int:
         """Rows of the files."""
         return sum(file.rows for file in self.files)

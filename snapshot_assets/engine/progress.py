@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from snapshot_assets.engine.reports import Report
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.units import human_bytes, human_seconds
 
 LOG_SECONDS = 30.0
@@ -29,6 +30,10 @@ class FinishedChunk(Protocol):
     @property
     def bytes(self) -> int:
         """The bytes of its files."""
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is counted: each chunk is, except chunk 0 if it is empty."""
 
 
 @dataclass
@@ -52,7 +57,10 @@ class Progress:
     def outcome(self, outcome: FinishedChunk) -> None:
         """Count a finished chunk, and forget what its tasks reported."""
         with self._lock:
-            self.outcomes.append(outcome)
+            if outcome.counted:
+                self.outcomes.append(outcome)
+            else:
+                self.chunks -= 1
             self._done.add(outcome.chunk)
             self._running = {work: each for work, each in self._running.items() if each.chunk != outcome.chunk}
 
@@ -86,7 +94,8 @@ class Progress:
         found = self.totals()
         running = f", {human_bytes(found['bytes_running'])} in work" if found["chunks_running"] else ""
         return (
-            f"{self.doing}: {found['chunks_done']} of {found['chunks']} chunks, {found['rows']:,} rows,"
+            f"{self.doing}: {found['chunks_done']:,} of {counted(found['chunks'], 'chunk')},"
+            f" {counted(found['rows'], 'row')},"
             f" {human_bytes(found['bytes'])}{running} after {found['seconds']:.0f} s"
         )
 
@@ -97,16 +106,21 @@ class Progress:
             outcomes: The outcomes of the chunks, which are counted already.
         """
         found = self.totals()
-        chunks = [outcome.chunk for outcome in outcomes]
+        chunks = [outcome.chunk for outcome in outcomes if outcome.counted]
+        if not chunks:
+            return "Chunk 0 is empty: there is no row of a table without a time index, and none without a time."
         which = (
-            f"chunk {chunks[0]}" if len(chunks) == 1 else f"{len(chunks)} chunks from {min(chunks)} to {max(chunks)}"
+            f"chunk {chunks[0]}"
+            if len(chunks) == 1
+            else f"{counted(len(chunks), 'chunk')} from {min(chunks)} to {max(chunks)}"
         )
         rows, size = sum(each.rows for each in outcomes), sum(each.bytes for each in outcomes)
         rate = f"{human_bytes(found['bytes'] / max(found['seconds'], 0.001))}/s"
         done, chunks_left = found["chunks_done"], found["chunks"] - found["chunks_done"]
         left = f", about {human_seconds(found['seconds'] / done * chunks_left)} left" if chunks_left else ""
         return (
-            f"Committed {which}: {rows:,} rows, {human_bytes(size)}. {done} of {found['chunks']} chunks, {rate}{left}."
+            f"Committed {which}: {counted(rows, 'row')}, {human_bytes(size)}."
+            f" {done:,} of {counted(found['chunks'], 'chunk')}, {rate}{left}."
         )
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from snapshot_assets.errors import DocumentError, LimitExceededError, TornObjectError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import codec, transactions  # noqa: F401  transactions registers codecs of actions
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.documents import FORMAT_VERSION, MAX_DOCUMENT_BYTES, check_writable
 from snapshot_assets.format.layout import checkpoint_path
 
@@ -142,11 +143,15 @@ def read_header(read: ReadRange, name: str) -> tuple[Checkpoint, int]:
     if start[: len(MAGIC)] != MAGIC or len(start) < _HEAD:
         raise TornObjectError(f"{name} does not start like a checkpoint.", object=name)
     if length > MAX_DOCUMENT_BYTES:
-        raise LimitExceededError(f"{name} has a header of {length} bytes; at most {MAX_DOCUMENT_BYTES}.", object=name)
+        raise LimitExceededError(
+            f"{name} has a header of {length:,} bytes; at most {MAX_DOCUMENT_BYTES:,}.", object=name
+        )
     rest = read(_HEAD, length + _DIGEST)
     header, digest = rest[:length], rest[length:]
     if hashlib.sha256(start + header).digest() != digest:
-        raise TornObjectError(f"{name} does not match its own checksum ({len(rest)} bytes read).", object=name)
+        raise TornObjectError(
+            f"{name} does not match its own checksum ({counted(len(rest), 'byte')} read).", object=name
+        )
     return codec.decode_document(Checkpoint, header, name), _HEAD + len(rest)
 
 
@@ -174,7 +179,7 @@ def check_bytes(read: ReadRange, size: int, name: str, *, sections: bool) -> Non
             )
         end += section.size
     if size != end:
-        raise TornObjectError(f"{name} has {size} bytes; expected {end}.", object=name)
+        raise TornObjectError(f"{name} has {counted(size, 'byte')}; expected {end:,}.", object=name)
     for section in header.sections if sections else ():
         _read_packed(read, start, section, name)
 
@@ -187,11 +192,13 @@ def _read_packed(read: ReadRange, start: int, section: Section, name: str) -> by
     which = _title(section, name)
     if max(section.unpacked, section.size) > MAX_SECTION_BYTES:
         raise LimitExceededError(
-            f"{which} unpacks to {section.unpacked} bytes; at most {MAX_SECTION_BYTES} are read.", object=name
+            f"{which} unpacks to {section.unpacked:,} bytes; at most {MAX_SECTION_BYTES:,} are read.", object=name
         )
     packed = read(start + section.offset, section.size)
     if hashlib.sha256(packed).hexdigest() != section.sha256:
-        raise TornObjectError(f"{which} does not match its checksum ({len(packed)} bytes read).", object=name)
+        raise TornObjectError(
+            f"{which} does not match its checksum ({counted(len(packed), 'byte')} read).", object=name
+        )
     return packed
 
 
@@ -220,7 +227,8 @@ def read_section(read: ReadRange, start: int, section: Section, schema: pa.Schem
         raise DocumentError(f"{which} is not a valid Arrow stream: {cause}.", object=name) from cause
     if table.schema != schema or table.num_rows != section.rows:
         raise DocumentError(
-            f"{which} has {table.num_rows} rows of {table.schema.names}; expected {section.rows} of {schema.names}.",
+            f"{which} has {counted(table.num_rows, 'row')} of {table.schema.names}; expected {section.rows:,} of"
+            f" {schema.names}.",
             object=name,
         )
     return table

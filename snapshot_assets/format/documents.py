@@ -33,7 +33,8 @@ def check_writable(size: int, limit: int, name: str, advice: str) -> None:
     """
     if size > limit:
         raise LimitExceededError(
-            f"{name} would have {size} bytes; at most {limit} are read, so it was not written and nothing was changed. "
+            f"{name} would have {size:,} bytes; at most {limit:,} are read, so it was not written and nothing was"
+            " changed. "
             f"{advice}",
             object=name,
             bytes=size,
@@ -59,7 +60,9 @@ def parse_json(data: bytes, name: str) -> dict[str, Any]:
         UnsupportedVersionError: Its format version is newer than this code.
     """
     if len(data) > MAX_DOCUMENT_BYTES:
-        raise LimitExceededError(f"{name} has {len(data)} bytes; at most {MAX_DOCUMENT_BYTES} are read.", object=name)
+        raise LimitExceededError(
+            f"{name} has {len(data):,} bytes; at most {MAX_DOCUMENT_BYTES:,} are read.", object=name
+        )
     depth = max(accumulate(_BRACKETS[byte] for byte in _STRING.sub(b"", data).translate(None, _OTHERS)), default=0)
     if depth > MAX_DEPTH:
         raise LimitExceededError(f"{name} is nested {depth} deep; at most {MAX_DEPTH} is read.", object=name)

@@ -78,7 +78,7 @@ def parse_predicate(text: str, schema: pa.Schema, table: str) -> Predicate:
             message names the position, from 1.
     """
     if len(text) > MAX_TEXT:
-        raise PlanError(f"the predicate has {len(text)} characters; at most {MAX_TEXT} are read")
+        raise PlanError(f"the predicate has {len(text):,} characters; at most {MAX_TEXT:,} are read")
     parser = _Parser(list(_tokens(text)), schema, table)
     predicate = parser.alternatives(1)
     if parser.next.kind != "end":

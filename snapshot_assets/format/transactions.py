@@ -14,6 +14,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format import codec, messages  # noqa: F401  messages registers codecs of files and predicates
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.codec import Codec
+from snapshot_assets.format.counts import counted
 
 _DIGEST = 32
 _KINDS = {kind.__name__: kind for kind in get_args(act.Action)}
@@ -47,7 +48,9 @@ def decode_transaction(data: bytes, name: str) -> act.Transaction:
     """
     body, digest = data[:-_DIGEST], data[-_DIGEST:]
     if len(data) <= _DIGEST or hashlib.sha256(body).digest() != digest:
-        raise TornObjectError(f"{name} does not match its own checksum ({len(data)} bytes read).", object=name)
+        raise TornObjectError(
+            f"{name} does not match its own checksum ({counted(len(data), 'byte')} read).", object=name
+        )
     transaction: act.Transaction = codec.decode_document(act.Transaction, body, name)
     return transaction
 

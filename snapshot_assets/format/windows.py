@@ -160,8 +160,8 @@ def _limited(count: int, span: timedelta, length: timedelta) -> int:
         whole_days = -(-least // _DAY) * _DAY
         shortest = next((each for each in _ROUND_LENGTHS if each >= least), whole_days)
         raise PlanError(
-            f"chunk_time_window {duration_text(length)} cuts the range into {count} windows; the most is "
-            f"{MAX_WINDOWS}; use {duration_text(shortest)} or longer",
+            f"chunk_time_window {duration_text(length)} cuts the range into {count:,} windows; the most is "
+            f"{MAX_WINDOWS:,}; use {duration_text(shortest)} or longer",
             windows=count,
         )
     return count

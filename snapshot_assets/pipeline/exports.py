@@ -14,6 +14,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import SealDepth
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.counts import counted
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans
 from snapshot_assets.pipeline.keys import asset_key, op_name, schedule_status
 from snapshot_assets.pipeline.partitions import chunks_of_run, cron_of, window_of, windows_of
@@ -93,7 +94,8 @@ def chosen_chunks(context: dg.AssetExecutionContext, plan: Plan, config: ExportC
         windows = _range(plan, config.windows)
     if len(windows) > MANY_WINDOWS:
         context.log.warning(
-            f"This run exports {len(windows):,} windows. Dagster stores an event for each, which takes longer than"
+            f"This run exports {counted(len(windows), 'window')}. Dagster stores an event for each, which takes"
+            " longer than"
             f" small windows do; use a longer chunk_time_window, or runs of at most {MANY_WINDOWS:,} (chunks_per_run)."
         )
     late = tuple(exported[-config.late_windows :]) if config.late_windows else ()

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.errors import PlanError, SnapshotError
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.storage.options import StoreOptions
 
@@ -43,7 +44,7 @@ def plan_error(what: str, problems: Iterable[Problem]) -> PlanError:
         problems: At least one.
     """
     found = tuple(problems)
-    count = "1 mistake" if len(found) == 1 else f"{len(found)} mistakes"
+    count = counted(len(found), "mistake")
     return PlanError("\n  ".join([f"{what} has {count}:", *map(str, found)]), problems=found)
 
 
@@ -107,4 +108,4 @@ def _found(value: object) -> str:
     if not isinstance(value, _SCALARS):
         return f", found a {type(value).__name__}"
     text = repr(value)
-    return f", found {text}" if len(text) <= _LONGEST_SHOWN else f", found a text of {len(text)} characters"
+    return f", found {text}" if len(text) <= _LONGEST_SHOWN else f", found a text of {len(text):,} characters"

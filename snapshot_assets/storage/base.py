@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import BinaryIO, Protocol
 
 from snapshot_assets.errors import LimitExceededError, UnsafePathError
+from snapshot_assets.format.counts import counted
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -143,7 +144,8 @@ def check_size(uri: str, size: int, limit: int | None) -> None:
     """
     if limit is not None and size > limit:
         raise LimitExceededError(
-            f"{uri} has {size} bytes; at most {limit} were expected. Something else replaced the object; verify the "
+            f"{uri} has {counted(size, 'byte')}; at most {limit:,} were expected. Something else replaced the object;"
+            " verify the "
             "location.",
             size=size,
             limit=limit,

@@ -110,7 +110,7 @@ def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
     if operation == "create" and (number == 501 or isinstance(error, NotSupportedError)):
         return ConditionalCreateUnsupportedError(
             f"{failed}. This store has no conditional creates; only a single writer may use it, with "
-            "single_writer: true in the plan.",
+            "`single_writer: true` in the plan.",
             uri=uri,
         )
     if number == 507 or code in _FULL:

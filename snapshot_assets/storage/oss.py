@@ -231,7 +231,7 @@ def _storage_error(operation: str, uri: str, error: Exception, line: str) -> Sto
     if kind == "Unsupported" and operation == "create":
         return ConditionalCreateUnsupportedError(
             f"{failed} This store has no conditional creates; only a single writer may use it, with "
-            "single_writer: true in the plan.",
+            "`single_writer: true` in the plan.",
             uri=uri,
         )
     # OpenDAL marks a passing error as temporary, and as persistent once its retries are used up.

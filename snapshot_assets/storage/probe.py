@@ -55,7 +55,7 @@ def probe(store: ObjectStore, *, single_writer: bool = False) -> ProbeResult:
     if not conditional and not single_writer:
         raise ConditionalCreateUnsupportedError(
             f"{store.uri} accepted two creates of one object, so two writers could both win a revision. Use a store "
-            "with conditional creates (If-None-Match); with single_writer: true in the plan (of catalog commands: "
+            "with conditional creates (If-None-Match); with `single_writer: true` in the plan (of catalog commands: "
             "--single-writer), and with no other writer ever, this one can be used.",
             uri=store.uri,
         )

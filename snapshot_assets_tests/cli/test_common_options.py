@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from snapshot_assets.cli.common_options import _LONG
 from snapshot_assets.cli.examples import EXAMPLES
 from snapshot_assets.cli.logs import log_on_stderr
 from snapshot_assets.cli.output import show_message
 from snapshot_assets.cli.parser import _COMMANDS, build_parser
 from snapshot_assets.cli.progress import progress
+from snapshot_assets.errors import UsageError
 from snapshot_assets_tests.cli.helpers import Snapshots, in_own_process
 
 
@@ -41,8 +43,32 @@ def test_every_command_takes_the_common_options_before_and_after_its_name(comman
     for arguments in (["-vv", "--log-format", "json", "--no-progress", *call], [*call, "-vv", "--log-format=json"]):
         options = build_parser().parse_args(arguments)
         assert (options.verbose, options.log_format) == (2, "json")
-    assert build_parser().parse_args([*call, "--no-progress"]).progress == "none"
     assert build_parser().parse_args(["--progress", "json", *call]).progress == "json"
+
+
+@pytest.mark.parametrize("command", list(EXAMPLES))
+def test_only_commands_that_show_progress_take_its_options_after_their_name(command: str) -> None:
+    call = [*shlex.split(EXAMPLES[command][0]), "--no-progress"]
+    if command in _LONG:
+        assert build_parser().parse_args(call).progress == "none"
+    else:
+        with pytest.raises(UsageError, match="--no-progress"):
+            build_parser().parse_args(call)
+
+
+@pytest.mark.parametrize(
+    ("call", "doing"),
+    [
+        (("export", "verify"), "verifying"),
+        (("export", "delete", "--yes"), "deleting"),
+    ],
+)
+def test_commands_on_objects_show_progress(
+    snapshots: Snapshots, exported: Path, call: tuple[str, ...], doing: str
+) -> None:
+    done = snapshots(*call, "--snapshot", exported.as_uri(), "--progress", "json")
+    shown = json.loads(done.err.splitlines()[-1])
+    assert (shown["doing"], shown["objects_done"] > 0) == (doing, True)
 
 
 def test_with_log_format_json_each_line_on_stderr_is_an_object(snapshots: Snapshots, exported: Path) -> None:

@@ -93,4 +93,5 @@ def test_views_that_are_left_out_are_counted(
     done = snapshots(*call)
     assert done.status == 0, done.err
     assert "left out until the target has what they need: 2 views" in done.out
+    assert done.out.count("2 views") == 1
     assert snapshots(*call, "--json").json["left_out"] == ["view public.v", "view public.w"]

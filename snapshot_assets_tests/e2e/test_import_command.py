@@ -254,7 +254,7 @@ def test_rows_of_others_are_kept_when_allowed_and_the_ledger_can_be_forgotten(
     assert shown.out.startswith("target: 1 imports would be forgotten; nothing was changed\n")
     assert len(snapshots(*call, "--forget-ledger", "--dry-run", "--json").json["would_forget"]) == 1
     forgotten = snapshots(*call, "--forget-ledger")
-    assert forgotten.out == "target: 1 imports forgotten; tables and rows were left as they are\n"
+    assert forgotten.out == "target: 1 import forgotten; tables and rows were left as they are\n"
     assert snapshots(*call, "--forget-ledger", "--json").json["forgotten"] == 0
     assert rows(target, "SELECT (SELECT count(*) FROM sensors), (SELECT count(*) FROM readings)") == [(3, 72)]
     assert rows(target, "SELECT table_name FROM duckdb_tables() ORDER BY 1") == [("readings",), ("sensors",)]
@@ -432,7 +432,7 @@ def test_a_table_that_cannot_be_created_is_named_and_filled_by_the_run_that_crea
     again = snapshots(*call)
     assert again.status == 1
     assert "  rows are not loaded of tables that could not be made: public.broken\n" in again.out
-    assert "  1 tables hold 1 rows, as many as were loaded\n" in again.out
+    assert "  1 table holds 1 row, as many as were loaded\n" in again.out
     postgresql_server.psql(into, "DROP EVENT TRIGGER refuse")
     dry = snapshots(*call, "--dry-run")
     assert "would make 1 table; --verbose names them" in dry.out

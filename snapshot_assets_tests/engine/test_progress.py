@@ -16,6 +16,7 @@ class Done:
     chunk: int
     rows: int
     bytes: int
+    counted: bool = True
 
 
 def counts(found: Progress) -> dict[str, int]:
@@ -59,6 +60,6 @@ def test_a_line_is_logged_only_when_it_is_due(monkeypatch: pytest.MonkeyPatch) -
     for now in (1.0, 29.0, 31.0, 45.0, 62.0):
         logged.report(Report("a", chunk=1, rows=int(now)))
     assert lines == [
-        "copying: 0 of 1 chunks, 31 rows, 0 B, 0 B in work after 31 s",
-        "copying: 0 of 1 chunks, 62 rows, 0 B, 0 B in work after 62 s",
+        "copying: 0 of 1 chunk, 31 rows, 0 B, 0 B in work after 31 s",
+        "copying: 0 of 1 chunk, 62 rows, 0 B, 0 B in work after 62 s",
     ]

@@ -39,6 +39,7 @@ from snapshot_assets.format.checkpoint import (
     read_header,
     read_section,
 )
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import MANIFEST, checkpoint_path, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 
@@ -174,7 +175,7 @@ def read_checkpoint(store: ObjectStore, revision: int, *, statistics: bool = Fal
 def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, statistics: bool) -> FileColumns:
     found = [section for section in header.sections if section.name == FILES]
     if len(found) != 1:
-        raise DocumentError(f"{path} has {len(found)} sections of files; expected one.", object=path)
+        raise DocumentError(f"{path} has {counted(len(found), 'section')} of files; expected one.", object=path)
     table = read_section(read, start, found[0], COLUMNS, path)
     bounds: dict[str, list[Section]] = {}
     for section in header.sections:

@@ -30,6 +30,7 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.documents import check_writable
 from snapshot_assets.format.layout import (
     TRANSACTIONS,
@@ -187,7 +188,8 @@ def append(store: ObjectStore, transaction: act.Transaction) -> tuple[bool, LogE
     path = transaction_path(transaction.revision)
     data = encode_transaction(transaction)
     advice = (
-        f"It has {len(transaction.actions)} actions; let one commit change fewer files or chunks. Instead of a "
+        f"It has {counted(len(transaction.actions), 'action')}; let one commit change fewer files or chunks. Instead"
+        " of a "
         "rollback, restore that revision, or export it into another location."
     )
     check_writable(len(data), documents.MAX_TRANSACTION_BYTES, path, advice)

@@ -6,6 +6,7 @@ Collection").
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -71,11 +72,18 @@ def plan_collection(catalog: Catalog, *, grace: timedelta | None = None, unsafe:
     return GarbagePlan(deleted, waiting, scan.foreign, grace, pinned)
 
 
-def execute_collection(catalog: Catalog, plan: GarbagePlan) -> GarbagePlan:
+def execute_collection(
+    catalog: Catalog, plan: GarbagePlan, progress: Callable[[Garbage], None] = lambda _: None
+) -> GarbagePlan:
     """Delete the garbage of a plan: commits that the files leave the state, then deletes the objects.
 
     Deletes nothing but what was planned, and is still garbage and old enough on the store's clock. If interrupted, it
     leaves objects that no transaction names; the next collection deletes them.
+
+    Args:
+        catalog: The location.
+        plan: What is to be deleted.
+        progress: Called for each deleted object.
 
     Returns:
         The plan with what was really deleted. Other planned garbage is `waiting`, unless it is needed again or gone.
@@ -107,6 +115,7 @@ def execute_collection(catalog: Catalog, plan: GarbagePlan) -> GarbagePlan:
     # Schema documents go first, soon after the scan: a writer may create them again.
     for each in sorted(deleted, key=lambda each: not each.path.startswith("schema/")):
         catalog.store.delete(each.path)
+        progress(each)
     return replace(plan, deleted=deleted, waiting=plan.waiting + waiting)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from snapshot_assets.catalog import rules
@@ -40,7 +41,13 @@ class Deletion:
     temporary: int = 0
 
 
-def delete_snapshot(store: ObjectStore, *, with_tags: bool = False, single_writer: bool = False) -> Deletion:
+def delete_snapshot(
+    store: ObjectStore,
+    *,
+    with_tags: bool = False,
+    single_writer: bool = False,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Deletion:
     """Delete the snapshot at a location, or finish a deletion that was interrupted.
 
     Objects are deleted only after the deletion is committed, so that no reader sees a snapshot with missing files. Only
@@ -50,6 +57,7 @@ def delete_snapshot(store: ObjectStore, *, with_tags: bool = False, single_write
         store: The location.
         with_tags: Delete tags and savepoints with it.
         single_writer: Accept a store without conditional creates; the caller promises to be the only writer.
+        progress: Called with the path of each deleted object.
 
     Raises:
         PinnedError: Tags or savepoints pin it, and `with_tags` is not given; names them.
@@ -76,6 +84,7 @@ def delete_snapshot(store: ObjectStore, *, with_tags: bool = False, single_write
         ):
             for path in ours:
                 store.delete(path)
+                progress(path)
             gone.update(ours)
             shown.update(info.path for info in store.list())
     return Deletion(len(gone), tuple(sorted(shown - gone)), len(temporary))

@@ -19,6 +19,7 @@ from snapshot_assets.catalog.verify.faults import Fault, again_with
 from snapshot_assets.catalog.verify.objects import check_head, files_to_seal, verified_revision
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.actions import RowsOutside, Seal
+from snapshot_assets.format.counts import counted, noun
 
 SealDepth = Literal["new", "full"]
 
@@ -96,7 +97,8 @@ def _check_complete(state: State) -> None:
     if missing:
         some = ", ".join(_name(state, chunk) for chunk in islice(missing, _SHOWN))
         raise IncompleteError(
-            f"{len(missing)} of {len(state.expected_chunks())} chunks are not exported: {some}"
+            f"{len(missing):,} of {counted(len(state.counted_chunks()), 'chunk')} {noun(len(missing), 'is', 'are')} not"
+            f" exported: {some}"
             f"{', …' if len(missing) > _SHOWN else ''}. Materialise these partitions of the asset `chunks`, or the "
             "asset `untimed_tables` for chunk 0, then seal again; `snapshots export create` does both.",
             missing=missing,

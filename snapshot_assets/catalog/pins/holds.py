@@ -85,7 +85,7 @@ def _checked(text: str, option: str) -> str:
     if not text:
         raise PlanError(f"{option} is empty; write a text, which the log keeps.")
     if len(text) > _LONGEST:
-        raise PlanError(f"{option} has {len(text)} characters; write at most {_LONGEST}.")
+        raise PlanError(f"{option} has {len(text):,} characters; write at most {_LONGEST:,}.")
     for character in text:
         if unicodedata.category(character) in _FORBIDDEN:
             raise PlanError(f"{option} contains the control character {character!r}; write one line of text.")

@@ -25,6 +25,7 @@ from snapshot_assets.errors import ConflictError, UsageError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents
 from snapshot_assets.format.checksums import sha256_hex
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, check_writable, parse_json, pretty_json
 from snapshot_assets.format.layout import check_savepoint_path, check_tag_path, new_attempt, savepoint_path, tag_path
 from snapshot_assets.format.units import duration_text, parse_duration, parse_time, time_text
@@ -92,7 +93,9 @@ def write_pin(catalog: Catalog, pin: _Pin, version: int, hold: act.HoldNote | No
     """
     state = read_state(catalog.store, through=pin.revision)
     created, data = with_new_object(pin, catalog.writer_id, version, manifest_of(state), hold)
-    advice = f"Revision {pin.revision} has {state.files.totals()[0]} files; compact it into fewer, and pin that."
+    advice = (
+        f"Revision {pin.revision} has {counted(state.files.totals()[0], 'file')}; compact it into fewer, and pin that."
+    )
     check_writable(len(data), documents.MAX_DOCUMENT_BYTES, created.object.path, advice)
     create_own(catalog.store, created.object.path, data)
     return created

@@ -18,6 +18,7 @@ from snapshot_assets.format import codec
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.actions import AddFile, Header, ObjectRef
 from snapshot_assets.format.checksums import sha256_hex
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.documents import FORMAT_VERSION, MAX_DOCUMENT_BYTES, check_writable, parse_json, pretty_json
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import check_data_path, receipt_path
@@ -104,7 +105,7 @@ def write_receipt(store: ObjectStore, receipt: Receipt) -> ObjectRef:
         LimitExceededError: It is larger than readers accept; nothing was written.
     """
     data = pretty_json(_to_json(receipt))
-    advice = f"It has {len(receipt.files)} files; take a shorter chunk_time_window."
+    advice = f"It has {counted(len(receipt.files), 'file')}; take a shorter chunk_time_window."
     check_writable(len(data), MAX_DOCUMENT_BYTES, receipt.path, advice)
     create_own(store, receipt.path, data)
     return ObjectRef(receipt.path, sha256_hex(data), len(data))

@@ -9,6 +9,7 @@ from snapshot_assets.catalog.verify.objects import hash_object
 from snapshot_assets.errors import ChecksumMismatchError, ObjectExistsError, ObjectNotFoundError, ReplicaConflictError
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.checksums import sha256_hex
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import chunk_of
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.create import create_own
@@ -28,7 +29,7 @@ def copy_object(source: ObjectStore, target: ObjectStore, ref: ObjectRef) -> Fau
     try:
         size = source.head(ref.path).size
         if size != ref.bytes:
-            return _fault(FaultKind.SIZE, ref, f"has {size} bytes; expected {ref.bytes}")
+            return _fault(FaultKind.SIZE, ref, f"has {counted(size, 'byte')}; expected {ref.bytes:,}")
         if size > IN_MEMORY:
             _stream(source, target, ref)
         else:
@@ -87,7 +88,7 @@ def check_existing(target: ObjectStore, ref: ObjectRef, info: ObjectInfo, *, has
         ReplicaConflictError: It has other bytes.
     """
     if info.size != ref.bytes:
-        raise other_bytes(target, ref.path, f"it has {info.size} bytes; the source's has {ref.bytes}")
+        raise other_bytes(target, ref.path, f"it has {counted(info.size, 'byte')}; the source's has {ref.bytes:,}")
     if hashed and (found := hash_object(target, ref.path)[0]) != ref.sha256:
         raise other_bytes(target, ref.path, f"its SHA-256 is {found}; the source's is {ref.sha256}")
 

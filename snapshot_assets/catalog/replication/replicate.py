@@ -245,7 +245,7 @@ class _Run:
 
 def _damage(source: str, target: str, faults: list[Fault]) -> DamageError:
     some = " ".join(fault.message for fault in islice(faults, _SHOWN))
-    more = f" And {len(faults) - _SHOWN} more." if len(faults) > _SHOWN else ""
+    more = f" And {len(faults) - _SHOWN:,} more." if len(faults) > _SHOWN else ""
     return DamageError(
         f"{source} is damaged, so the replica {target} keeps its head: {some}{more} All other objects are copied. "
         "Repair the source (`snapshots export verify` says how), then replicate again.",

@@ -8,6 +8,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.state import Token
 from snapshot_assets.errors import LocationDeletedError, PinnedError, PlanError, SupersededError
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.counts import noun
 
 
 def refuse_pinned(tags: Iterable[str], savepoints: Iterable[int]) -> None:
@@ -19,10 +20,10 @@ def refuse_pinned(tags: Iterable[str], savepoints: Iterable[int]) -> None:
     names, numbers = sorted(tags), sorted(savepoints)
     if names or numbers:
         kinds = (("tag", names), ("savepoint", numbers))
-        pins = [f"{kind}{'s' * (len(some) > 1)} {', '.join(map(str, some))}" for kind, some in kinds if some]
+        pins = [f"{noun(len(some), kind)} {', '.join(map(str, some))}" for kind, some in kinds if some]
         subject = " and ".join(pins)
         raise PinnedError(
-            f"{subject[0].upper()}{subject[1:]} pin{'s' * (len(names) + len(numbers) == 1)} revisions of this "
+            f"{subject[0].upper()}{subject[1:]} {noun(len(names) + len(numbers), 'pins', 'pin')} revisions of this "
             "snapshot; nothing was deleted. Delete them first, or give --with-tags to delete them with it.",
             tags=names,
             savepoints=numbers,

@@ -179,6 +179,12 @@ class BaseState:
             windows = count_windows(header.start, header.end, timedelta(microseconds=header.chunk_time_window))
         return [UNTIMED_CHUNK] * with_chunk_0 + [*range(1, windows + 1)]
 
+    def counted_chunks(self) -> list[int]:
+        """Return the ids of the expected chunks, as people count them: without a chunk 0 that turned out empty."""
+        expected = self.expected_chunks()
+        empty = self.completed(UNTIMED_CHUNK) and not self.files.chunk(UNTIMED_CHUNK)
+        return expected[1:] if empty and expected[:1] == [UNTIMED_CHUNK] else expected
+
     def was_sealed(self, revision: int) -> bool:
         """Return whether a revision is sealed, expired or not."""
         place = bisect_left(self.seals, revision, key=attrgetter("revision"))

@@ -20,6 +20,8 @@ from snapshot_assets.catalog.state.file_columns import FileColumns
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.errors import RowsOutsideError
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.counts import counted, noun
+from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.units import time_text
 
 
@@ -38,8 +40,10 @@ def live_table(state: State) -> pa.Table:
 
 
 def chunk_statuses(state: State) -> dict[str, int]:
-    """Return the number of chunks by status, as the manifest shows it."""
+    """Return the number of chunks by status, as the manifest shows it; an empty chunk 0 is not counted."""
     chunks = {*state.expected_chunks(), *state.chunks, *state.in_progress}
+    if UNTIMED_CHUNK not in state.counted_chunks() and not state.files.chunk(UNTIMED_CHUNK):
+        chunks.discard(UNTIMED_CHUNK)
     return dict(sorted(Counter(str(state.status(chunk)) for chunk in chunks).items()))
 
 
@@ -67,7 +71,7 @@ def rows_text(outside: Sequence[act.RowsOutside], start: datetime, end: datetime
     if not rows:
         return ""
     where = f"outside {time_text(start)} … {time_text(end)}" if end is not None else f"before {time_text(start)}"
-    return f"{rows:,} rows {where} were not exported" if rows > 1 else f"1 row {where} was not exported"
+    return f"{counted(rows, 'row')} {where} {noun(rows, 'was', 'were')} not exported"
 
 
 def refuse_outside(outside: Sequence[act.RowsOutside], start: datetime, end: datetime | None) -> None:
@@ -79,7 +83,7 @@ def refuse_outside(outside: Sequence[act.RowsOutside], start: datetime, end: dat
     if text := rows_text(outside, start, end):
         tables = ", ".join(f"{each.schema}.{each.table} {each.rows:,}" for each in outside)
         raise RowsOutsideError(
-            f"{text} ({tables}), and the plan has fail_on_rows_outside. Change start_time or end_time so that the range"
+            f"{text} ({tables}), and fail_on_rows_outside allows none. Change start_time or end_time so that the range"
             " holds them, or correct their times.",
             tables={f"{each.schema}.{each.table}": each.rows for each in outside},
         )

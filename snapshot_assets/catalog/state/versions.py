@@ -12,6 +12,7 @@ from itertools import islice
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import PlanError, VersionNotFoundError
+from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.units import parse_given_time, time_text
 
 _SHOWN = 10
@@ -113,6 +114,5 @@ def _sealed_text(state: State) -> str:
     if not seals:
         return "nothing was sealed yet."
     first, last = (f"{seal.revision} ({time_text(seal.committed_at)})" for seal in (seals[0], seals[-1]))
-    if len(seals) == 1:
-        return f"sealed is 1 revision, {first}."
-    return f"sealed are {len(seals)} revisions, from {first} to {last}."
+    which = first if len(seals) == 1 else f"from {first} to {last}"
+    return f"sealed {noun(len(seals), 'is', 'are')} {counted(len(seals), 'revision')}, {which}."

@@ -21,6 +21,7 @@ from snapshot_assets.catalog.verify.faults import Fault, FaultKind, Remedy, obje
 from snapshot_assets.catalog.verify.rotation import due_files
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format.checksums import chunk_checksum
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.in_parallel import hashing_threads, threads
@@ -130,7 +131,10 @@ def file_faults(
             return Fault(FaultKind.MISSING, file.path, f"{file.path} is missing.", file.chunk)
         if info.size != file.bytes:
             return Fault(
-                FaultKind.SIZE, file.path, f"{file.path} has {info.size} bytes; expected {file.bytes}.", file.chunk
+                FaultKind.SIZE,
+                file.path,
+                f"{file.path} has {counted(info.size, 'byte')}; expected {file.bytes:,}.",
+                file.chunk,
             )
         return _hash_fault(store, file, report) if hashed else None
 

@@ -20,6 +20,7 @@ from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.retained_events import between, documents_of, lives
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, object_faults, read_object
 from snapshot_assets.format.actions import ObjectRef
+from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import chunk_of, transaction_path
 from snapshot_assets.storage.base import ObjectStore
@@ -48,7 +49,7 @@ def of_older(fault: Fault, state: State, revisions: Sequence[int]) -> Fault:
     """Return a fault that also names the older revisions that need the object, and their pins."""
     pins = sorted(str(known.pin) for known in state.pins if known.pin.revision in revisions)
     pinned = f" ({', '.join(pins)})" if pins else ""
-    needing = f"{some_of(revisions)}{pinned} need{'s' * (len(revisions) == 1)} it."
+    needing = f"{some_of(revisions)}{pinned} {noun(len(revisions), 'needs', 'need')} it."
     return replace(fault, message=f"{fault.message[:-1]}; {needing}", revisions=tuple(revisions))
 
 
@@ -56,7 +57,7 @@ def some_of(revisions: Sequence[int]) -> str:
     """Return the first few revisions in words, and how many more there are."""
     named = ", ".join(map(str, revisions[:_SHOWN]))
     more = f" and {len(revisions) - _SHOWN} more" if len(revisions) > _SHOWN else ""
-    return f"revision{'s' * (len(revisions) > 1)} {named}{more}"
+    return f"{noun(len(revisions), 'revision')} {named}{more}"
 
 
 def _older_documents(state: State) -> dict[ObjectRef, list[int]]:
@@ -86,7 +87,14 @@ def older_document_faults(store: ObjectStore, head: State, objects: Listed, *, f
     def check(ref: ObjectRef) -> list[Fault]:
         chunk, info = chunk_of(ref.path), objects.get(ref.path)
         if info is not None and info.size != ref.bytes:
-            return [Fault(FaultKind.SIZE, ref.path, f"{ref.path} has {info.size} bytes; expected {ref.bytes}.", chunk)]
+            return [
+                Fault(
+                    FaultKind.SIZE,
+                    ref.path,
+                    f"{ref.path} has {counted(info.size, 'byte')}; expected {ref.bytes:,}.",
+                    chunk,
+                )
+            ]
         return list(object_faults(store, ref, True, chunk)) if full or info is None else []
 
     with threads(_READERS) as pool:

@@ -11,10 +11,12 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.listing import list_savepoints
 from snapshot_assets.catalog.pins.savepoints import sealed_head
 from snapshot_assets.cli.location import open_catalog, place_of
-from snapshot_assets.cli.output import counted, only_results_on_stdout, plain, show, show_json, show_table
+from snapshot_assets.cli.output import only_results_on_stdout, plain, show, show_json
 from snapshot_assets.cli.spark import refuse_unreachable_spark, with_spark_options
+from snapshot_assets.cli.tables import show_table
 from snapshot_assets.engine.compact.plan import TARGET_BYTES, CompactionPlan, Group, Wanted, plan_compaction
 from snapshot_assets.engine.compact.savepoint import compact_and_pin, compactions
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import human_bytes, parse_file_size
@@ -74,7 +76,7 @@ def _report_plan(options: argparse.Namespace, uri: str, plan: CompactionPlan) ->
         show("nothing to compact")
     else:
         _show_groups(plan.groups)
-        show(f"{counted(plan.files_before, 'file')} would be merged into about {plan.files_after}")
+        show(f"{counted(plan.files_before, 'file')} would be merged into about {plan.files_after:,}")
     return 0
 
 
@@ -119,8 +121,9 @@ def _report(options: argparse.Namespace, catalog: Catalog, outcomes: Sequence[An
     show(f"{report['uri']}: {counted(len(outcomes), 'chunk')} compacted by run {run_id}, revision {report['revision']}")
     show(
         f"  {counted(report['files_before'], 'file')}, {human_bytes(report['bytes_before'])}, became "
-        f"{report['files_after']}, {human_bytes(report['bytes_after'])}; {report['rows_deleted']:,} deleted rows and "
-        f"{report['rows_duplicate']:,} duplicates left out"
+        f"{report['files_after']:,}, {human_bytes(report['bytes_after'])};"
+        f" {counted(report['rows_deleted'], 'deleted row')} and "
+        f"{counted(report['rows_duplicate'], 'duplicate')} left out"
     )
     return 0
 

@@ -11,8 +11,9 @@ from typing import Any
 from snapshot_assets.catalog.log.history import History, Revision
 from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.location import open_log
-from snapshot_assets.cli.output import counted, plain, show, show_json, show_message
+from snapshot_assets.cli.output import plain, show, show_json, show_message
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.predicate_text import predicate_text
@@ -41,12 +42,15 @@ def run(options: argparse.Namespace) -> int:
     elif options.since > history.head:
         show_message(f"nothing since revision {options.since}; the newest is {history.head}")
     elif from_checkpoints:
-        show_message(
-            f"* pruned, read from a checkpoint, without files; {history.pruned} revisions of this log are pruned"
-        )
+        show_message(f"* pruned, read from a checkpoint, without files; {_pruned(history)}")
     elif history.pruned and options.limit is None:
-        show_message(f"{history.pruned} revisions of this log are pruned")
+        show_message(_pruned(history))
     return ExitStatus.DAMAGED if faults else ExitStatus.DONE
+
+
+def _pruned(history: History) -> str:
+    count = history.pruned
+    return f"{counted(count, 'revision')} of this log {noun(count, 'is', 'are')} pruned"
 
 
 def _line(revision: Revision) -> str:
@@ -83,7 +87,7 @@ def _in_words(actions: Iterable[act.Action]) -> list[str]:
     files = _file_changes(actions)
     if files["files_added"]:
         size = human_bytes(files["bytes_added"])
-        phrases.append(f"+{counted(files['files_added'], 'file')} ({files['rows_added']:,} rows, {size})")
+        phrases.append(f"+{counted(files['files_added'], 'file')} ({counted(files['rows_added'], 'row')}, {size})")
     if files["files_removed"]:
         phrases.append(f"-{counted(files['files_removed'], 'file')}")
     if files["files_returned"]:
@@ -185,5 +189,5 @@ def _chunk_phrase(chunk: act.Chunk) -> str:
     untimed = " (untimed tables)" if chunk.id == UNTIMED_CHUNK else ""
     if chunk.status is not act.ChunkStatus.COMPLETED:
         return f"chunk {chunk.id}{untimed} failed: {' '.join(chunk.error.split())[:_SHOWN_ERROR]}"
-    rows = f"{chunk.rows:,} rows" if chunk.rows else "empty"
+    rows = counted(chunk.rows, "row") if chunk.rows else "empty"
     return f"chunk {chunk.id}{untimed} {'compacted' if chunk.exported else 'completed'}, {rows}"

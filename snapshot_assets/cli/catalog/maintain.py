@@ -11,8 +11,9 @@ from snapshot_assets.catalog.rebuild.rebuild import Rebuild
 from snapshot_assets.catalog.rebuild.rebuild import rebuild as rebuild_log
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import duration_of, open_catalog, place_of
-from snapshot_assets.cli.output import counted, show, show_json
+from snapshot_assets.cli.output import show, show_json
 from snapshot_assets.cli.unreferenced import released_json, show_objects, show_reasons, sizes
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.units import human_bytes
 
 

@@ -13,9 +13,12 @@ from snapshot_assets.catalog.operations.garbage import Garbage
 from snapshot_assets.catalog.rules import RULES, Retention
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import duration_of, open_catalog, place_of
-from snapshot_assets.cli.output import counted, show, show_json, show_message, show_table
+from snapshot_assets.cli.object_progress import object_progress
+from snapshot_assets.cli.output import show, show_json, show_message
+from snapshot_assets.cli.tables import show_table
 from snapshot_assets.cli.unreferenced import by_reason, released_json, show_reasons, show_released, sizes
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.units import duration_text, time_text
 
 
@@ -63,14 +66,14 @@ def _of_plan(options: argparse.Namespace) -> tuple[Catalog, Retention]:
 
 def _summary(plan: ExpiryPlan, deleted: str, expired: str) -> str:
     """Return what happens to tags and to revisions, with a verb for either."""
-    pinned = f", {len(plan.pinned)} of them pinned and kept so," if plan.pinned else ""
+    pinned = f", {len(plan.pinned):,} of them pinned and kept so," if plan.pinned else ""
     sealed = len(plan.expired) + plan.kept - len(plan.pinned)
     phrases = []
     if plan.tags:
         tags = f"{counted(len(plan.tags), 'tag')} ({', '.join(plan.tags)})"
         phrases.append(f"{tags} past the time retained {deleted}")
     if plan.expired:
-        phrases.append(f"{counted(len(plan.expired), 'sealed revision')}{pinned} of {sealed} {expired}")
+        phrases.append(f"{counted(len(plan.expired), 'sealed revision')}{pinned} of {sealed:,} {expired}")
     return " and ".join(phrases)
 
 
@@ -114,7 +117,13 @@ def gc(options: argparse.Namespace) -> int:
     catalog = open_catalog(options, writing=not options.dry_run)
     plan = plan_collection(catalog, grace=duration_of(options.grace), unsafe=options.unsafe)
     question = f"{sizes(plan.deleted)} that nothing needs will be deleted for ever." if plan.deleted else ""
-    return execute_confirmed(options, catalog, plan, execute_collection, _report_collection, question=question)
+
+    def execute(catalog: Catalog, plan: GarbagePlan) -> GarbagePlan:
+        size = sum(each.bytes for each in plan.deleted)
+        with object_progress("deleting", options.progress, len(plan.deleted), size) as watch:
+            return execute_collection(catalog, plan, lambda each: watch.finish(each.bytes))
+
+    return execute_confirmed(options, catalog, plan, execute, _report_collection, question=question)
 
 
 def _report_collection(options: argparse.Namespace, uri: str, plan: GarbagePlan, done: bool) -> None:

@@ -15,8 +15,10 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import chunk_statuses, live_table, table_sizes
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.cli.location import open_catalog
-from snapshot_assets.cli.output import plain, show, show_json, show_table
+from snapshot_assets.cli.output import plain, show, show_json
+from snapshot_assets.cli.tables import show_table
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import TRANSACTIONS, checkpointed_revision, revision_of, transaction_path
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.predicate_text import predicate_text
@@ -125,12 +127,12 @@ def _show(facts: dict[str, Any]) -> None:
     )
     if facts["hidden"]:
         show(f"  hidden by the plan: {', '.join(facts['hidden'])}")
-    chunks = ", ".join(f"{count} {status}" for status, count in facts["chunks"].items())
+    chunks = ", ".join(f"{count:,} {status}" for status, count in facts["chunks"].items())
     show(f"  chunks: {chunks or 'none'}")
     for seal in facts["seals"][-_SHOWN_SEALS:]:
         show(f"  seal: revision {seal['revision']} of {seal['committed_at']}, checksum {seal['checksum']}")
     if len(facts["seals"]) > _SHOWN_SEALS:
-        show(f"  and {len(facts['seals']) - _SHOWN_SEALS} older seals")
+        show(f"  and {counted(len(facts['seals']) - _SHOWN_SEALS, 'older seal')}")
     for tag in facts["tags"]:
         kept = f"for {tag['time_retained']}" if tag["time_retained"] else "for ever"
         held = f", held by {tag['held_by']}: {tag['hold_reason']}" if tag["held_since"] else ""
@@ -140,7 +142,7 @@ def _show(facts: dict[str, Any]) -> None:
     for tombstone in facts["tombstones"]:
         done = "" if tombstone["pending"] else ", in no file any more"
         show(f"  tombstone: revision {tombstone['revision']}, {tombstone['table']} where {tombstone['where']}{done}")
-    show(f"  log: {log['transactions']} transactions, {human_bytes(log['bytes'])}")
+    show(f"  log: {counted(log['transactions'], 'transaction')}, {human_bytes(log['bytes'])}")
     for checkpoint in log["checkpoints"]:
         show(f"  checkpoint: revision {checkpoint['revision']}, {human_bytes(checkpoint['bytes'])}")
     _show_tables(facts)

@@ -24,6 +24,7 @@ from snapshot_assets.cli.spark import refuse_files_elsewhere, refuse_unreachable
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.restorable import restore_warnings
 from snapshot_assets.engine.export.start_snapshot import skipped_text
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.uncarried import code_by_kind, kinds_text, uncarried_by_kind
@@ -145,7 +146,7 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
         "revision": state.revision,
         "checksum": seal.seal.checksum if seal else None,
         "sealed_at": time_text(seal.committed_at) if seal else None,
-        "chunks": len(state.expected_chunks()),
+        "chunks": len(state.counted_chunks()),
         "outcomes": dict(sorted(counts.items())),
         "rows": sum(file.rows for file in files),
         "bytes": sum(file.bytes for file in files),
@@ -167,8 +168,9 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
         return 0
     show(f"{store.uri}: {f'sealed by run {work.run_id}' if work.run_id else 'complete already; nothing was exported'}")
     show(
-        f"  {report['chunks']} chunks, {report['files']} files, {report['rows']:,} rows, {human_bytes(report['bytes'])}"
-        + (f" ({', '.join(f'{count} {status}' for status, count in sorted(counts.items()))})" if counts else "")
+        f"  {counted(report['chunks'], 'chunk')}, {counted(report['files'], 'file')}, {counted(report['rows'], 'row')},"
+        f" {human_bytes(report['bytes'])}"
+        + (f" ({', '.join(f'{count:,} {status}' for status, count in sorted(counts.items()))})" if counts else "")
     )
     show(f"  revision {report['revision']}, checksum {report['checksum']}")
     if work.run_id is None:

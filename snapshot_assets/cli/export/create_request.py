@@ -15,6 +15,7 @@ from snapshot_assets.cli.export.inherit import with_inherited
 from snapshot_assets.cli.location import given_uri
 from snapshot_assets.cli.location_options import LOCATION_VARIABLE
 from snapshot_assets.cli.spark import with_spark_options
+from snapshot_assets.cli.spelling import spelling_of
 from snapshot_assets.databases.open import kind_of, open_database
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.engine.export.start_snapshot import closed_end, header_of, resolve_range
@@ -24,6 +25,7 @@ from snapshot_assets.format.windows import TimeRange, Window
 from snapshot_assets.plan.ad_hoc import ad_hoc_configuration
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.problems import Problem, plan_error
 from snapshot_assets.plan.read_configuration import load_configuration
 
 _BESIDE_PLAN = ("parallelism", "max_file_size", "fail_on_rows_outside")
@@ -34,7 +36,14 @@ def plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
     if options.force and options.replace:
         raise PlanError("--force starts a new snapshot and --replace changes the existing one; give only one of them.")
     given = with_inherited(options, given_fields(options))
-    configuration, plan = named_or_described(options, given, {"source": "--source S", "to": "--to URI"})
+    try:
+        configuration, plan = named_or_described(options, given, {"source": "--source S", "to": "--to URI"})
+    except PlanError as error:
+        problems = error.attributes.get("problems", ())
+        if not (problems and given.get("schema_only") and options.replace):
+            raise
+        replace = Problem(("--replace",), "has no effect with schema_only: true; remove one of the two")
+        raise plan_error("the call", (*problems, replace)) from None
     if plan.kind == "query":
         raise PlanError(f"plan {plan.name!r} is of kind query; `snapshots copy --plan {plan.name}` runs it.")
     if plan.schema_only and options.replace:
@@ -62,7 +71,7 @@ def named_or_described(
     Raises:
         PlanError: An option is missing, wrong, or contradicts another.
     """
-    names = {field: f"--{field.replace('_', '-')}" for field in given}
+    names = {field: f"--{field.replace('_', '-')}" for field in given} | dict(spelling_of(options))
     names |= {field: option.split()[0] for field, option in needed.items()}
     if options.plan is None:
         missing = [names[field] for field in needed if field not in given]

@@ -14,7 +14,7 @@ from snapshot_assets.catalog.state.diff import Change, DiffRow, Kind, difference
 from snapshot_assets.catalog.state.holds import refuse_held
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.faults import Remedy
-from snapshot_assets.catalog.verify.objects import Report
+from snapshot_assets.catalog.verify.objects import Depth, Report
 from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.retained import some_of
 from snapshot_assets.catalog.verify.rotation import Rotation
@@ -22,8 +22,11 @@ from snapshot_assets.catalog.verify.verify import verify as verify_location
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.location import open_catalog, open_location, open_log
-from snapshot_assets.cli.output import counted, plain, show, show_json, show_message, show_table
+from snapshot_assets.cli.object_progress import object_progress
+from snapshot_assets.cli.output import plain, show, show_json, show_message
+from snapshot_assets.cli.tables import show_table
 from snapshot_assets.errors import NoSnapshotError
+from snapshot_assets.format.counts import counted, noun, number_text
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import human_bytes, parse_share, time_text
@@ -53,11 +56,15 @@ def _listed(summary: SnapshotSummary) -> tuple[object, ...]:
         summary.uri,
         summary.name,
         time_text(summary.created_at) if summary.created_at else "",
-        f"{summary.chunks_done}/{summary.chunks}",
+        _chunks(summary),
         summary.rows,
         human_bytes(summary.bytes),
         summary.status,
     )
+
+
+def _chunks(summary: SnapshotSummary) -> str:
+    return f"{summary.chunks_done:,}/{summary.chunks:,}"
 
 
 def verify(options: argparse.Namespace) -> int:
@@ -66,7 +73,11 @@ def verify(options: argparse.Namespace) -> int:
     rotation = None if options.sample is None else Rotation.of_share(parse_share(options.sample), now)
     store = open_log(options)
     at = (lambda state: resolve_version(options.at, state)) if options.at is not None else None
-    report = verify_location(store, depth="sample" if rotation else options.depth, at=at, rotation=rotation)
+    depth: Depth = "sample" if rotation else options.depth
+    with object_progress("verifying", options.progress) as watch:
+        report = verify_location(
+            store, depth=depth, at=at, rotation=rotation, progress=lambda file: watch.finish(file.bytes)
+        )
     record_verification(store, report, datetime.now(UTC))
     if options.json:
         faults = [asdict(fault) | {"damage": fault.is_damage} for fault in report.faults]
@@ -87,7 +98,7 @@ def _show_report(report: Report) -> None:
     read = "no data read" if report.depth == "quick" else f"{human_bytes(report.bytes)} read"
     if report.days:
         show(
-            f"sample: {report.hashed} of {counted(report.files, 'data file')} read, others each day; "
+            f"sample: {report.hashed:,} of {counted(report.files, 'data file')} read, others each day; "
             f"daily runs read all within {counted(report.days, 'day')}"
         )
     verdict = "DAMAGED" if report.damaged else "OK" if report.sealed else "INCOMPLETE"
@@ -95,7 +106,7 @@ def _show_report(report: Report) -> None:
         all_exported = f"all chunks are exported, but no seal verified revision {report.revision}"
         why = f"{counted(report.missing, 'chunk')} not exported" if report.missing else all_exported
         show(f"not sealed: {why}; run `snapshots export create`, or for a copy `snapshots copy`, again")
-    show(f"{verdict}: {report.uri} at revision {report.revision}, {report.files} data files, {read}")
+    show(f"{verdict}: {report.uri} at revision {report.revision}, {counted(report.files, 'data file')}, {read}")
 
 
 def _show_remedy(remedy: Remedy) -> None:
@@ -117,7 +128,8 @@ def delete(options: argparse.Namespace) -> int:
     summary = summarize(store)
     show_message(
         f"{summary.uri}: {summary.name or '(no name)'}, {summary.status}, "
-        f"{summary.chunks_done}/{summary.chunks} chunks, {summary.rows} rows, {human_bytes(summary.bytes)}"
+        f"{_chunks(summary)} {noun(summary.chunks, 'chunk')}, {counted(summary.rows, 'row')},"
+        f" {human_bytes(summary.bytes)}"
     )
     if any(tag.held_since for tag in summary.tags):
         refuse_held(read_state(store).tags.values())
@@ -129,14 +141,15 @@ def delete(options: argparse.Namespace) -> int:
         if options.json:
             show_json({"uri": store.uri, "deleted": False, "objects": 0, "temporary": 0, "foreign": []})
         return 1
-    deletion = delete_snapshot(store, with_tags=options.with_tags)
+    with object_progress("deleting", options.progress) as watch:
+        deletion = delete_snapshot(store, with_tags=options.with_tags, progress=lambda _: watch.finish())
     for path in deletion.foreign:
         show_message(f"left alone: {path} is not part of the format")
     if options.json:
         show_json({"uri": store.uri, "deleted": True} | asdict(deletion))
     else:
         left = f" and {counted(deletion.temporary, 'temporary file')}" if deletion.temporary else ""
-        show(f"Deleted {deletion.objects} objects{left} of {store.uri}.")
+        show(f"Deleted {counted(deletion.objects, 'object')}{left} of {store.uri}.")
     return 0
 
 
@@ -175,7 +188,7 @@ def _show_changes(changes: list[DiffRow], between: str) -> None:
 def _row_changes(chunks: list[DiffRow]) -> str:
     """Return how many rows were added and removed, as far as that is known."""
     added, removed = ([getattr(row, f"rows_{each}") for row in chunks] for each in (Change.ADDED, Change.REMOVED))
-    known = f"+{sum(filter(None, added)):,} rows, -{sum(filter(None, removed)):,} rows"
+    known = f"+{counted(sum(filter(None, added)), 'row')}, -{counted(sum(filter(None, removed)), 'row')}"
     unknown = [f"deleted by tombstones in {counted(removed.count(None), 'chunk')}"] * (None in removed)
     unknown += [f"brought back in {counted(added.count(None), 'chunk')}"] * (None in added)
     return known + (f", and unknown numbers {' and '.join(unknown)}" if unknown else "")
@@ -197,4 +210,4 @@ def _chunk_row(row: DiffRow) -> tuple[object, ...]:
 
 
 def _number(rows: int | None) -> str:
-    return "?" if rows is None else f"{rows:,}"
+    return "?" if rows is None else number_text(rows)

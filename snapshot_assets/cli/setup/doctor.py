@@ -12,13 +12,14 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from snapshot_assets.cli.output import counted, only_results_on_stdout, show, show_json
+from snapshot_assets.cli.output import only_results_on_stdout, show, show_json
 from snapshot_assets.cli.setup.checks import Check, check_dagster, check_disk, check_java, failed, spark_folders
 from snapshot_assets.cli.setup.estimates import opened_source
 from snapshot_assets.cli.setup.store_checks import check_location
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.errors import PlanError, SnapshotError
+from snapshot_assets.format.counts import counted
 from snapshot_assets.pipeline.user_folders import dagster_home
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         show_json({"ok": not bad, "checks": [asdict(check) for check in checks]})
     else:
-        show(f"{len(bad)} of {counted(len(checks), 'check')} failed" if bad else "All is well.")
+        show(f"{len(bad):,} of {counted(len(checks), 'check')} failed" if bad else "All is well.")
     return 1 if bad else 0
 
 

@@ -9,13 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
-from snapshot_assets.cli.output import counted, show, show_json, show_message
+from snapshot_assets.cli.output import show, show_json, show_message
 from snapshot_assets.cli.setup.estimates import opened_source
 from snapshot_assets.cli.setup.plan_text import plan_text
 from snapshot_assets.cli.setup.proposal import Proposal, propose
 from snapshot_assets.databases.open import default_alias
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.units import duration_text
 from snapshot_assets.format.windows import count_windows
 from snapshot_assets.plan.ad_hoc import plan_name

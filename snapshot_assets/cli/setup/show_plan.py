@@ -10,11 +10,13 @@ from typing import Any
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.cli.output import counted, show, show_json, show_table
+from snapshot_assets.cli.output import show, show_json
 from snapshot_assets.cli.setup.estimates import EstimatedTable, estimated, opened_source
+from snapshot_assets.cli.tables import show_table
 from snapshot_assets.databases.source import SchemaSource
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.engine.export.start_snapshot import closed_end, resolve_range, skipped_tables
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.format.units import duration_text, human_bytes, time_text

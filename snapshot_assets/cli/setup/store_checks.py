@@ -16,8 +16,8 @@ from snapshot_assets.storage.probe import ProbeResult, probe
 
 _PATIENCE = "10s"
 _CONDITIONAL = (
-    "Use a store with conditional creates (If-None-Match); or write single_writer: true in the plan, if no other writer"
-    " ever uses the location."
+    "Use a store with conditional creates (If-None-Match); or write `single_writer: true` in the plan, if no other"
+    " writer ever uses the location."
 )
 
 
@@ -47,7 +47,7 @@ def _properties(uri: str, probed: ProbeResult, single_writer: bool) -> Iterator[
     conditional = probed.conditional_create
     detail = "the second of two creates was refused" if conditional else "two creates of one object both succeeded"
     if not conditional and single_writer:
-        detail += "; the plan has single_writer: true"
+        detail += "; the plan has `single_writer: true`"
     ok = conditional or single_writer
     yield Check("conditional create", uri, ok, detail, "" if ok else _CONDITIONAL)
     seconds = (datetime.now(UTC) - probed.store_time).total_seconds()

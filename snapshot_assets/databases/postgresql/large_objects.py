@@ -15,6 +15,7 @@ from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.errors import DatabaseDeniedError, PlanError, RestoreError, TargetNotEmptyError
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.relations import Column, Table, TableName
 
 LARGE_OBJECTS = TableName("snapshot_assets", "large_objects")
@@ -92,14 +93,15 @@ def large_objects_table(session: PostgresqlConnection, existing: Iterable[TableN
         return None
     if row["denied"]:
         raise DatabaseDeniedError(
-            f"This user may not read {row['denied']} of {row['objects']} large objects. Grant SELECT on them, or give"
-            " --skip-large-objects (in a plan: large_objects: skip), and they are left out.",
+            f"This user may not read {row['denied']:,} of {counted(row['objects'], 'large object')}. Grant SELECT on"
+            " them, or give"
+            " --skip-large-objects (in a plan: `large_objects: skip`), and they are left out.",
             large_objects=row["denied"],
         )
     if LARGE_OBJECTS in existing:
         raise PlanError(
             f"The source has a table {LARGE_OBJECTS}, and large objects are exported under this name. Rename the table,"
-            " or give --skip-large-objects (in a plan: large_objects: skip).",
+            " or give --skip-large-objects (in a plan: `large_objects: skip`).",
             table=str(LARGE_OBJECTS),
         )
     return Table(

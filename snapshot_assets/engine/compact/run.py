@@ -36,6 +36,7 @@ from snapshot_assets.errors import (
     SupersededError,
 )
 from snapshot_assets.format.actions import Header, SchemaAdded
+from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.units import MAX_FILE_SIZE
 
@@ -100,7 +101,8 @@ class CompactRun:
         write_hints(self.catalog.store, self.catalog.state, self.catalog.refresh)
         if failed:
             raise CompactionFailedError(
-                f"{len(failed)} of {len(plan.chunks)} chunks were not compacted: {first_failures(failed)}. The others"
+                f"{len(failed):,} of {counted(len(plan.chunks), 'chunk')} {noun(len(failed), 'was', 'were')} not"
+                f" compacted: {first_failures(failed)}. The others"
                 " are; run again to retry these.",
                 **failed.attributes(),
             )

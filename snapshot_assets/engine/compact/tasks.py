@@ -160,7 +160,7 @@ def _newest(work: Merge) -> np.ndarray:
         size += batch.nbytes
         if size > MAX_KEY_BYTES:
             raise TaskFailedError(
-                f"The primary keys of {work.what} take more than {MAX_KEY_BYTES} bytes, too many to search for"
+                f"The primary keys of {work.what} take more than {MAX_KEY_BYTES:,} bytes, too many to search for"
                 " duplicates. Compact without dedupe.",
                 chunk=work.group.chunk,
             )

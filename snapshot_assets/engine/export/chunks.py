@@ -30,7 +30,9 @@ from snapshot_assets.errors import (
     SnapshotError,
     SupersededError,
 )
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.storage.base import ObjectStore
 
@@ -42,8 +44,8 @@ class Outcome(FileSums):
     """Outcome of a chunk in this run.
 
     Attributes:
-        status: `exported`, `replaced`, `repaired` (its files were damaged), `adopted` (an earlier attempt's receipt),
-            `skipped` (completed before), or `failed`.
+        status: `exported`, `replaced` (it was completed before, and is exported again), `repaired` (its files were
+            damaged), `adopted` (an earlier attempt's receipt), `skipped` (completed before), or `failed`.
         seconds: Time of the slowest task, reading and writing.
         faults: What was damaged.
     """
@@ -54,6 +56,11 @@ class Outcome(FileSums):
     seconds: float = 0.0
     error: SnapshotError | None = None
     faults: tuple[Fault, ...] = ()
+
+    @property
+    def counted(self) -> bool:
+        """Whether people count the chunk: each is counted, except chunk 0 if it is empty."""
+        return self.chunk != UNTIMED_CHUNK or bool(self.files) or self.error is not None
 
 
 SMALL_CHUNK = 8 << 20
@@ -87,16 +94,25 @@ def export_chunks(export: Export, plans: Plans, chunks: Sequence[int]) -> Iterat
             adopted.add(outcome.chunk)
             yield [outcome]
         pending = [chunk for chunk in pending if chunk not in adopted]
-    yield from _read(export, plans, pending, failed)
+    tried = 0
+    for outcomes in _read(export, plans, pending, failed):
+        tried += sum(each.counted for each in outcomes)
+        yield outcomes
     for outcomes in _read(export.repairing(), plans, list(damaged), failed):
+        tried += sum(each.counted for each in outcomes)
         yield [replace(each, faults=damaged[each.chunk]) for each in outcomes]
     if failed:
-        others = "The others are committed; run" if len(failed) < len(chunks) else "Run"
-        raise ExportFailedError(
-            f"{len(failed)} of {len(chunks)} chunks failed: {first_failures(failed)}. {others} again to retry the"
-            " failed ones.",
-            **failed.attributes(),
-        )
+        raise _failure(failed, tried)
+
+
+def _failure(failed: Failures, tried: int) -> ExportFailedError:
+    """Return the error of a run of which chunks failed; chunks that were complete before it are not counted."""
+    others = "The others are committed; run" if len(failed) < tried else "Run"
+    return ExportFailedError(
+        f"{len(failed):,} of {counted(tried, 'chunk')} failed: {first_failures(failed)}. {others} again to retry what"
+        " failed.",
+        **failed.attributes(),
+    )
 
 
 def skipped_chunk(state: State, chunk: int) -> Outcome:
@@ -130,7 +146,10 @@ def _read(export: Export, plans: Plans, chunks: Sequence[int], failed: Failures)
         return
     if export.replace:
         state = export.catalog.state
-        export = replace(export, replaced={chunk: tuple(state.live_files(chunk)) for chunk in chunks})
+        replaced = {chunk: tuple(state.live_files(chunk)) for chunk in chunks}
+        export = replace(
+            export, replaced=replaced, new=frozenset(chunk for chunk in chunks if not state.completed(chunk))
+        )
     export.catalog.commit(rules.in_progress(export.token, chunks, export.task.provenance.run))
     pace = Pace()
     jobs = shared_jobs(plans(chunks), _job_bytes, pace)
@@ -222,7 +241,7 @@ def _commit(
     revision = catalog.commit(rules.complete_chunks(export.token, finished, catalog.now))
     state = catalog.state
     return [
-        Outcome(result.chunk, status, result.files, result.seconds)
+        Outcome(result.chunk, "exported" if result.chunk in export.new else status, result.files, result.seconds)
         if revision is not None and state.chunks[result.chunk].exported == revision
         else skipped_chunk(state, result.chunk)
         for result in results

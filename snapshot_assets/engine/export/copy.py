@@ -16,6 +16,7 @@ from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.errors import ExportFailedError, LocationNotEmptyError, SnapshotExistsError
 from snapshot_assets.format.actions import ChunkStatus
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK, in_layout, is_probe, is_schema_document
 
 
@@ -102,13 +103,15 @@ def prepare_location(run: ExportRun, *, overwrite: bool = False) -> None:
     foreign = [path for path in paths if not in_layout(path)]
     if foreign or (paths and not state.has_snapshot and not state.deleted):
         raise LocationNotEmptyError(
-            f"{store.uri} is not empty: it has {len(paths)} objects, such as {(foreign or paths)[0]}, which no copy"
+            f"{store.uri} is not empty: it has {counted(len(paths), 'object')}, such as {(foreign or paths)[0]},"
+            " which no copy"
             " wrote. Choose another location, or remove them.",
             objects=len(paths),
         )
     if overwrite and state.header is not None and not state.header.query:
         raise LocationNotEmptyError(
-            f"{store.uri} is not empty: it has {len(paths)} objects of an exported snapshot, which no copy wrote."
+            f"{store.uri} is not empty: it has {counted(len(paths), 'object')} of an exported snapshot, which no copy"
+            " wrote."
             " --overwrite deletes only copies. Choose another location.",
             objects=len(paths),
         )
@@ -118,7 +121,8 @@ def prepare_location(run: ExportRun, *, overwrite: bool = False) -> None:
         delete_snapshot(store, single_writer=run.plan.single_writer)
     elif reason:
         raise LocationNotEmptyError(
-            f"{store.uri} is not empty: it has {len(paths)} objects of {reason}. Choose another location, such as one"
+            f"{store.uri} is not empty: it has {counted(len(paths), 'object')} of {reason}. Choose another location,"
+            " such as one"
             " with {now} in it, or give --overwrite, which deletes that copy first.",
             objects=len(paths),
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from snapshot_assets.databases.clashes import clashes, too_long
 from snapshot_assets.databases.needs import carried_types, merged, recorded
+from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.relations import DatabaseSchema
 
 _SHOWN = 10
@@ -24,7 +25,7 @@ def _needed(schema: DatabaseSchema) -> Iterator[str]:
         some = "; ".join(f"{need.label} (for {need.used_by[0]})" for need in needs[:_SHOWN])
         more = f"; and {len(needs) - _SHOWN} more" if len(needs) > _SHOWN else ""
         yield (
-            f"A restore needs {len(needs)} object{'s' * (len(needs) != 1)} that the snapshot does not contain:"
+            f"A restore needs {counted(len(needs), 'object')} that the snapshot does not contain:"
             f" {some}{more}. If the target lacks any, `snapshots import --dry-run` prints the statements that create"
             " it."
         )
@@ -40,5 +41,9 @@ def _names(schema: DatabaseSchema) -> Iterator[str]:
 
 
 def _first(sentences: Sequence[str]) -> str:
-    more = f" There are {len(sentences) - _SHOWN} more." if len(sentences) > _SHOWN else ""
+    more = (
+        f" {noun(len(sentences) - _SHOWN, 'There is', 'There are')} {len(sentences) - _SHOWN:,} more."
+        if len(sentences) > _SHOWN
+        else ""
+    )
     return " ".join(sentences[:_SHOWN]) + more

@@ -33,6 +33,7 @@ class Export:
         replace: Whether completed chunks are exported again.
         status: The status of chunks that were read, in their outcomes.
         replaced: With `replace`, the files of each chunk when the run planned.
+        new: With `replace`, the chunks that were not completed then, so that nothing of them is replaced.
         keep_empty: Whether a chunk without rows has a file for each table, with its schema or header.
     """
 
@@ -45,6 +46,7 @@ class Export:
     status: str = "exported"
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     replaced: Mapping[int, tuple[FileState, ...]] = field(default_factory=dict)
+    new: frozenset[int] = frozenset()
     keep_empty: bool = False
 
     def repairing(self) -> Export:

@@ -165,7 +165,7 @@ def _check_same_cut(catalog: Catalog, schema: DatabaseSchema, fixed_tables: bool
     if different:
         raise SnapshotExistsError(
             f"The source no longer fits the finished chunks: {'; '.join(different)}. Restore tables and time_columns "
-            "in the plan, or give --force to start a new snapshot.",
+            "as they were, or give --force to start a new snapshot.",
             different=different,
         )
 

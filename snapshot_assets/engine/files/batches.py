@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from snapshot_assets.databases.columns import columnless_rows
 from snapshot_assets.engine.time_range import in_zone
 from snapshot_assets.errors import DatabaseError, DocumentError, LimitExceededError
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.evaluation import true_rows
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.predicates import Predicate
@@ -94,8 +95,9 @@ def _column(batch: pa.RecordBatch, name: str, kind: pa.DataType | None, file: Da
 def _nulls(rows: int, field: pa.Field, file: DataFile) -> pa.Array:
     if pa.types.is_fixed_size_binary(field.type) and rows * field.type.byte_width > MAX_ALLOCATED_BYTES:
         raise LimitExceededError(
-            f"{rows} values of column {field.name!r}, a {field.type}, which {file.path} lacks, take more than the"
-            f" {MAX_ALLOCATED_BYTES} bytes that are allocated at once.",
+            f"{counted(rows, 'value')} of column {field.name!r}, a {field.type}, which {file.path} lacks, take more"
+            " than the"
+            f" {MAX_ALLOCATED_BYTES:,} bytes that are allocated at once.",
             object=file.path,
         )
     return pa.nulls(rows, field.type)

@@ -11,6 +11,7 @@ from snapshot_assets.engine.restore.changes import ChunkChange
 from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan
 from snapshot_assets.engine.restore.ledger import Renewal
 from snapshot_assets.errors import RestoreError
+from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
 
 
@@ -28,6 +29,11 @@ class ChunkLoad:
     plans: tuple[FilePlan, ...]
     replace: bool = False
     renewal: Renewal | None = None
+
+    @property
+    def counted(self) -> bool:
+        """Whether people count the chunk: each is counted, except chunk 0 if it is empty and nothing is replaced."""
+        return self.chunk.chunk != UNTIMED_CHUNK or bool(self.chunk.files) or self.replace
 
     @property
     def bytes(self) -> int:

@@ -14,6 +14,7 @@ from snapshot_assets.engine.restore.pin import IMPORT
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.errors import RestoreError, SchemaIncompleteError, SnapshotError
+from snapshot_assets.format.counts import counted
 
 PIN_FOR = timedelta(days=7)
 """How long the revision of a drill stays pinned if the drill is killed."""
@@ -92,11 +93,13 @@ def _check(compared: Sequence[ComparedRows]) -> None:
     different = [each for each in compared if not each.equal]
     if different:
         named = "; ".join(
-            f"{each.table} in chunk {each.chunk}: {each.expected} rows in the snapshot, {each.found} restored"
+            f"{each.table} in chunk {each.chunk}: {counted(each.expected, 'row')} in the snapshot, {each.found:,}"
+            " restored"
             for each in different[:5]
         )
         raise RestoreError(
-            f"The restored rows differ from the snapshot's in {len(different)} places: {named}. The location is"
+            f"The restored rows differ from the snapshot's in {counted(len(different), 'place')}: {named}. The"
+            " location is"
             " unchanged; keep it, and report this with the versions of the program and of the database.",
             tables=sorted({str(each.table) for each in different}),
         )

@@ -23,6 +23,7 @@ from snapshot_assets.engine.restore.tasks import (
 )
 from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
 from snapshot_assets.errors import RestoreFailedError, SnapshotError
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 
@@ -35,6 +36,7 @@ class ChunkOutcome:
         status: `loaded`, `replaced`, `skipped` (the ledger has all its files) or `failed`.
         rows: Rows inserted by this run.
         bytes: Bytes of the files that they came from.
+        counted: Whether people count the chunk; see `ChunkLoad.counted`.
     """
 
     chunk: int
@@ -42,6 +44,7 @@ class ChunkOutcome:
     rows: int = 0
     bytes: int = 0
     error: SnapshotError | None = None
+    counted: bool = True
 
 
 @dataclass(frozen=True)
@@ -77,15 +80,16 @@ class Loader:
             if load.plans or load.replace:
                 todo.append(load)
             else:
-                yield ChunkOutcome(load.chunk.chunk, "skipped")
+                yield ChunkOutcome(load.chunk.chunk, "skipped", counted=load.counted)
         jobs = shared_jobs(todo, lambda load: load.bytes)
         run_job = partial(attempt_chunks, attempt=self._attempt, policy=self.retry)
         for outcomes in side_by_side(run_job, jobs, self.parallelism, "restore", failed, self.runner.interrupt):
             yield from outcomes
         if failed:
+            tried = sum(load.counted for load in loads)
             raise RestoreFailedError(
-                f"{len(failed)} of {len(loads)} chunks could not be loaded: {first_failures(failed)}. The others are"
-                " loaded; run again to continue.",
+                f"{len(failed):,} of {counted(tried, 'chunk')} could not be loaded: {first_failures(failed)}. The"
+                " others are loaded; run again to continue.",
                 **failed.attributes(),
             )
 

@@ -22,7 +22,7 @@ _LOG = logging.getLogger(__name__)
 _UNWRITABLE = (StoreDeniedError, ConditionalCreateUnsupportedError, ReplicaError)
 
 
-def pin(store: ObjectStore, record: RestoreRecord, head: State, ttl: timedelta | None) -> None:
+def pin(store: ObjectStore, record: RestoreRecord, head: State, ttl: timedelta | None) -> bool:
     """Create the tag of an unfinished restore, unless it exists; warn if the location is read-only or a replica.
 
     Args:
@@ -31,13 +31,16 @@ def pin(store: ObjectStore, record: RestoreRecord, head: State, ttl: timedelta |
         head: A state of the location that was read a short time ago; newer transactions are read here.
         ttl: How long the tag lives if nothing deletes it; None for no limit.
 
+    Returns:
+        Whether the tag exists.
+
     Raises:
         VersionNotFoundError: The revision expired.
     """
     catalog = Catalog(store, head.copy())
     existing = catalog.refresh().tags.get(record.tag)
     if existing is not None and existing.pin.revision == record.revision:
-        return  # a location that is read-only by now needs no write
+        return True  # a location that is read-only by now needs no write
     try:
         # Opening the location for writing would read the log again, which the plan has verified to its end.
         probed = writable(store, single_writer=False, clock=lambda: datetime.now(UTC))
@@ -49,6 +52,8 @@ def pin(store: ObjectStore, record: RestoreRecord, head: State, ttl: timedelta |
             record.revision,
             scrub(str(error)),
         )
+        return False
+    return True
 
 
 def unpin(store: ObjectStore, tags: Iterable[str]) -> list[str]:

@@ -102,7 +102,12 @@ class RestorePlan:
             f"{name[0].upper()}{name[1:]} was left out: the target lacks a function that it needs."
             for name in self.steps.left_out()
         )
-        return (*self.source.lost, *self.definition.lost, *left_out)
+        return (*self.lost_for_ever, *left_out)
+
+    @property
+    def lost_for_ever(self) -> tuple[str, ...]:
+        """What is not carried over whatever the target has, a sentence each."""
+        return (*self.source.lost, *self.definition.lost)
 
     @property
     def has_foreign_keys(self) -> bool:

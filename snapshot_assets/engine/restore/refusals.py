@@ -11,6 +11,7 @@ from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need, of_rows
 from snapshot_assets.databases.target import Definition, FailedStatement, Rehearsal, RestoreTarget, Statement
 from snapshot_assets.engine.restore.target import TargetContents
 from snapshot_assets.errors import RefusedImportError, RestoreError, SnapshotError
+from snapshot_assets.format.counts import counted
 
 _SHOWN = 5
 _LACKS = re.compile(r"does not exist|is not available|could not open extension")
@@ -78,7 +79,7 @@ def missing_lines(missing: Iterable[Need]) -> str:
 
 def _lacking(missing: Sequence[Need]) -> SnapshotError:
     return RefusedImportError(
-        f"The target lacks {len(missing)} object{'s' * (len(missing) != 1)} that tables need and that a snapshot does"
+        f"The target lacks {counted(len(missing), 'object')} that tables need and that a snapshot does"
         " not contain. Create them first, in this order; the statements are the snapshot's text, so read them before"
         " you run them. Or create the tables yourself, without what needs them; the import then loads their rows."
         f" --no-expressions leaves out defaults, checks and other SQL text.\n{missing_lines(missing)}",

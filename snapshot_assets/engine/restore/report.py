@@ -9,6 +9,7 @@ from snapshot_assets.databases.kinds import counts_by_kind, counts_text
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.refusals import missing_lines
 from snapshot_assets.engine.restore.steps import FailedStep
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import table_text
 
 _NAMED = 3
@@ -57,17 +58,23 @@ def kept_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
 
 
 def lost_facts(plan: RestorePlan) -> dict[str, Any]:
-    """Return what JSON says of what a restore cannot carry over, by kind and by object, and its warnings."""
-    return {"lost_by_kind": counts_by_kind(plan.lost), "lost": list(plan.lost), "warnings": list(plan.warnings)}
+    """Return what JSON says of what a restore cannot carry over, by kind and by object, and its warnings.
+
+    The counts do not have the views of `left_out`, which a later run may make.
+    """
+    counts = counts_by_kind(plan.lost_for_ever)
+    return {"lost_by_kind": counts, "lost": list(plan.lost), "warnings": list(plan.warnings)}
 
 
 def lost_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
-    """Yield a line with what cannot be carried over by kind; with `verbose`, a line for each object instead."""
+    """Yield lines with what is left out or not carried over by kind; with `verbose`, a line for each object instead."""
     if verbose:
         yield from (f"not carried over: {sentence}" for sentence in plan.lost)
-    elif plan.lost:
-        counts = counts_text(counts_by_kind(plan.lost))
-        yield f"not carried over: {counts}; --verbose names them"
+        return
+    if left_out := plan.steps.left_out():
+        yield f"left out until the target has what they need: {counts_text(counts_by_kind(left_out))}"
+    if lost := plan.lost_for_ever:
+        yield f"not carried over: {counts_text(counts_by_kind(lost))}; --verbose names them"
 
 
 def step_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
@@ -91,15 +98,13 @@ def failing_lines(plan: RestorePlan) -> Iterator[str]:
 def untried_lines(plan: RestorePlan) -> Iterator[str]:
     """Yield how many statements were not rehearsed, and why: a line for each reason."""
     for reason, names in plan.rehearsal.untried.items():
-        yield f"not rehearsed: {len(names):,} statement{'s' * (len(names) != 1)}, because {reason}"
+        yield f"not rehearsed: {counted(len(names), 'statement')}, because {reason}"
 
 
 def made_lines(plan: RestorePlan, failed: Sequence[FailedStep]) -> Iterator[str]:
     """Yield what a restore has made of the schema, and what it could not make, a line each."""
     if made := plan.steps.made():
         yield f"made: {counts_text(counts_by_kind(made))}"
-    if left_out := plan.steps.left_out():
-        yield f"left out until the target has what they need: {counts_text(counts_by_kind(left_out))}"
     if failed:
         counts = counts_text(counts_by_kind(each.object for each in failed))
         yield f"could not be made: {counts}; see above. Run again to try only what is missing"

@@ -13,6 +13,7 @@ from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.errors import RestoreError
+from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Table, TableName
 
@@ -32,9 +33,14 @@ def how_to_load_again(plan: RestorePlan) -> str:
         return _AGAIN
     places = ", ".join(sorted({each.location for each in others}))
     return (
-        f"{_AGAIN} --forget-ledger drops the whole ledger, which holds {len(others)} other imports too (of"
+        f"{_AGAIN} --forget-ledger drops the whole ledger, which holds {counted(len(others), 'other import')} too (of"
         f" {places}): before they run again, their tables have to be dropped as well."
     )
+
+
+def loaded_and_found(loaded: int, found: int) -> str:
+    """Return how many rows were loaded into a table, and how many it has, as text."""
+    return f"{loaded:,} {noun(loaded, 'was', 'were')} loaded, {found:,} {noun(found, 'is', 'are')} there"
 
 
 class _Difference(NamedTuple):
@@ -47,7 +53,7 @@ class _Difference(NamedTuple):
 
     def __str__(self) -> str:
         where = f" (other rows than loaded in {numbered(self.chunks)})" if self.chunks else ""
-        return f"{self.table}: {self.loaded} were loaded, {self.found} are there{where}"
+        return f"{self.table}: {loaded_and_found(self.loaded, self.found)}{where}"
 
 
 def check_rows(target: RestoreTarget, plan: RestorePlan, *, added: bool) -> None:

@@ -138,8 +138,7 @@ class RestoreRun:
             superseded = {record.tag for record in plan.ledger.earlier if record.id != plan.record.id}
             restore_pins.unpin(self.store, superseded.intersection(plan.source.head.tags))
             if not plan.finished or again:
-                restore_pins.pin(self.store, plan.record, plan.source.head, self.pin_for)
-                self._pinned = True
+                self._pinned = restore_pins.pin(self.store, plan.record, plan.source.head, self.pin_for)
             plan = self._make(plan, plan.steps.pending_before())
             self._started = True
         self.plan = plan
@@ -257,7 +256,7 @@ class RestoreRun:
         if not plan.record.finished:
             with self.target() as target:
                 target.finish(plan.record)
-        if unpin and (self._pinned or plan.record.tag in plan.source.head.tags):
+        if unpin:
             self.unpin()
         if failed := self.failed_steps():
             raise incomplete(failed, plan.absent)
@@ -273,8 +272,8 @@ class RestoreRun:
 
     def unpin(self) -> None:
         """Delete the tag of this restore, if it is there."""
-        if self.plan is not None and self.plan.record.tag:
-            restore_pins.unpin(self.store, [self.plan.record.tag])
+        if (plan := self.plan) is not None and (self._pinned or plan.record.tag in plan.source.head.tags):
+            restore_pins.unpin(self.store, [plan.record.tag])
 
     def check_counts(self) -> dict[TableName, tuple[int, int]]:
         """Count every restored table's rows in the target.

@@ -11,6 +11,7 @@ from snapshot_assets.databases.steps import SchemaStep, StepResult, steps_of
 from snapshot_assets.databases.target import Definition, RestoreRecord, RestoreTarget, Statement
 from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.errors import SchemaIncompleteError
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.relations import TableName
 
 _NAMED = 3
@@ -234,7 +235,7 @@ def incomplete(failed: Sequence[FailedStep], absent: Iterable[TableName]) -> Sch
     rows = f"All rows are loaded but those of {tables}, which cannot hold them" if tables else "All rows are loaded"
     violated = [each.object for each in failed if each.violated][:_NAMED]
     return SchemaIncompleteError(
-        f"{rows}; {len(failed):,} schema step{'s' * (len(failed) != 1)} failed: {named}{more}."
+        f"{rows}; {counted(len(failed), 'schema step')} failed: {named}{more}."
         f"{_VIOLATED.format(names=', '.join(violated)) if violated else ''} Run again to try only what is missing.",
         steps=[each.facts for each in failed],
     )

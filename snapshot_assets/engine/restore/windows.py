@@ -15,6 +15,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.target import LoadedFile, RestoreRecord
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.checksums import canonical_json
+from snapshot_assets.format.counts import noun
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.format.units import duration_text, parse_time, time_text
@@ -163,4 +164,4 @@ def _check_end(chunk: int, before: PinnedWindows, now: PinnedWindows, revision: 
 
 def numbered(chunks: Sequence[int]) -> str:
     """Return chunk ids for a message."""
-    return f"chunk{'s' * (len(chunks) > 1)} {', '.join(map(str, chunks))}"
+    return f"{noun(len(chunks), 'chunk')} {', '.join(map(str, chunks))}"

@@ -38,7 +38,7 @@ def sealed(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> Writer:
 def test_a_rollback_that_is_too_large_is_refused(sealed: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     before = [info.path for info in sealed.store.list()]
     monkeypatch.setattr(documents, "MAX_TRANSACTION_BYTES", LIMIT // 4)
-    with pytest.raises(LimitExceededError, match=rf"10\.txn would have \d+ bytes; at most {LIMIT // 4} .* \d+ actions"):
+    with pytest.raises(LimitExceededError, match=rf"10\.txn would have [\d,]+ bytes; at most {LIMIT // 4:,} .* \d+ actions"):
         rollback(sealed.catalog, SEAL)
     assert [info.path for info in sealed.store.list()] == before
     monkeypatch.setattr(documents, "MAX_TRANSACTION_BYTES", LIMIT)
@@ -70,7 +70,7 @@ def test_a_pin_whose_object_is_too_large_is_refused(writer: Writer, monkeypatch:
     with monkeypatch.context() as patch:
         patch.setattr(documents, "MAX_DOCUMENT_BYTES", 1000)
         for create in (lambda: create_tag(writer.catalog, "a", SEAL), lambda: save(writer.catalog)):
-            with pytest.raises(LimitExceededError, match=r"bytes; at most 1000 .* Revision 5 has 2 files"):
+            with pytest.raises(LimitExceededError, match=r"bytes; at most 1,000 .* Revision 5 has 2 files"):
                 create()
     assert [info.path for info in writer.store.list()] == before
     assert writer.catalog.refresh().revision == SEAL

@@ -148,7 +148,7 @@ def test_a_seal_without_chunk_0_names_the_asset_that_exports_it(store) -> None:
     with pytest.raises(IncompleteError) as raised:
         seal(writer.catalog)
     assert str(raised.value) == (
-        "1 of 4 chunks are not exported: chunk 0. Materialise these partitions of the asset `chunks`, or the asset "
+        "1 of 4 chunks is not exported: chunk 0. Materialise these partitions of the asset `chunks`, or the asset "
         "`untimed_tables` for chunk 0, then seal again; `snapshots export create` does both."
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,9 @@ def test_a_dry_run_of_gc_lists_and_deletes_nothing(snapshots: Snapshots, locatio
 def test_gc_deletes_exactly_what_its_dry_run_listed(snapshots: Snapshots, location: Path, littered: Writer) -> None:
     preview = catalog(snapshots, "gc", location, *NOW, "--dry-run", "--json").json["garbage"]
     before = contents(location)
-    done = catalog(snapshots, "gc", location, *NOW, "--yes", "--json")
+    done = catalog(snapshots, "gc", location, *NOW, "--yes", "--json", "--progress", "json")
+    [progress] = [json.loads(line) for line in done.err.splitlines() if line.startswith("{")][-1:]
+    assert (progress["objects_done"], progress["objects"]) == (len(preview), len(preview))
     assert (done.status, done.json["deleted"], done.json["garbage"]) == (0, True, preview)
     gone = {Path(path).relative_to(location).as_posix() for path in before.keys() - contents(location).keys()}
     assert gone == {each["path"] for each in preview}
@@ -157,7 +160,7 @@ def test_a_dry_run_of_prune_lists_and_deletes_nothing(
     head, *text = catalog(snapshots, "prune", location, *NOW, "--dry-run").out.splitlines()
     assert head.split() == ["Reason", "Bytes", "Object"]
     assert [line.split() for line in text[:6]] == [
-        [each["reason"], str(each["bytes"]), each["path"]] for each in found["unneeded"]
+        [each["reason"], f"{each['bytes']:,}", each["path"]] for each in found["unneeded"]
     ]
     assert [line.split(",")[0] for line in text[6:8]] == ["checkpoint: 1 object", "transaction: 5 objects"]
     assert "the log is whole from 7 on" in text[-1]

@@ -343,7 +343,7 @@ def test_the_command_restores_into_a_spark_catalog_through_dagster_and_says_when
     monkeypatch.chdir(tmp_path)
     call = ["import", "--from", exported.store.uri, "--target", lake.uri, "--tables", "main.readings"]
     assert main(call) == 0
-    assert "1 tables hold 82 rows, as many as were loaded" in capsys.readouterr().out
+    assert "1 table holds 82 rows, as many as were loaded" in capsys.readouterr().out
     assert main(call) == 0
     assert "was restored before; nothing was done" in capsys.readouterr().out
     assert lake.target.imports()[0].finished

@@ -104,7 +104,7 @@ def test_objects_of_others_are_never_touched(numbers: str, tmp_path: Path) -> No
     (tmp_path / "to").mkdir()
     (tmp_path / "to/report.csv").write_text("mine")
     for overwrite in (False, True):
-        with pytest.raises(LocationNotEmptyError, match=r"has 1 objects, such as report.csv, which no copy wrote"):
+        with pytest.raises(LocationNotEmptyError, match=r"has 1 object, such as report.csv, which no copy wrote"):
             copied(numbers, NUMBERS, tmp_path / "to", overwrite=overwrite)
     assert [path.name for path in (tmp_path / "to").iterdir()] == ["report.csv"]
 

@@ -86,7 +86,7 @@ def test_only_missing_rows_are_reported_if_rows_of_others_are_allowed(exported: 
     execute(duck, "INSERT INTO main.places VALUES (9, 'theirs')")
     restored(duck, exported, into_nonempty=True)
     execute(duck, "DELETE FROM main.places WHERE id < 9")
-    with pytest.raises(RestoreError, match=r"main\.places: 4 were loaded, 1 are there"):
+    with pytest.raises(RestoreError, match=r"main\.places: 4 were loaded, 1 is there"):
         check(duck, exported, into_nonempty=True)
 
 

@@ -72,7 +72,7 @@ def extract(session: PostgresqlSession, selection: Selection, refusals: Refusals
     objects: list[Table] = []
     with refusals.noting():
         objects = _large_objects(session, selection, tables, relations)
-    missing = [] if objects or not (count := count_large_objects(session)) else [f"large objects ({count} of them)"]
+    missing = [] if objects or not (count := count_large_objects(session)) else [f"large objects ({count:,} of them)"]
     # What is exported as its rows becomes a table, which its triggers and rules do not suit.
     as_rows = {table.oid for table in every if table.is_view} - {view.oid for view in views}
     known = Described(

@@ -10,6 +10,7 @@ from typing import Any
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 from snapshot_assets.databases.sql import qualified
 from snapshot_assets.errors import DatabaseDeniedError
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.relations import Sequence, TableName
 
 _PROPERTIES = """
@@ -81,7 +82,7 @@ def read_sequences(session: PostgresqlSession, relations: Iterable[int]) -> dict
     rows = session.rows(_USED.format(oids=oid_array(relations)), "reading sequences")
     if denied := sorted({f"{row['schema']}.{row['name']}" for row in rows if not row["readable"]}):
         raise DatabaseDeniedError(
-            f"This user may not read {len(denied)} sequence(s) that selected tables draw numbers from:"
+            f"This user may not read {counted(len(denied), 'sequence')} that selected tables draw numbers from:"
             f" {', '.join(denied)}. Grant SELECT on them, or leave their tables out.",
             sequences=tuple(denied),
         )

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from snapshot_assets.engine.files.parquet.row_groups import RowGroup
 from snapshot_assets.errors import DocumentError
 from snapshot_assets.format.arrow_types import arrow_type_text
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.files import DataFile
 
 ChooseGroups = Callable[[pq.FileMetaData, pa.Schema], Sequence[int]]
@@ -45,7 +46,9 @@ def _check(metadata: pq.FileMetaData, found: pa.Schema, names: Iterable[str], fi
     """Compare a footer with the log; `names` are the columns to read."""
     rows = sum(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
     if (metadata.num_rows, rows) != (file.rows, file.rows):
-        raise DocumentError(f"{file.path} has {metadata.num_rows} rows; the log records {file.rows}.", object=file.path)
+        raise DocumentError(
+            f"{file.path} has {counted(metadata.num_rows, 'row')}; the log records {file.rows:,}.", object=file.path
+        )
     for name in names:
         if found.names.count(name) > 1:
             raise DocumentError(f"{file.path} has several columns {name!r}.", object=file.path, column=name)

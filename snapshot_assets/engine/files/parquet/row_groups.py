@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from snapshot_assets.engine.files.parquet.pages import read_pages
 from snapshot_assets.errors import DocumentError, LimitExceededError
 from snapshot_assets.format.arrow_types import with_leaves
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.files import DataFile
 
 BATCH_ROWS = 65_536
@@ -57,7 +58,7 @@ class RowGroup:
                 yield self._unpacked(batch)
         if rows != self.rows:
             raise DocumentError(
-                f"{self._name} has {rows} rows; its footer records {self.rows}.", object=self._file.path
+                f"{self._name} has {counted(rows, 'row')}; its footer records {self.rows:,}.", object=self._file.path
             )
 
     def _check(self, leaves: Sequence[int]) -> list[str]:

@@ -177,11 +177,11 @@ BROKEN: dict[str, tuple[bytes, int, str]] = {
     "nothing": (b"", 1, "cannot be read as Parquet"),
     "a broken page header": (flipped(ints(1, 2)), 2, "broken page header"),
     "more rows": (ints(1, 2, 3), 2, "has 3 rows; the log records 2"),
-    "fewer rows": (ints(1), 2, "has 1 rows; the log records 2"),
+    "fewer rows": (ints(1), 2, "has 1 row; the log records 2"),
     "fewer values than rows": (
         parquet({"a": [Page(zeros(8), 8, 1)]}, 2),
         2,
-        "has 1 rows; its footer records 2",
+        "has 1 row; its footer records 2",
     ),
     "a page shorter than its header": (
         parquet({"a": [Page(zeros(8), 16, 2)]}, 2),
