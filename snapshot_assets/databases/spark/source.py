@@ -17,12 +17,12 @@ from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.databases.revealing import refuse_revealing_views
 from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows, Scan, Selection, WindowRows
-from snapshot_assets.databases.spelled_selection import SpelledNames
 from snapshot_assets.databases.spark import catalog_path
 from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.introspect import SparkRelations, exact_frame, schema_columns, schema_table
 from snapshot_assets.databases.spark.session_zone import why_not_utc
 from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
+from snapshot_assets.databases.spelled_selection import SpelledNames
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.databases.time_column import TimedSource
 from snapshot_assets.errors import DatabaseError, PlanError, SnapshotError, UnknownRelationError, UnsupportedTypeError

@@ -23,8 +23,8 @@ from snapshot_assets.catalog.state.totals import refuse_recorded
 from snapshot_assets.databases.hidden import hides
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.spelled_selection import SpelledNames
 from snapshot_assets.databases.spark.introspect import exact_frame, schema_table
+from snapshot_assets.databases.spelled_selection import SpelledNames
 from snapshot_assets.engine.export.chunks import Outcome, export_chunks
 from snapshot_assets.engine.export.planning import GivenFrames, Planner, Source, open_source
 from snapshot_assets.engine.export.preflight import checked_schemas, outside_of

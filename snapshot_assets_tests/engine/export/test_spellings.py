@@ -115,7 +115,10 @@ def test_postgresql_compares_names_exactly(postgresql_database: str, location: P
     ("fields", "expected"),
     [
         ({"schemas": ["Shop", "SHOP"]}, "schemas names SHOP and Shop, which are one schema"),
-        ({"tables": ["Shop.Orders", "shop.orders"]}, r"tables names Shop\.Orders and shop\.orders, which are one table"),
+        (
+            {"tables": ["Shop.Orders", "shop.orders"]},
+            r"tables names Shop\.Orders and shop\.orders, which are one table",
+        ),
         (
             {"time_columns": {"Shop.Orders": "Paid", "shop.orders": "Placed"}},
             r"time_columns names Shop\.Orders and shop\.orders",
