@@ -23,9 +23,8 @@ from snapshot_assets.catalog.state.totals import refuse_recorded
 from snapshot_assets.databases.hidden import hides
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.spark.introspect import exact_frame, schema_table
-from snapshot_assets.databases.spelled_selection import SpelledNames
 from snapshot_assets.engine.export.chunks import Outcome, export_chunks
+from snapshot_assets.engine.export.given_frames import described_frames
 from snapshot_assets.engine.export.planning import GivenFrames, Planner, Source, open_source
 from snapshot_assets.engine.export.preflight import checked_schemas, outside_of
 from snapshot_assets.engine.export.run_tasks import Export, Runner
@@ -152,18 +151,8 @@ class ExportRun:
         """
         base_revision = self.read_catalog().state.revision
         catalog = self._writable_catalog()
-        every = {name: frame for frames in chunks.values() for name, frame in frames.items()}
-        columns = {name: frame.columns for name, frame in every.items()}
-        names = SpelledNames(rule_of("spark"), {name.schema for name in every}, columns)
-        selection = names.selection(self.plan.frame_selection)
-        tables = {name: schema_table(name, frame.schema, selection) for name, frame in every.items()}
         committed = self.committed_schema() if catalog.state.has_snapshot else DatabaseSchema(database="spark")
-        by_name = {table.table_name: table for table in committed.tables} | tables
-        schema = committed.model_copy(update={"tables": tuple(by_name[name] for name in sorted(by_name))})
-        exact = {
-            chunk: tuple((tables[name], exact_frame(frame, tables[name])) for name, frame in frames.items())
-            for chunk, frames in chunks.items()
-        }
+        schema, exact = described_frames(chunks, committed, self.plan.frame_selection)
         content, make_planner = self._start(catalog, schema), partial(GivenFrames, frames=exact)
         return OpenExport(self, catalog, schema, content, catalog.token(), base_revision, make_planner)
 
