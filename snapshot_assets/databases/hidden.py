@@ -67,7 +67,7 @@ def hides(selection: Selection) -> bool:
 
 def excludes(selection: Selection, name: TableName) -> bool:
     """Return whether a pattern leaves a table or view out."""
-    return any(matches(pattern, name) for pattern in selection.exclude_tables)
+    return any(matches(pattern, name, selection.names) for pattern in selection.exclude_tables)
 
 
 def mentioned(text: str, columns: Collection[str]) -> list[str]:

@@ -9,7 +9,10 @@ from collections.abc import Collection, Iterable, Mapping
 from snapshot_assets.databases.hidden import excludes
 from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.spelled_selection import SpelledNames, refuse_equal_names
 from snapshot_assets.errors import PlanError, UnknownRelationError
+from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.patterns import is_wild, matches
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 
@@ -43,20 +46,28 @@ def check_selection(
     schemas: Collection[str],
     relations: Mapping[TableName, Collection[str]],
     refusals: Refusals | None = None,
-) -> None:
-    """Refuse a selection that names objects that do not exist.
+    rule: NameRule = NameRule.EXACT,
+) -> Selection:
+    """Refuse a selection that names objects that do not exist, or contradicts itself.
 
     Args:
         selection: The selection of the plan.
         schemas: Every schema of the database except those of the system.
         relations: Every table and view that can be exported, with its column names.
         refusals: Collects the errors in place of raising them.
+        rule: How the database compares names.
+
+    Returns:
+        The selection with the names as the database's catalog spells them.
 
     Raises:
         UnknownRelationError: A schema or table does not exist.
-        PlanError: A table lies outside the named schemas, or an override names a column that does not exist.
+        PlanError: A table lies outside the named schemas, an override names a column that does not exist, or two names
+            mean one thing.
     """
     found = refusals or Refusals()
+    refuse_equal_names(selection, rule, found)
+    selection = SpelledNames(rule, schemas, relations).selection(selection)
     for schema in selection.schemas:
         with found.noting():
             _check_schema(schema, schemas)
@@ -75,11 +86,16 @@ def check_selection(
             check_relation(name, schemas, relations)
             if named_column is not None:
                 _check_column(name, named_column, relations[name], role)
+            require_selected(name, selection)
+    for name in dict.fromkeys((*selection.tables, *(name for name, _, _ in named))):
+        with found.noting():
+            require_kept(name, selection)
     for pattern in selection.exclude_tables:
         with found.noting():
-            _check_pattern(pattern, relations)
+            _check_pattern(pattern, relations, rule)
     if refusals is None:
         found.raise_any()
+    return selection
 
 
 def _check_schema(schema: str, schemas: Collection[str]) -> None:
@@ -100,9 +116,33 @@ def _check_within(name: TableName, schemas: Collection[str]) -> None:
         )
 
 
-def _check_pattern(pattern: str, relations: Collection[TableName]) -> None:
+def require_selected(name: TableName, selection: Selection) -> None:
+    """Refuse a table outside the selected schemas or tables, about which a plan says something.
+
+    Raises:
+        PlanError: It is outside.
+    """
+    schemas, key = selection.schemas, selection.names.key
+    if schemas and key(name.schema) not in map(key, schemas):
+        raise PlanError(f"{table_text(name)} lies outside schemas [{', '.join(schemas)}]; add {name.schema!r}")
+    if selection.tables and key(name) not in map(key, selection.tables):
+        raise PlanError(f"{table_text(name)} is not among tables; add it there, or remove it here")
+
+
+def require_kept(name: TableName, selection: Selection) -> None:
+    """Refuse a table that a plan names and leaves out.
+
+    Raises:
+        PlanError: A pattern of `exclude_tables` matches it.
+    """
+    for pattern in selection.exclude_tables:
+        if matches(pattern, name, selection.names):
+            raise PlanError(f"{table_text(name)} is named, and exclude_tables leaves it out ({pattern}); remove one")
+
+
+def _check_pattern(pattern: str, relations: Collection[TableName], rule: NameRule) -> None:
     """Refuse a name under `exclude_tables` that no table has: what was to stay out would be exported."""
-    if not is_wild(pattern) and not any(matches(pattern, name) for name in relations):
+    if not is_wild(pattern) and not any(matches(pattern, name, rule) for name in relations):
         known = list(map(str, relations))
         raise UnknownRelationError(
             f"exclude_tables names {pattern}, which does not exist. {suggestion(pattern, known)} Only patterns with *"
@@ -164,8 +204,9 @@ def check_split(selection: Selection, schema: DatabaseSchema, types: Collection[
         return
     [table] = schema.tables
     found = {column.name: column.type for column in table.columns}
-    _check_column(table.table_name, selection.split_by, found, "split_by")
-    kind = found[selection.split_by]
+    name = Spellings(rule_of(schema.database), found).of(selection.split_by)
+    _check_column(table.table_name, name, found, "split_by")
+    kind = found[name]
     if _MODIFIER.sub("", kind) not in types:
         raise PlanError(
             f"split_by names column {selection.split_by!r}, which is of type {kind}. Name a column of one of:"

@@ -18,6 +18,7 @@ from snapshot_assets.databases.query import Query
 from snapshot_assets.databases.ranges import ColumnRange, Quantiles
 from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.errors import SnapshotError
+from snapshot_assets.format.name_rules import NameRule
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
 
 
@@ -53,6 +54,7 @@ class Selection:
         split_by: Column by whose ranges several tasks read the one table or query.
         large_objects: Whether PostgreSQL's large objects are exported: with the whole database, or with a table that
             has a column for their oids. None exports them too, unless the plan hides such a column.
+        names: How the patterns are compared with names; all other names are in the catalog's spelling.
     """
 
     schemas: tuple[str, ...] = ()
@@ -65,6 +67,7 @@ class Selection:
     query: Query | None = None
     split_by: str | None = None
     large_objects: bool | None = None
+    names: NameRule = NameRule.EXACT
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,12 @@ class SchemaSource(Protocol):
             UnsupportedTypeError: No carrier holds the values of a column's type.
             PlanError: The column of `split_by` does not exist, or its type has no ranges.
             DatabaseDeniedError: This user may not read a selected table.
+        """
+
+    def spelled(self, selection: Selection) -> Selection:
+        """Return a selection with the names of schemas, tables and columns as the database's catalog spells them.
+
+        Names that do not exist stay as they are; `extract` refuses them.
         """
 
     def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:

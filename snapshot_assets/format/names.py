@@ -15,6 +15,8 @@ from snapshot_assets.format.relations import TableName
 
 _TAG_NAME = re.compile(TAG_NAME, re.ASCII)
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
+_NAME = r'(?:"(?:[^"]|"")+"|[^\s".(),;\']+)'
+_TABLE = re.compile(rf"{_NAME}\.{_NAME}")
 
 
 class ColumnPath(NamedTuple):
@@ -51,6 +53,11 @@ def parse_table(value: object) -> TableName:
 def table_text(name: TableName) -> str:
     """Return the text that `parse_table` reads as this table."""
     return ".".join(map(_quoted, name))
+
+
+def table_of(query: str) -> TableName | None:
+    """Return the table that a query names in place of SQL, `schema.table`; None for SQL."""
+    return parse_table(query) if _TABLE.fullmatch(query) else None
 
 
 def parse_column(value: object) -> ColumnPath:

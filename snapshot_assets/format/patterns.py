@@ -9,6 +9,7 @@ import re
 from functools import cache
 
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.name_rules import NameRule
 from snapshot_assets.format.relations import TableName
 
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
@@ -35,14 +36,22 @@ def pattern_of(name: TableName) -> str:
     return ".".join(quoted)
 
 
+def table_of_pattern(pattern: str) -> TableName | None:
+    """Return the only table that a pattern can match; None if it may match several."""
+    (schema, schema_quoted), (table, table_quoted) = _parts(pattern)
+    wild = (not quoted and set(part) & set(_WILD) for part, quoted in ((schema, schema_quoted), (table, table_quoted)))
+    return None if any(wild) else TableName(schema, table)
+
+
 def is_wild(pattern: str) -> bool:
     """Return whether a pattern may match several tables."""
-    return any(not quoted and set(part) & set(_WILD) for part, quoted in _parts(pattern))
+    return table_of_pattern(pattern) is None
 
 
-def matches(pattern: str, name: TableName) -> bool:
-    """Return whether a table's name matches a pattern, with regard to case."""
-    return all(part.fullmatch(text) for part, text in zip(_compiled(pattern), name, strict=True))
+def matches(pattern: str, name: TableName, rule: NameRule = NameRule.EXACT) -> bool:
+    """Return whether a table's name matches a pattern, by how the database compares names."""
+    parts = zip(_compiled(rule.key(pattern)), rule.key(name), strict=True)
+    return all(part.fullmatch(text) for part, text in parts)
 
 
 @cache

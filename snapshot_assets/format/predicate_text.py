@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from snapshot_assets.errors import DocumentError, PlanError
 from snapshot_assets.format.literals import Given, Literal, coerced
+from snapshot_assets.format.name_rules import NameRule, Spellings
 from snapshot_assets.format.predicates import (
     MAX_DEPTH,
     And,
@@ -65,13 +66,14 @@ class _Token:
     value: Given | None = None
 
 
-def parse_predicate(text: str, schema: pa.Schema, table: str) -> Predicate:
+def parse_predicate(text: str, schema: pa.Schema, table: str, names: NameRule = NameRule.EXACT) -> Predicate:
     """Parse a predicate and convert its literals to the types of the columns.
 
     Args:
         text: The predicate's text.
         schema: The table's columns.
         table: The table's name, for messages.
+        names: How names of columns are compared.
 
     Raises:
         PlanError: The text is invalid, a column does not exist, or a literal does not fit its column's type. The
@@ -79,7 +81,7 @@ def parse_predicate(text: str, schema: pa.Schema, table: str) -> Predicate:
     """
     if len(text) > MAX_TEXT:
         raise PlanError(f"the predicate has {len(text):,} characters; at most {MAX_TEXT:,} are read")
-    parser = _Parser(list(_tokens(text)), schema, table)
+    parser = _Parser(list(_tokens(text)), schema, table, names)
     predicate = parser.alternatives(1)
     if parser.next.kind != "end":
         raise parser.expected("'and', 'or' or the end")
@@ -127,9 +129,10 @@ def _token(kind: str, text: str, at: int) -> _Token:
 class _Parser:
     """Recursive descent over the tokens of a text."""
 
-    def __init__(self, tokens: list[_Token], schema: pa.Schema, table: str) -> None:
+    def __init__(self, tokens: list[_Token], schema: pa.Schema, table: str, names: NameRule) -> None:
         self._tokens = iter(tokens)
         self._schema = schema
+        self._columns = Spellings(names, schema.names)
         self._table = table
         self.next = next(self._tokens)
 
@@ -168,22 +171,23 @@ class _Parser:
         if self.next.kind != "name":
             raise self.expected("a column, 'not' or '('")
         name = self.next
-        field = self._placed(name, lambda: field_of(name.text, self._schema, self._table))
+        column = self._columns.of(name.text)
+        field = self._placed(name, lambda: field_of(column, self._schema, self._table))
         self._advance()
         if self._take("word", "is"):
             negated = self._take("word", "not")
             self._need("word", "null")
-            return Not(IsNull(name.text)) if negated else IsNull(name.text)
+            return Not(IsNull(column)) if negated else IsNull(column)
         if self._take("word", "not"):
             self._need("word", "in")
-            return Not(IsIn(name.text, self._list(field)))
+            return Not(IsIn(column, self._list(field)))
         if self._take("word", "in"):
-            return IsIn(name.text, self._list(field))
+            return IsIn(column, self._list(field))
         operator = _OPERATORS.get(self.next.text) if self.next.kind == "sign" else None
         if operator is None:
             raise self.expected("one of = != < <= > >=, 'in', 'is null' or 'is not null'")
         self._advance()
-        return Comparison(name.text, operator, self._literal(field))
+        return Comparison(column, operator, self._literal(field))
 
     def _list(self, field: pa.Field) -> tuple[Literal, ...]:
         self._need("sign", "(")

@@ -31,7 +31,7 @@ from snapshot_assets.pipeline.resources import IO_MANAGER, PLAN, SNAPSHOTS, SPAR
 from snapshot_assets.pipeline.restore_sensor import restore_job, restore_sensor
 from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
 from snapshot_assets.pipeline.shared import shared_resources
-from snapshot_assets.pipeline.tables import database_specs, table_specs
+from snapshot_assets.pipeline.tables import database_specs, names_of, table_specs
 from snapshot_assets.pipeline.tags import create_due_tag, tag_asset, tag_job, tag_sensor
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
@@ -142,7 +142,10 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
     tagging = [tag_job(plan)] if plan.retention.tag else []
     sensors = [tag_sensor(plan, job) for job in tagging]
     sensors += [restore_sensor(plan, job) for job in restoring if plan.dagster.restore_on]
-    specs = [*database_specs(plan, configuration.source(plan.source).uri, target), *table_specs(plan)]
+    specs = [
+        *database_specs(plan, configuration.source(plan.source).uri, target),
+        *table_specs(plan, names_of(plan, configuration)),
+    ]
     return dg.Definitions(
         assets=[*assets, *specs],
         asset_checks=checks,

@@ -32,7 +32,7 @@ from snapshot_assets.pipeline.materializations import made_from_versions, materi
 from snapshot_assets.pipeline.metadata import schema_metadata
 from snapshot_assets.pipeline.partitions import window_of
 from snapshot_assets.pipeline.resources import PLAN, SNAPSHOTS, SPARK, TABLE, snapshots_of
-from snapshot_assets.pipeline.tables import report_tables
+from snapshot_assets.pipeline.tables import names_of, report_tables
 from snapshot_assets.plan.plan import Plan
 
 
@@ -124,7 +124,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
                     for outcome in done:
                         progress.outcome(outcome)
                     report_chunks(context, plan, done, catalog.state, made_from)
-                    report_tables(context, plan, done, tables)
+                    report_tables(context, plan, done, tables, names_of(plan, snapshots.configuration))
                     if committed := [outcome for outcome in done if outcome.status != "skipped"]:
                         context.log.info(progress.committed(committed))
         finally:

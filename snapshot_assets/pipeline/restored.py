@@ -18,6 +18,7 @@ from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.errors import SchemaIncompleteError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.name_rules import rule_of
 from snapshot_assets.format.names import parse_table
 from snapshot_assets.pipeline.checks import Judge, chunk_check
 from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, store_events
@@ -149,7 +150,8 @@ def _report_target(context: dg.AssetExecutionContext, plan: Plan, run: RestoreRu
     failed = run.failed_steps()
     facts = {"revision": str(restore_plan.state.revision), "from": plan.to} | restored_schema(restore_plan, failed)
     store_events(context, [dg.AssetObservation(context.asset_key, metadata=facts)])
-    facts |= target_lineage(plan, restore_plan.definition.tables, restore_plan.source.names)
+    source = restore_plan.source
+    facts |= target_lineage(plan, restore_plan.definition.tables, source.names, rule_of(source.schema.database))
     store_events(context, [materialization(asset_key(plan, "target"), facts)])
 
 

@@ -1,6 +1,7 @@
 """One asset for each table that a plan lists, and external assets for the plan's databases.
 
-A table's asset is not executable: it is materialised with each chunk, so that any asset can depend on one table.
+A table's asset is not executable: it is materialised with each chunk, so that any asset can depend on one table. Its
+key has the plan's spelling: what a project defines does not ask the database for its own.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import dagster as dg
 
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.pipeline.dagster_internals import store_events
 from snapshot_assets.pipeline.keys import asset_key, shared_settings
@@ -21,6 +24,7 @@ from snapshot_assets.pipeline.materializations import materialization
 from snapshot_assets.pipeline.metadata import with_sizes
 from snapshot_assets.pipeline.partitions import key_of_chunk, partitions_of
 from snapshot_assets.pipeline.resources import IO_MANAGER, PLAN, TABLE
+from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 
 
@@ -34,22 +38,33 @@ def has_table_assets(plan: Plan) -> bool:
     return bool(plan.tables) and plan.dagster.table_assets and not plan.schema_only
 
 
-def untimed(plan: Plan, name: TableName) -> bool:
+def names_of(plan: Plan, configuration: Configuration) -> NameRule:
+    """Return how a plan's source compares names."""
+    return rule_of(kind_of(configuration.source(plan.source).uri))
+
+
+def untimed(plan: Plan, name: TableName, names: NameRule) -> bool:
     """Return whether the plan makes a table untimed; of other tables only the source knows."""
-    return plan.time_columns.get(name, "") is None
+    return plan.time_columns.get(Spellings(names, plan.time_columns).of(name), "") is None
 
 
-def table_specs(plan: Plan) -> list[dg.AssetSpec]:
-    """Return the assets of the tables that a plan lists."""
+def table_specs(plan: Plan, names: NameRule) -> list[dg.AssetSpec]:
+    """Return the assets of the tables that a plan lists.
+
+    Args:
+        plan: The plan.
+        names: How its source compares names.
+    """
     if not has_table_assets(plan):
         return []
+    whole = {name for name in plan.tables if untimed(plan, name, names)}
     return [
         dg.AssetSpec(
             table_key(plan, name),
-            deps=[asset_key(plan, "untimed_tables" if untimed(plan, name) else "chunks")],
+            deps=[asset_key(plan, "untimed_tables" if name in whole else "chunks")],
             **shared_settings(plan),
             kinds={"table", plan.format},
-            partitions_def=None if untimed(plan, name) else partitions_of(plan),
+            partitions_def=None if name in whole else partitions_of(plan),
             metadata={"dagster/table_name": str(name), "dagster/uri": plan.to, PLAN: plan.name, TABLE: str(name)},
             description=f"Table `{name}` of `{plan.to}`, materialised with each chunk. A downstream asset gets its rows"
             " as a DataFrame.",
@@ -80,7 +95,11 @@ def _database(plan: Plan, name: str, uri: str, deps: list[dg.AssetKey], descript
 
 
 def report_tables(
-    context: dg.OutputContext, plan: Plan, outcomes: Sequence[Outcome], tables: Mapping[TableName, Table]
+    context: dg.OutputContext,
+    plan: Plan,
+    outcomes: Sequence[Outcome],
+    tables: Mapping[TableName, Table],
+    names: NameRule,
 ) -> None:
     """Report the tables that committed chunks materialize.
 
@@ -89,9 +108,13 @@ def report_tables(
         plan: The plan.
         outcomes: The chunks' outcomes.
         tables: The exported tables, for their columns; those that are not there are reported without.
+        names: How the source compares names.
     """
+    exported = {TableName(file.schema, file.table) for outcome in outcomes for file in outcome.files}
+    spellings = Spellings(names, {*tables, *exported})
     for name in plan.tables if has_table_assets(plan) else ():
-        alone, table = untimed(plan, name), tables.get(name)
+        alone, spelled = untimed(plan, name, names), spellings.of(name)
+        table = tables.get(spelled)
         if table is not None and (table.time_index is None) is not alone:
             where = "chunk 0" if table.time_index is None else "windows"
             context.log.warning(
@@ -100,16 +123,23 @@ def report_tables(
             )
             continue
         chosen = [outcome for outcome in outcomes if alone is (outcome.chunk == UNTIMED_CHUNK)]
-        events = [_materialization(plan, name, outcome, table) for outcome in chosen]
+        events = [
+            _materialization(plan, name, outcome, _files(outcome, spelled), table, alone=alone) for outcome in chosen
+        ]
         # Of external assets Dagster compares the versions that were observed, before the newest materialization.
         seen = [dg.AssetObservation(each.asset_key, partition=each.partition, tags=each.tags) for each in events]
         store_events(context, seen)
         store_events(context, events)
 
 
-def _materialization(plan: Plan, name: TableName, outcome: Outcome, table: Table | None) -> dg.AssetMaterialization:
-    files = [file for file in outcome.files if (file.schema, file.table) == (name.schema, name.table)]
-    rows = "dagster/row_count" if untimed(plan, name) else "dagster/partition_row_count"
+def _files(outcome: Outcome, table: TableName) -> list[DataFile]:
+    return [file for file in outcome.files if (file.schema, file.table) == table]
+
+
+def _materialization(
+    plan: Plan, name: TableName, outcome: Outcome, files: Sequence[DataFile], table: Table | None, *, alone: bool
+) -> dg.AssetMaterialization:
+    rows = "dagster/row_count" if alone else "dagster/partition_row_count"
     metadata = with_sizes(
         {
             rows: sum(file.rows for file in files),
@@ -139,17 +169,21 @@ def _columns(plan: Plan, table: Table) -> dict[str, Any]:
     }
 
 
-def target_lineage(plan: Plan, tables: Sequence[Table], names: Mapping[TableName, TableName]) -> dict[str, Any]:
+def target_lineage(
+    plan: Plan, tables: Sequence[Table], names: Mapping[TableName, TableName], rule: NameRule
+) -> dict[str, Any]:
     """Return the metadata of a plan's restored target: each column comes from that of the table's asset.
 
     Args:
         plan: The plan.
         tables: The restored tables.
         names: Their names in the snapshot and in the target.
+        rule: How the snapshot's source compares names.
     """
     if not has_table_assets(plan):
         return {}
-    sources = {new: old for old, new in names.items()}
+    spellings = Spellings(rule, plan.tables)
+    sources = {new: spellings.of(old) for old, new in names.items()}
     deps = {
         f"{table.table_name}.{column.name}": [
             dg.TableColumnDep(asset_key=table_key(plan, sources[table.table_name]), column_name=column.name)

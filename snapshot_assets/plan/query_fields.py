@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from string import Formatter
@@ -10,20 +9,12 @@ from typing import Any
 
 from snapshot_assets.databases.query import Query, parse_query
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.names import parse_table
-from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.names import table_of
 from snapshot_assets.storage.location import parse_location
 
-_NAME = r'(?:"(?:[^"]|"")+"|[^\s".(),;\']+)'
-_TABLE = re.compile(rf"{_NAME}\.{_NAME}")
 _VALUES = ("now", "date", "plan", "run_id")
 _DATE = "%Y-%m-%d"
 _MOMENT = "%Y%m%dT%H%M%SZ"
-
-
-def table_of(query: str) -> TableName | None:
-    """Return the table that a query names, `schema.table`; None for SQL."""
-    return parse_table(query) if _TABLE.fullmatch(query) else None
 
 
 def checked_query(query: str) -> str:

@@ -8,13 +8,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from snapshot_assets.databases.selection import suggestion
+from snapshot_assets.databases.selection import require_kept, require_selected, suggestion
 from snapshot_assets.databases.source import Selection
-from snapshot_assets.format.names import ColumnPath, column_text, table_text
-from snapshot_assets.format.patterns import matches
+from snapshot_assets.databases.sql import qualified
+from snapshot_assets.format.name_rules import NameRule
+from snapshot_assets.format.names import ColumnPath, column_text, table_of, table_text
 from snapshot_assets.format.relations import Carrier, TableName
 from snapshot_assets.plan.fields import ColumnOfTable, MaskSql, Table, TablePattern
-from snapshot_assets.plan.query_fields import query_of, table_of
+from snapshot_assets.plan.problems import raising_value_errors
+from snapshot_assets.plan.query_fields import query_of
 from snapshot_assets.plan.source_fields import SourceFields
 
 
@@ -85,6 +87,25 @@ class SelectionFields(SourceFields):
             **self._hidden,
         )
 
+    def spelled(self, selection: Selection) -> dict[str, Any]:
+        """Return the fields whose names a selection, `selection` in the catalog's spelling, has in another spelling."""
+        fields: dict[str, Any] = {
+            "exclude_columns": tuple(sorted(ColumnPath(*path) for path in selection.exclude_columns)),
+            "mask": {ColumnPath(*path): sql for path, sql in sorted(selection.masks.items())},
+            "carriers": {ColumnPath(*path): carrier for path, carrier in selection.carriers.items()},
+        }
+        if self.query is None:
+            fields |= {
+                "schemas": tuple(sorted(selection.schemas)),
+                "tables": tuple(sorted(selection.tables)),
+                "time_columns": dict(selection.time_columns),
+                "exclude_tables": tuple(sorted(selection.exclude_tables)),
+            }
+        elif selection.tables and selection.tables[0] != table_of(self.query):
+            plain = table_text(selection.tables[0])
+            fields["query"] = plain if table_of(plain) == selection.tables[0] else qualified(selection.tables[0])
+        return {name: value for name, value in fields.items() if value != getattr(self, name)}
+
     @property
     def frame_selection(self) -> Selection:
         """What the plan says about tables that a user's own DataFrames hold."""
@@ -131,7 +152,7 @@ class SelectionFields(SourceFields):
         copied = table_of(query)
         if copied is None:
             raise ValueError("has no effect on SQL: select other columns or expressions in the query; remove it")
-        if others := [path for path in named if path.table != copied]:
+        if others := [path for path in named if not NameRule.CASE_IGNORED.same(path.table, copied)]:
             raise ValueError(f"{column_text(others[0])} is no column of {query}, which is copied; remove it")
         return named
 
@@ -162,16 +183,14 @@ class SelectionFields(SourceFields):
 
 
 def _require_selected(tables: Iterable[TableName], schemas: Sequence[str], selected: Sequence[TableName]) -> None:
-    """Refuse tables outside the selected schemas or tables."""
+    """Refuse tables outside the selected schemas or tables, whatever database compares their names."""
+    selection = Selection(tuple(schemas), tuple(selected), names=NameRule.CASE_IGNORED)
     for table in tables:
-        if schemas and table.schema not in schemas:
-            raise ValueError(f"{table_text(table)} lies outside schemas [{', '.join(schemas)}]; add {table.schema!r}")
-        if selected and table not in selected:
-            raise ValueError(f"{table_text(table)} is not among tables; add it there, or remove it here")
+        raising_value_errors(lambda name: require_selected(name, selection))(table)
 
 
 def _require_kept(tables: Iterable[TableName], patterns: Sequence[str]) -> None:
-    """Refuse tables that `exclude_tables` leaves out."""
+    """Refuse tables that `exclude_tables` leaves out, whatever database compares their names."""
+    selection = Selection(exclude_tables=tuple(patterns))
     for table in tables:
-        if pattern := next((each for each in patterns if matches(each, table)), None):
-            raise ValueError(f"{table_text(table)} is named, and exclude_tables leaves it out ({pattern}); remove one")
+        raising_value_errors(lambda name: require_kept(name, selection))(table)

@@ -22,6 +22,7 @@ from snapshot_assets.errors import (
     UnsupportedVersionError,
     VersionNotFoundError,
 )
+from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 
@@ -47,6 +48,11 @@ class Federation:
         """The names of all tables."""
         return sorted({name for member in self.members for name in member.tables})
 
+    @property
+    def names(self) -> NameRule:
+        """How names are compared: as the members' source does."""
+        return rule_of(self.members[0].schema.database)
+
     def table(self, name: TableName) -> FederatedTable:
         """Return a table.
 
@@ -54,6 +60,7 @@ class Federation:
             UnknownRelationError: No member has it.
             FederationError: Members disagree on it, or windows of two members overlap. Names both.
         """
+        name = Spellings(self.names, self.tables).of(name)
         having = [member for member in self.members if name in member.tables]
         if not having:
             names = ", ".join(map(str, self.tables)) or "none"

@@ -18,6 +18,7 @@ from snapshot_assets.catalog.state.file_pruning import FileMatches, match_files,
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import ConflictError, DocumentError, PlanError, UnknownRelationError
 from snapshot_assets.format.actions import Action, Tombstone
+from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
 from snapshot_assets.format.predicate_text import parse_predicate
 from snapshot_assets.format.predicates import Comparison, Operator, Predicate, check_columns, check_predicate, walk
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
@@ -57,7 +58,7 @@ def plan_row_deletion(catalog: Catalog, table: TableName, predicate: Predicate |
 
     Args:
         catalog: The location.
-        table: The table, as the newest schema has it.
+        table: The table, as the newest schema has it; its source decides how names are compared.
         predicate: A predicate, or its text (see `predicate_text`).
 
     Raises:
@@ -67,7 +68,9 @@ def plan_row_deletion(catalog: Catalog, table: TableName, predicate: Predicate |
     catalog.refresh()
     token, state = catalog.token(), catalog.require_snapshot()
     documents = read_schemas(catalog.store, state)
-    checked = _checked(predicate, _table(documents[state.schema_id], table))
+    rule = rule_of(documents[state.schema_id].database)
+    found = _table(documents[state.schema_id], table, rule)
+    table, checked = found.table_name, _checked(predicate, found, rule)
     written = written_schemas(documents, table)
     matches = match_files(state, table, checked, written)
     (files, rows, _), (whole_files, whole_rows, _) = matches.totals(), matches.totals(certain=True)
@@ -106,8 +109,9 @@ def execute_row_deletion(catalog: Catalog, plan: RowDeletionPlan) -> RowDeletion
     return replace(plan, revision=revision)
 
 
-def _table(schema: DatabaseSchema, name: TableName) -> Table:
+def _table(schema: DatabaseSchema, name: TableName, rule: NameRule) -> Table:
     tables: Mapping[TableName, Table] = {table.table_name: table for table in schema.tables}
+    name = Spellings(rule, tables).of(name)
     if name not in tables:
         raise UnknownRelationError(
             f"The snapshot has no table {name}; it has {', '.join(sorted(map(str, tables))) or 'none'}.",
@@ -116,11 +120,11 @@ def _table(schema: DatabaseSchema, name: TableName) -> Table:
     return tables[name]
 
 
-def _checked(predicate: Predicate | str, table: Table) -> Predicate:
+def _checked(predicate: Predicate | str, table: Table, rule: NameRule) -> Predicate:
     """Return a predicate that fits a table."""
     name, schema = str(table.table_name), table.arrow_schema()
     if isinstance(predicate, str):
-        predicate = parse_predicate(predicate, schema, name)
+        predicate = parse_predicate(predicate, schema, name, rule)
     try:
         check_predicate(predicate)
     except DocumentError as error:

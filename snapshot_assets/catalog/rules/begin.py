@@ -5,12 +5,15 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from snapshot_assets.catalog.catalog import Actions, Prepare, Token, rule
 from snapshot_assets.catalog.rules.preconditions import check_unchanged, refuse_deleted
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import ConflictError, SnapshotExistsError
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.name_rules import NameRule
+from snapshot_assets.format.names import table_of
 from snapshot_assets.format.units import duration_text
 
 _COMPARED = (
@@ -34,6 +37,7 @@ _COMPARED = (
     "exclude_columns",
     "mask",
 )
+_NAMES = ("requested_schemas", "requested_tables", "exclude_tables", "exclude_columns")
 _USER_NAMES = {
     "requested_schemas": "schemas",
     "requested_tables": "tables",
@@ -51,8 +55,16 @@ class SchemaContent:
     files: tuple[act.ObjectRef, ...]
 
 
-def begin(header: act.Header, schema: SchemaContent, *, force: bool = False) -> Prepare:
+def begin(
+    header: act.Header, schema: SchemaContent, *, force: bool = False, names: NameRule = NameRule.EXACT
+) -> Prepare:
     """Begin a snapshot, or adopt the existing snapshot if its header is equal.
+
+    Args:
+        header: The header.
+        schema: The documents of its tables.
+        force: Begin a new snapshot in place of the existing one.
+        names: How the source compares names.
 
     Raises (on commit):
         SnapshotExistsError: The existing header differs. Names each field with both values, and `--force`.
@@ -63,7 +75,7 @@ def begin(header: act.Header, schema: SchemaContent, *, force: bool = False) -> 
     def prepare(state: State) -> Actions:
         refuse_deleted(state)
         if state.header is not None and not force:
-            check_same_plan(state.header, header)
+            check_same_plan(state.header, header, names)
             return None
         if state.snapshot_id == snapshot_id:
             return None
@@ -75,16 +87,21 @@ def begin(header: act.Header, schema: SchemaContent, *, force: bool = False) -> 
     return prepare
 
 
-def check_same_plan(existing: act.Header, wanted: act.Header) -> None:
+def check_same_plan(existing: act.Header, wanted: act.Header, names: NameRule = NameRule.EXACT) -> None:
     """Refuse to resume a snapshot of another plan (GreptimeDB RFC, "Retry and Resume").
 
     Start and end are compared as the user wrote them. Only `extend` moves the end of a continuous plan.
+
+    Args:
+        existing: The header of the snapshot.
+        wanted: The header of the plan.
+        names: How the source compares names of schemas, tables and columns.
 
     Raises:
         SnapshotExistsError: The headers differ. Names each field with both values.
     """
     compared = [*_COMPARED, *(["requested_end"] if existing.kind == "once" else [])]
-    different = [name for name in compared if getattr(existing, name) != getattr(wanted, name)]
+    different = [name for name in compared if _meant(existing, name, names) != _meant(wanted, name, names)]
     if different:
         lines = "; ".join(
             f"{_USER_NAMES.get(name, name)} is {_shown(name, getattr(existing, name))} there "
@@ -96,6 +113,18 @@ def check_same_plan(existing: act.Header, wanted: act.Header) -> None:
             "give --force to replace the snapshot by a new one.",
             fields=different,
         )
+
+
+def _meant(header: act.Header, name: str, names: NameRule) -> Any:
+    """Return the value of a field, and in place of names what all names share that mean the same."""
+    value = getattr(header, name)
+    if name == "query":
+        return value if table_of(value) is None else names.key(table_of(value))
+    if name == "mask":
+        return {names.key(column): sql for column, sql in value.items()}
+    if name == "partition_by":
+        return names.key(value)
+    return sorted(map(names.key, value)) if name in _NAMES else value
 
 
 def _shown(name: str, value: object) -> str:

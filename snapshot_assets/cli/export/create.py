@@ -39,10 +39,10 @@ def run(options: argparse.Namespace) -> int:
     """Create a snapshot, or resume the existing one."""
     configuration, plan = request.plan_of(options)
     replace = request.parse_range(options.replace, "--replace")
-    alias = configuration.source(plan.source).alias
+    source = configuration.source(plan.source)
     store = configuration.store(plan)
     state = Catalog.open(store).state
-    request.check_location(plan, state, alias, replace=replace is not None, force=options.force)
+    request.check_location(plan, state, source, replace=replace is not None, force=options.force)
     if request.nothing_to_do(plan, state) and not options.force and replace is None:
         hashed, damaged = _checked(plan, store, state)
         if not damaged:

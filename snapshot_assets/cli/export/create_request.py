@@ -17,9 +17,11 @@ from snapshot_assets.cli.location_options import LOCATION_VARIABLE
 from snapshot_assets.cli.spark import with_spark_options
 from snapshot_assets.cli.spelling import spelling_of
 from snapshot_assets.databases.open import kind_of, open_database
+from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.engine.export.start_snapshot import closed_end, header_of, resolve_range
 from snapshot_assets.errors import LocationDeletedError, PlanError
+from snapshot_assets.format.name_rules import rule_of
 from snapshot_assets.format.units import parse_given_time, time_text
 from snapshot_assets.format.windows import TimeRange, Window
 from snapshot_assets.plan.ad_hoc import ad_hoc_configuration
@@ -104,13 +106,13 @@ def parse_range(text: str | None, option: str) -> TimeRange | None:
     return chosen
 
 
-def check_location(plan: Plan, state: State, source: str, *, replace: bool, force: bool) -> None:
+def check_location(plan: Plan, state: State, source: DatabaseAddress, *, replace: bool, force: bool) -> None:
     """Refuse a plan that does not fit the location.
 
     Args:
         plan: The plan, its ends as the user wrote them.
         state: The location's state.
-        source: Alias of the source.
+        source: The source.
         replace: Whether windows are exported again.
         force: Whether a new snapshot replaces the existing one.
 
@@ -125,7 +127,8 @@ def check_location(plan: Plan, state: State, source: str, *, replace: bool, forc
         )
     if state.header is not None and not force:
         now = datetime.now(UTC)
-        check_same_plan(state.header, header_of(plan, state.header.schemas, source, plan, now))
+        wanted = header_of(plan, state.header.schemas, source.alias, plan, now)
+        check_same_plan(state.header, wanted, rule_of(kind_of(source.uri)))
     elif replace:
         raise PlanError(f"--replace: there is no snapshot at {plan.to} yet; omit --replace to create one.")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +13,7 @@ from snapshot_assets.cli.location import open_location
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError, SnapshotExistsError
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.file_formats import FileFormat
+from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets.plan.read_configuration import load_configuration
@@ -53,12 +54,12 @@ def with_inherited(options: argparse.Namespace, given: dict[str, Any]) -> dict[s
         schema = read_schema(store, state.schemas[state.schema_id])
     except (DamageError, ObjectNotFoundError):  # the export writes it again, from what the call gives
         return fields | given
-    columns = _time_columns(schema, given.get("tables"))
-    _check_time_columns(columns, given.get("time_columns", {}))
+    columns, chosen = _time_columns(schema, given)
+    _check_time_columns(columns, chosen, rule_of(schema.database))
     if given.get("format", fields["format"]) != fields["format"]:
         fields["format_options"] = {}
     merged = {
-        "time_columns": columns | given.get("time_columns", {}),
+        "time_columns": columns | chosen,
         "format_options": fields["format_options"] | given.get("format_options", {}),
     }
     return fields | given | {name: value for name, value in merged.items() if value}
@@ -97,16 +98,24 @@ def _data_fields(header: Header) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value} | {"format_options": options}
 
 
-def _time_columns(schema: DatabaseSchema, selected: Collection[str] | None) -> dict[str, str | None]:
-    """Return the time columns of a snapshot's tables, of some only if a call selects tables."""
+def _time_columns(
+    schema: DatabaseSchema, given: Mapping[str, Any]
+) -> tuple[dict[str, str | None], dict[str, str | None]]:
+    """Return the time columns of a snapshot's tables, of some only if a call selects tables, and those that it gives.
+
+    Both name tables as the snapshot does.
+    """
     own = {each.name for each in schema.schemas}  # large objects are a table of no schema
     found = {table_text(each.table_name): each.time_index for each in schema.tables if each.schema_name in own}
-    return {name: column for name, column in found.items() if selected is None or name in selected}
+    spellings = Spellings(rule_of(schema.database), found)
+    selected = None if given.get("tables") is None else set(map(spellings.of, given["tables"]))
+    chosen = {spellings.of(name): column for name, column in given.get("time_columns", {}).items()}
+    return {name: column for name, column in found.items() if selected is None or name in selected}, chosen
 
 
-def _check_time_columns(there: Mapping[str, str | None], here: Mapping[str, str | None]) -> None:
+def _check_time_columns(there: Mapping[str, str | None], here: Mapping[str, str | None], names: NameRule) -> None:
     for name, column in here.items():
-        if name in there and there[name] != column:
+        if name in there and not names.same(there[name] or "", column or ""):
             raise SnapshotExistsError(
                 f"The location holds a snapshot in which the time column of {name} is {there[name] or 'null'}, and it"
                 f" is {column or 'null'} here. Leave --time-column out, choose another location, or give --force to"

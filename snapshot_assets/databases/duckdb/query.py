@@ -11,7 +11,9 @@ from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.duckdb.types import carry
 from snapshot_assets.databases.query import Query, query_schema
 from snapshot_assets.databases.source import Rows, Selection, WindowRows
+from snapshot_assets.databases.spelled_selection import SpelledNames
 from snapshot_assets.format.arrow_types import arrow_type_text
+from snapshot_assets.format.name_rules import rule_of
 from snapshot_assets.format.names import ColumnPath, column_text
 from snapshot_assets.format.relations import Column, DatabaseSchema, TableName
 from snapshot_assets.format.units import time_text
@@ -24,9 +26,9 @@ def extract_query(session: DuckDBSession, selection: Selection, query: Query) ->
     name = TableName("main", query.name)
     start, end = (f"getvariable('snapshots_{bound}')" for bound in ("start", "end"))
     sql = query.with_bounds(start, end)
-    columns = [
-        _column(name, column, kind, selection) for column, kind in query_types(session, sql, _ANY_WINDOW).items()
-    ]
+    types = query_types(session, sql, _ANY_WINDOW)
+    selection = SpelledNames(rule_of("duckdb"), [name.schema], {name: types}).selection(selection)
+    columns = [_column(name, column, kind, selection) for column, kind in types.items()]
     return query_schema("duckdb", name, columns, query, {"sql": sql})
 
 

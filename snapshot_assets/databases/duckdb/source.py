@@ -15,7 +15,7 @@ from duckdb.sqltypes import DuckDBPyType
 
 from snapshot_assets.databases.columns import scanned_column, unfit_value
 from snapshot_assets.databases.duckdb.batches import BATCH_BYTES, MOST_VECTORS, conform, merged
-from snapshot_assets.databases.duckdb.introspect.documents import extract_schema
+from snapshot_assets.databases.duckdb.introspect.documents import extract_schema, spelled
 from snapshot_assets.databases.duckdb.query import extract_query, query_types, set_bounds
 from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
@@ -75,6 +75,10 @@ class DuckDBDatabase(TimedSource):
         if refusals is None:
             found.raise_any()
         return schema
+
+    def spelled(self, selection: Selection) -> Selection:
+        """Return a selection with the catalog's names; see `Database.spelled`."""
+        return selection if selection.query is not None else spelled(self._session, selection)
 
     def unfit(self, table: Table, rows: Sequence[Rows]) -> list[SnapshotError]:
         """Find values that native carriers cannot hold; see `Database`."""

@@ -50,6 +50,10 @@ class PostgresqlDatabase(Scanner):
             found.raise_any()
         return schema
 
+    def spelled(self, selection: Selection) -> Selection:
+        """Return the selection: names are compared exactly; see `Database.spelled`."""
+        return selection
+
     def _check_masks(self, table: Table, conditions: str) -> None:
         query = f"EXPLAIN SELECT 1 AS one FROM {self.from_item(table)} WHERE {conditions}"
         self._session.rows(query, f"reading the masks of {table.table_name}")

@@ -22,9 +22,11 @@ from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.introspect import SparkRelations, exact_frame, schema_columns, schema_table
 from snapshot_assets.databases.spark.session_zone import why_not_utc
 from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
+from snapshot_assets.databases.spelled_selection import SpelledNames
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.databases.time_column import TimedSource
 from snapshot_assets.errors import DatabaseError, PlanError, SnapshotError, UnknownRelationError, UnsupportedTypeError
+from snapshot_assets.format.name_rules import rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 
 _ANY_WINDOW = WindowRows(datetime(1970, 1, 1, tzinfo=UTC), datetime(1970, 1, 2, tzinfo=UTC))
@@ -63,11 +65,8 @@ class SparkCatalogDatabase(TimedSource):
         if selection.query is not None:
             return self._query_schema(selection, selection.query)
         relations = self._catalog.relations
-        # Reading a table's columns costs a round trip: only the tables that the plan configures are read.
-        columned = (*selection.carriers, *selection.exclude_columns, *selection.masks)
-        special = {*selection.time_columns, *(name for name, _ in columned)}
-        columns = {name: self._catalog.schema(name).names if name in special else () for name in relations}
-        check_selection(selection, self._catalog.namespaces, columns, found)
+        columns = self._columns_named(selection)
+        selection = check_selection(selection, self._catalog.namespaces, columns, found, rule_of(self.kind))
         selected = sorted(name for name in relations if selects(selection, name))
         tables = [name for name in selected if not relations[name] or name in selection.tables]
         names = selected_schemas(selection, selected, self._catalog.namespaces)
@@ -86,6 +85,21 @@ class SparkCatalogDatabase(TimedSource):
         if refusals is None:
             found.raise_any()
         return schema
+
+    def spelled(self, selection: Selection) -> Selection:
+        """Return a selection with the catalog's names; see `SchemaSource.spelled`."""
+        if selection.query is not None:
+            return selection
+        columns = self._columns_named(selection)
+        return SpelledNames(rule_of(self.kind), tuple(self._catalog.namespaces), columns).selection(selection)
+
+    def _columns_named(self, selection: Selection) -> dict[TableName, Sequence[str]]:
+        """Return the relations, with the columns of those of which a plan names some: reading them costs a trip."""
+        columned = (*selection.carriers, *selection.exclude_columns, *selection.masks)
+        rule = rule_of(self.kind)
+        special = set(map(rule.key, (*selection.time_columns, *(name for name, _ in columned))))
+        relations = self._catalog.relations
+        return {name: self._catalog.schema(name).names if rule.key(name) in special else () for name in relations}
 
     def unfit(self, table: Table, rows: Sequence[Rows]) -> list[SnapshotError]:
         """Return nothing: native carriers hold all values of their types of Spark."""
@@ -115,6 +129,7 @@ class SparkCatalogDatabase(TimedSource):
     def _query_schema(self, selection: Selection, query: Query) -> DatabaseSchema:
         name = TableName("default", query.name)
         frame = self._copied(query.text, _ANY_WINDOW if query.windowed else AllRows())
+        selection = SpelledNames(rule_of(self.kind), [name.schema], {name: frame.columns}).selection(selection)
         table = schema_table(name, frame.schema, replace(selection, time_columns={name: None}))
         return query_schema(self.kind, name, table.columns, query, {})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from snapshot_assets.catalog.schemas import read_schemas
@@ -18,6 +18,7 @@ from snapshot_assets.errors import DocumentError, NoSnapshotError, PlanError, Un
 from snapshot_assets.format.actions import Chunk
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK, folders_of
+from snapshot_assets.format.name_rules import Spellings, rule_of
 from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -158,6 +159,7 @@ def plan_compaction(store: ObjectStore, state: State, wanted: Wanted) -> Compact
     if state.header is None:
         raise NoSnapshotError(f"There is no snapshot at {store.uri}.", uri=store.uri)
     documents = read_schemas(store, state)
+    wanted = replace(wanted, tables=_spelled(state, documents[state.schema_id], wanted.tables))
     _check_named(state, documents, wanted)
     chunks = wanted.chunks or [chunk for chunk in state.files.chunks() if state.completed(chunk)]
     names = {TableName(each.schema, each.table) for each in state.tombstones.values()}
@@ -170,6 +172,13 @@ def plan_compaction(store: ObjectStore, state: State, wanted: Wanted) -> Compact
             window = str(state.window(chunk)) if chunk != UNTIMED_CHUNK else ""
             planned.append(ChunkCompaction(state.chunks[chunk].chunk, window, state.header.time_zone, groups))
     return CompactionPlan(Token(state.snapshot_id, state.revision, state.schema_id), wanted, tuple(planned))
+
+
+def _spelled(state: State, schema: DatabaseSchema, names: Iterable[TableName]) -> tuple[TableName, ...]:
+    """Return tables as the snapshot spells them; its source decides how names are compared."""
+    known = {_name(each.file) for each in state.live_files()} if names else set()
+    spellings = Spellings(rule_of(schema.database), {*known, *(table.table_name for table in schema.tables)})
+    return tuple(dict.fromkeys(map(spellings.of, names)))
 
 
 def _check_named(state: State, documents: Mapping[int, DatabaseSchema], wanted: Wanted) -> None:

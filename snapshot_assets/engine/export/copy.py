@@ -139,7 +139,7 @@ def _why_not(run: ExportRun, state: State) -> str | None:
     if state.header is None:
         return "a deleted snapshot"
     try:
-        check_same_plan(state.header, run.header(state.header.schemas))
+        check_same_plan(state.header, run.header(state.header.schemas), run.names)
     except SnapshotExistsError as error:
         return f"another copy ({error.attributes['fields'][0]} differs)"
     if run.plan.windowed or state.newest_seal is None or not state.sealed:

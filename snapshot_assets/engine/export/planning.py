@@ -38,6 +38,7 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.name_rules import Spellings, rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Table
 from snapshot_assets.format.scrub import scrub
 
@@ -184,7 +185,8 @@ class ScanPlanner(Planner):
 
     def _ranges(self, scan: Scan, size: int, column: str, most: int) -> list[Scan]:
         """Divide a query by rows that are counted: the sizes of queries are often estimated far too low."""
-        quantiles = self.database.quantiles(scan, column, most)
+        spellings = Spellings(rule_of(self.schema.database), (each.name for each in scan.table.columns))
+        quantiles = self.database.quantiles(scan, spellings.of(column), most)
         parts = min(most, max(quantiles.rows // RANGE_ROWS, -(-size // SMALL_CHUNK), 1))
         return [replace(scan, part=each) for each in quantiles.ranges(parts)]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -21,13 +21,14 @@ from snapshot_assets.catalog.schemas import describe_schema, read_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import refuse_recorded
 from snapshot_assets.databases.hidden import hides
+from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.spark.introspect import exact_frame, schema_table
 from snapshot_assets.engine.export.chunks import Outcome, export_chunks
+from snapshot_assets.engine.export.given_frames import described_frames
 from snapshot_assets.engine.export.planning import GivenFrames, Planner, Source, open_source
 from snapshot_assets.engine.export.preflight import checked_schemas, outside_of
 from snapshot_assets.engine.export.run_tasks import Export, Runner
-from snapshot_assets.engine.export.start_snapshot import header_of, skipped_tables, start_snapshot
+from snapshot_assets.engine.export.start_snapshot import header_of, skipped_tables, spelled_plan, start_snapshot
 from snapshot_assets.engine.export.tasks import Provenance, Task
 from snapshot_assets.engine.export.withheld import withholding
 from snapshot_assets.engine.retry import RetryPolicy
@@ -35,6 +36,7 @@ from snapshot_assets.engine.session import Session, parallel_tasks
 from snapshot_assets.errors import ConflictError
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.name_rules import NameRule, rule_of
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
@@ -78,8 +80,13 @@ class ExportRun:
         catalog = Catalog.open(self.store)
         if catalog.state.header is not None and not self.force:
             header = catalog.require_snapshot().header or catalog.state.header
-            rules.check_same_plan(header, self.header(header.schemas))
+            rules.check_same_plan(header, self.header(header.schemas), self.names)
         return catalog
+
+    @property
+    def names(self) -> NameRule:
+        """How the source compares names."""
+        return rule_of(kind_of(self.address.uri))
 
     def header(self, schemas: Sequence[str]) -> Header:
         """Return the header of a snapshot that this run starts."""
@@ -125,15 +132,16 @@ class ExportRun:
             existing = None if self.force or not before.has_snapshot else before
             checked = (lambda _: self.plan, existing) if self.check_rows and extend else None
             extracted, schema = checked_schemas(source.database, self.plan, checked)
+            run = replace(self, plan=spelled_plan(self.plan, source.database, schema))
             # Read once: PostgreSQL's LSN moves on, while the database snapshot that tasks read stays.
             fence = {"run": self.run_id, **source.database.fence()} if source.held else {}
             catalog = self._writable_catalog()
             if extend or self.force or not catalog.state.has_snapshot or _may_hide_timeless_rows(catalog.state):
-                content = self._start(catalog, schema, force=self.force, fixed_tables=self.plan.range_kind == "once")
+                content = run._start(catalog, schema, force=self.force, fixed_tables=self.plan.range_kind == "once")
             else:
                 content, _ = describe_schema(schema)
             source.check()
-            started = (self, catalog, schema, content, catalog.token(), before.revision)
+            started = (run, catalog, schema, content, catalog.token(), before.revision)
             yield OpenExport(*started, source.make_planner, fence, source, skipped_tables(self.plan, extracted))
 
     def open_frames(self, chunks: Mapping[int, Mapping[TableName, DataFrame]]) -> OpenExport:
@@ -143,18 +151,8 @@ class ExportRun:
         """
         base_revision = self.read_catalog().state.revision
         catalog = self._writable_catalog()
-        tables = {
-            name: schema_table(name, frame.schema, self.plan.frame_selection)
-            for frames in chunks.values()
-            for name, frame in frames.items()
-        }
         committed = self.committed_schema() if catalog.state.has_snapshot else DatabaseSchema(database="spark")
-        by_name = {table.table_name: table for table in committed.tables} | tables
-        schema = committed.model_copy(update={"tables": tuple(by_name[name] for name in sorted(by_name))})
-        exact = {
-            chunk: tuple((tables[name], exact_frame(frame, tables[name])) for name, frame in frames.items())
-            for chunk, frames in chunks.items()
-        }
+        schema, exact = described_frames(chunks, committed, self.plan.frame_selection)
         content, make_planner = self._start(catalog, schema), partial(GivenFrames, frames=exact)
         return OpenExport(self, catalog, schema, content, catalog.token(), base_revision, make_planner)
 

@@ -9,11 +9,13 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.schemas import describe_schema, read_schema, write_documents
+from snapshot_assets.databases.source import SchemaSource
 from snapshot_assets.engine.files.partitions import check_partition_columns
 from snapshot_assets.errors import PlanError, SnapshotExistsError, UnknownRelationError
 from snapshot_assets.format.actions import Header
+from snapshot_assets.format.name_rules import Spellings, rule_of
 from snapshot_assets.format.names import column_text, table_text
-from snapshot_assets.format.relations import DatabaseSchema, TableName
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.format.units import time_text
 from snapshot_assets.format.windows import TimeRange, closed_count, window_at
 from snapshot_assets.plan.plan import Plan
@@ -43,8 +45,29 @@ def exported_schema(plan: Plan, schema: DatabaseSchema) -> DatabaseSchema:
         if plan.kind == "query" and not table.columns:
             raise PlanError(f"{table.table_name} has no columns, so its rows hold nothing that files could keep.")
     for table in exported if plan.partition_by else ():
-        check_partition_columns(table, plan.partition_by)
+        check_partition_columns(table, partition_columns(plan, table, schema.database))
     return schema.model_copy(update={"tables": exported})
+
+
+def partition_columns(plan: Plan, table: Table, database: str) -> tuple[str, ...]:
+    """Return the columns whose values name folders, as a table of a kind of database spells them."""
+    spellings = Spellings(rule_of(database), (column.name for column in table.columns))
+    return tuple(map(spellings.of, plan.partition_by))
+
+
+def spelled_plan(plan: Plan, source: SchemaSource, schema: DatabaseSchema) -> Plan:
+    """Return a plan with the names of schemas, tables and columns as the source's catalog spells them.
+
+    Args:
+        plan: A plan that the source accepts.
+        source: The open source.
+        schema: What the plan exports.
+    """
+    fields = plan.spelled(source.spelled(plan.selection))
+    if plan.partition_by:
+        [table] = schema.tables
+        fields["partition_by"] = partition_columns(plan, table, schema.database)
+    return plan.changed(**fields) if fields else plan
 
 
 def skipped_tables(plan: Plan, schema: DatabaseSchema) -> tuple[TableName, ...]:
@@ -128,14 +151,15 @@ def start_snapshot(
         SnapshotExistsError: A snapshot of another plan exists, or tables or time indexes differ from those of finished
             chunks; nothing was written.
     """
+    names = rule_of(schema.database)
     content, files = describe_schema(schema)
     if catalog.state.header is not None and not force:
-        rules.check_same_plan(catalog.state.header, header)
+        rules.check_same_plan(catalog.state.header, header, names)
         if rules.schema_id_of(catalog.state, content) != catalog.state.schema_id:
             _check_same_cut(catalog, schema, fixed_tables)
     committed = rules.schema_id_of(catalog.state, content) is not None
     write_documents(catalog.store, files, known=committed)
-    revision = catalog.commit(rules.begin(header, content, force=force))
+    revision = catalog.commit(rules.begin(header, content, force=force, names=names))
     token = catalog.token()
     added = catalog.commit(rules.add_schema(token, content))
     if not committed and (revision or added):  # until the log names them, they can be collected as garbage

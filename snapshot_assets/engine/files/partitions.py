@@ -30,10 +30,12 @@ def check_partition_columns(table: Table, columns: Sequence[str]) -> None:
     """Check that a table has columns, and that their values can name folders.
 
     Raises:
-        PlanError: It does not have one; names those that it has.
+        PlanError: It does not have one, or one is named twice; names those that it has.
         UnsupportedTypeError: Values of a column's type cannot name folders; names the cast that helps.
     """
     by_name = {column.name: column for column in table.columns}
+    if twice := [name for name in columns if columns.count(name) > 1]:
+        raise PlanError(f"partition_by names column {twice[0]!r} twice: the database ignores case. Name it once.")
     for name in columns:
         if name not in by_name:
             raise PlanError(

@@ -17,6 +17,7 @@ from snapshot_assets.errors import IncompleteError, PlanError
 from snapshot_assets.format.file_formats import format_of
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.name_rules import Spellings, rule_of
 from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -74,9 +75,11 @@ def load_frames(
 def _only(
     table: str, files: dict[TableName, list[DataFile]], schema: DatabaseSchema, uri: str
 ) -> dict[TableName, list[DataFile]]:
-    chosen = {name: some for name, some in files.items() if str(name) == table}
+    rule = rule_of(schema.database)
+    spelled = Spellings(rule, {*map(str, files), *(str(each.table_name) for each in schema.tables)}).of(table)
+    chosen = {name: some for name, some in files.items() if str(name) == spelled}
     if not chosen:
-        known = next((each for each in schema.tables if str(each.table_name) == table), None)
+        known = next((each for each in schema.tables if str(each.table_name) == spelled), None)
         why = "is not in the snapshot"
         if known is not None:
             why = "has no time index, so it is in chunk 0" if known.time_index is None else "is not in chunk 0"

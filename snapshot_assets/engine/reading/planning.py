@@ -18,6 +18,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.databases.selection import check_relation, suggestion
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
+from snapshot_assets.databases.spelled_selection import SpelledNames
 from snapshot_assets.engine.files.parquet.reader import ChooseGroups
 from snapshot_assets.engine.files.parquet.row_groups import BATCH_ROWS
 from snapshot_assets.engine.files.read import read_batches
@@ -26,6 +27,7 @@ from snapshot_assets.engine.reading.parts import FilePart, file_parts, grouped, 
 from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.errors import NoSnapshotError, PlanError
 from snapshot_assets.format.file_formats import format_of
+from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 
@@ -126,10 +128,12 @@ def _plan_metadata(asked: TableRequest, name: str, columns: Sequence[str]) -> Pl
 
 def _choose_table(store: ObjectStore, state: State, name: TableName, options: ReadOptions) -> TableRead:
     newest = read_schema(store, state.schemas[state.schema_id])
-    schemas = [schema.name for schema in newest.schemas]
+    schemas, rule = [schema.name for schema in newest.schemas], rule_of(newest.database)
+    names = SpelledNames(rule, schemas, {each.table_name: () for each in newest.tables})
+    name = names.table(name)
     check_relation(name, schemas, [table.table_name for table in newest.tables])
     table = newest.table(name)
-    schema = batch_schema(chosen_columns(table.arrow_schema(), options.columns, str(name)))
+    schema = batch_schema(chosen_columns(table.arrow_schema(), options.columns, str(name), rule))
     time_range = time_range_of(options, state, table)
     parts = file_parts(state, table, documents_for(store, state, name, time_range), time_range)
     return TableRead(store, state, table, schema, time_range, parts, options.verify)
@@ -160,8 +164,9 @@ def documents_for(
     return read_schemas(store, state) if needed else {}
 
 
-def chosen_columns(schema: pa.Schema, columns: Sequence[str], table: str) -> pa.Schema:
+def chosen_columns(schema: pa.Schema, columns: Sequence[str], table: str, rule: NameRule = NameRule.EXACT) -> pa.Schema:
     """Return the fields of the named columns, in that order; all fields if no column is named."""
+    columns = list(map(Spellings(rule, schema.names).of, columns))
     for column in columns:
         if column not in schema.names:
             raise PlanError(f"Table {table!r} has no column {column!r}. {suggestion(column, schema.names)}")

@@ -118,7 +118,7 @@ class RestorePlan:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the user may not have meant, a sentence each."""
-        return outside(self.state, self.settings.filters)
+        return outside(self.state, self.source.filters)
 
     @cached_property
     def steps(self) -> RestoreSteps:
@@ -221,8 +221,8 @@ class RestorePlan:
         Raises:
             OtherImportError: A different restore into the tables was recorded meanwhile.
         """
-        check_ledger(ledger, self.source, self.settings.filters)
-        resumed = resumed_record(ledger, self.source, self.settings.filters)
+        check_ledger(ledger, self.source, self.source.filters)
+        resumed = resumed_record(ledger, self.source, self.source.filters)
         return replace(
             self,
             ledger=ledger,
@@ -252,9 +252,9 @@ def planned(
         SnapshotError: The ledger has a different restore, or does not fit the revision.
     """
     ledger = contents.ledger
-    check_ledger(ledger, source, settings.filters)
-    resumed = resumed_record(ledger, source, settings.filters)
-    record = resumed or new_record(source, definition, contents, settings)
+    check_ledger(ledger, source, source.filters)
+    resumed = resumed_record(ledger, source, source.filters)
+    record = resumed or new_record(source, definition, contents)
     steps = RestoreSteps(definition, ledger, record, resumed is not None)
     refusals = [
         *schema_refusals(definition, contents, resumed=resumed is not None),
@@ -263,7 +263,7 @@ def planned(
     deleted = _deleted(source, ledger)
     tables = dict(zip((table.table_name for table in source.schema.tables), source.tables, strict=True))
     text_of = text_schemas(source.state.header, source.documents)
-    chunks = tuple(chunk_files(source.state, tables, settings.filters, definition.tables, deleted, text_of))
+    chunks = tuple(chunk_files(source.state, tables, source.filters, definition.tables, deleted, text_of))
     if resumed is None:
         windows = PinnedWindows.parse(record.windows)
         ids = {chunk.chunk for chunk in chunks}

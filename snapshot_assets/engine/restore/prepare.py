@@ -18,6 +18,7 @@ from snapshot_assets.engine.restore.spark_loader import open_restore_target
 from snapshot_assets.engine.restore.target import TargetContents, definition_for, read_target
 from snapshot_assets.engine.session import Session
 from snapshot_assets.errors import SnapshotError
+from snapshot_assets.format.name_rules import rule_of
 from snapshot_assets.storage.base import ObjectStore
 
 
@@ -61,12 +62,13 @@ def plan_restore(
         depth = "full"
     with open_restore_target(address, session) as target:
         records = target.imports()
-    source = open_source(store, settings, records, depth=depth, recorded=recorded)
+    in_target = rule_of(kind_of(address.uri))
+    source = open_source(store, settings, records, in_target, depth=depth, recorded=recorded)
     any_carrier = kind_of(address.uri) in ("spark", source.schema.database)
     with open_restore_target(address, session) as target:
         while True:
             steps = target.steps(source.state.location_id)
-            definition = definition_for(source.schema, address.uri, settings.filters, steps)
+            definition = definition_for(source.schema, address.uri, source.filters, steps)
             contents = read_target(target, source, definition)
             plan, refusals = planned(source, definition, contents, settings, any_carrier)
             errors, rehearsal = _rehearsed(target, plan, contents, whole=rehearse)

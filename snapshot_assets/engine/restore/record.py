@@ -7,7 +7,7 @@ import uuid
 from snapshot_assets.databases.target import Definition, RestoreRecord
 from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.engine.restore.pin import IMPORT
-from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
+from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.engine.restore.source import RestoreSource
 from snapshot_assets.engine.restore.target import TargetContents
 from snapshot_assets.engine.restore.windows import PinnedWindows
@@ -21,9 +21,7 @@ def resumed_record(ledger: TargetLedger, source: RestoreSource, filters: Filters
     return newest if filters.continues(newest.filters) else None
 
 
-def new_record(
-    source: RestoreSource, definition: Definition, contents: TargetContents, settings: RestoreSettings
-) -> RestoreRecord:
+def new_record(source: RestoreSource, definition: Definition, contents: TargetContents) -> RestoreRecord:
     """Return what the ledger will record of a restore that starts."""
     restore_id = uuid.uuid4().hex
     created = {each.table for each in (*definition.before, *definition.after) if each.table is not None}
@@ -37,7 +35,7 @@ def new_record(
         location=source.location,
         revision=source.state.revision,
         checksum=source.checksum,
-        filters=settings.filters.text(),
+        filters=source.filters.text(),
         tables=tables,
         made=tuple(sorted(created - set(existing))),
         into_nonempty=bool(of_others) or any(record.into_nonempty for record in earlier),

@@ -10,6 +10,7 @@ from typing import Any
 from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.checksums import canonical_json
+from snapshot_assets.format.name_rules import NameRule
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import time_text
 from snapshot_assets.plan.plan import Plan
@@ -62,12 +63,27 @@ class Filters:
         # Only where it is asked for: earlier versions know no code, and recorded filters without it.
         return canonical_json(values | ({"code": True} if self.code else {})).decode()
 
-    def continues(self, recorded: str) -> bool:
+    def continues(self, recorded: str, names: NameRule = NameRule.EXACT) -> bool:
         """Return whether a restore with other filters, given as canonical JSON, may be continued with these.
 
         They must choose the same rows. SQL text may be left out later, but not added: tables exist without it.
+
+        Args:
+            recorded: The other filters.
+            names: How the names of the snapshot are compared; these filters may have other spellings of them.
         """
-        return recorded == self.text() or (not self.expressions and recorded == replace(self, expressions=True).text())
+        texts = [self.text(), *([] if self.expressions else [replace(self, expressions=True).text()])]
+        return recorded in texts or _meant(recorded, names) in [_meant(text, names) for text in texts]
+
+
+def _meant(filters: str, names: NameRule) -> dict[str, Any]:
+    """Return filters, given as canonical JSON, with what all names share that mean the same."""
+    values = dict(json.loads(filters))
+    values |= {what: sorted(map(names.key, values[what])) for what in ("schemas", "tables")}
+    if "renaming" in values:
+        new = {what: sorted((names.key(old), new) for old, new in pairs) for what, pairs in values["renaming"].items()}
+        values["renaming"] = new
+    return values
 
 
 def renaming_of(filters: str) -> Renaming:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.truncation import existing_state, refuse_lost_log
-from snapshot_assets.catalog.schemas import read_schemas
+from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.objects import Depth
@@ -18,7 +18,9 @@ from snapshot_assets.databases.selection import check_selection
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
-from snapshot_assets.errors import DamageError, NoSnapshotError, OtherImportError, RestoreError
+from snapshot_assets.engine.restore.spelled_filters import spelled_filters
+from snapshot_assets.errors import DamageError, NoSnapshotError, ObjectNotFoundError, OtherImportError, RestoreError
+from snapshot_assets.format.name_rules import NameRule, rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 from snapshot_assets.storage.base import ObjectStore
 
@@ -39,7 +41,8 @@ class RestoreSource:
         schema: The selected part of its newest schema.
         documents: Every schema that a file was written with, by id.
         lost: One sentence for each view that the selection leaves out.
-        renaming: New names of tables in the target; `schema` and `documents` have those of the snapshot.
+        filters: What the restore selects, with names as the snapshot spells them, and new names as the target does;
+            `schema` and `documents` have no new names.
     """
 
     location: str
@@ -49,7 +52,12 @@ class RestoreSource:
     documents: Mapping[int, DatabaseSchema]
     checksum: str
     lost: tuple[str, ...] = ()
-    renaming: Renaming = field(default_factory=Renaming)
+    filters: Filters = field(default_factory=Filters)
+
+    @property
+    def renaming(self) -> Renaming:
+        """The new names of tables in the target."""
+        return self.filters.renaming
 
     @cached_property
     def tables(self) -> tuple[Table, ...]:
@@ -67,6 +75,7 @@ def open_source(
     store: ObjectStore,
     settings: RestoreSettings,
     records: Sequence[RestoreRecord],
+    in_target: NameRule = NameRule.EXACT,
     *,
     depth: Depth = "quick",
     recorded: bool = False,
@@ -79,6 +88,7 @@ def open_source(
         store: The location.
         settings: What the restore selects.
         records: Restores in the target's ledger.
+        in_target: How the target compares names.
         depth: `full` also reads all data.
         recorded: Choose the revision of the newest recorded restore, if there is one, unless a version is given.
 
@@ -89,7 +99,7 @@ def open_source(
     head = existing_state(store) if scan.faults else scan.state  # raises the fault, unless an older checkpoint helps
     if not head.revision:
         refuse_lost_log(store)
-    revision = _chosen_revision(head, store.uri, settings, records, recorded=recorded)
+    revision = _chosen_revision(store, head, settings, records, recorded=recorded)
     report = verify(store, depth=depth, at=lambda _: revision, scan=scan)
     if damage := [fault.message for fault in report.faults if fault.is_damage]:
         more = f" and {len(damage) - _SHOWN} more" if len(damage) > _SHOWN else ""
@@ -99,19 +109,20 @@ def open_source(
     state = head.at(revision)
     assert state.newest_seal is not None
     documents = read_schemas(store, state)
-    schema, lost = _select(documents[state.schema_id], settings.filters)
-    renaming = settings.filters.renaming
+    filters = spelled_filters(settings.filters, documents[state.schema_id], records, in_target)
+    schema, lost = _select(documents[state.schema_id], filters)
     chosen = {item.table_name for item in (*schema.tables, *schema.views)}
-    check_renaming(renaming, documents[state.schema_id], chosen)
-    if not settings.filters.tables and not settings.filters.schemas:
+    check_renaming(filters.renaming, documents[state.schema_id], chosen)
+    if not filters.tables and not filters.schemas:
         _check_complete(state, schema)
     checksum = state.newest_seal.seal.checksum
-    return RestoreSource(store.uri, head, state, schema, documents, checksum, tuple(lost), renaming)
+    return RestoreSource(store.uri, head, state, schema, documents, checksum, tuple(lost), filters)
 
 
 def _chosen_revision(
-    head: State, uri: str, settings: RestoreSettings, records: Sequence[RestoreRecord], *, recorded: bool
+    store: ObjectStore, head: State, settings: RestoreSettings, records: Sequence[RestoreRecord], *, recorded: bool
 ) -> int:
+    uri = store.uri
     if not head.has_snapshot:
         raise NoSnapshotError(f"There is no snapshot at {uri}: nothing can be restored.", location=uri)
     if not head.seals:
@@ -119,7 +130,10 @@ def _chosen_revision(
         remedy = "Run the copy again, which finishes it." if copied else "Materialise the manifest, which seals it."
         raise NoSnapshotError(f"There is no sealed snapshot at {uri}: nothing can be restored. {remedy}", location=uri)
     filters = settings.filters
-    own = [each for each in records if each.location_id == head.location_id and filters.continues(each.filters)]
+    own = [each for each in records if each.location_id == head.location_id]
+    if own:
+        names = _names_of(store, head)
+        own = [each for each in own if filters.continues(each.filters, names)]
     newest = own[-1] if own else None
     version = None if settings.version is None else resolve_version(settings.version, head)
     if newest is not None and not newest.finished:
@@ -129,6 +143,14 @@ def _chosen_revision(
     if newest is not None and recorded and version is None:
         return newest.revision
     return head.seals[-1].revision if version is None else version
+
+
+def _names_of(store: ObjectStore, head: State) -> NameRule:
+    """Return how the snapshot's source compares names."""
+    try:
+        return rule_of(read_schema(store, head.schemas[head.schema_id]).database)
+    except (DamageError, ObjectNotFoundError):  # verification reports it, with all other damage
+        return NameRule.EXACT
 
 
 def check_unfinished(newest: RestoreRecord, revision: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from graphlib import TopologicalSorter
 from typing import Any
@@ -23,12 +24,17 @@ from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.databases.revealing import refuse_revealing_views
 from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.spelled_selection import SpelledNames
 from snapshot_assets.errors import DatabaseError, UnsupportedTypeError
+from snapshot_assets.format.name_rules import rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Schema, TableName, UserType, View
 
 _SCHEMAS = (
     "SELECT oid, comment FROM duckdb_schemas() WHERE database_name = ? AND (NOT internal OR schema_name = 'main')"
 )
+_NAMES = """
+    SELECT schema_name, table_name, column_name FROM duckdb_columns() WHERE database_name = ? AND NOT internal
+"""
 _TYPES = """
     SELECT type_oid, schema_oid, type_name, logical_type, labels, comment
     FROM duckdb_types() WHERE database_name = ? AND NOT internal ORDER BY schema_oid, type_name
@@ -47,7 +53,8 @@ def extract_schema(session: DuckDBSession, selection: Selection, refusals: Refus
     schemas = session.schema_names()
     tables = TableReader(session, schemas)
     comments = {schemas[oid]: comment for oid, comment in session.rows(_SCHEMAS, [session.database])}
-    check_selection(selection, comments, {name: tables.column_names(name) for name in tables.relations}, refusals)
+    columns = {name: tables.column_names(name) for name in tables.relations}
+    selection = check_selection(selection, comments, columns, refusals, rule_of("duckdb"))
     selected = sorted(name for name in tables.relations if selects(selection, name))
     documented = [name for name in selected if not tables.relations[name].view or name in selection.tables]
     schema = DatabaseSchema(
@@ -63,6 +70,15 @@ def extract_schema(session: DuckDBSession, selection: Selection, refusals: Refus
         _refuse_revealing(session, tables, schema, selection, refusals)
         schema = without_hidden_types(schema, _hidden_types(session, tables, selection))
     return without_hidden(schema, selection, refusals)
+
+
+def spelled(session: DuckDBSession, selection: Selection) -> Selection:
+    """Return a selection with the catalog's names; see `Database.spelled`."""
+    relations: dict[TableName, list[str]] = defaultdict(list)
+    for schema, table, column in session.rows(_NAMES, [session.database]):
+        relations[TableName(schema, table)].append(column)
+    schemas = session.schema_names().values()
+    return SpelledNames(rule_of("duckdb"), tuple(schemas), relations).selection(selection)
 
 
 def _refuse_revealing(
