@@ -24,7 +24,7 @@ from snapshot_assets.catalog.state.chain import LogEntry
 from snapshot_assets.catalog.state.data_files import FileSet
 from snapshot_assets.catalog.state.file_columns import FileColumns
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.verify import named_by
+from snapshot_assets.catalog.verify.unnamed import named_by
 from snapshot_assets.errors import (
     ForkError,
     LocationDeletedError,

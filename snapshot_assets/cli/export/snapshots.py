@@ -23,7 +23,6 @@ from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.location import open_catalog, open_location, open_log
 from snapshot_assets.cli.output import counted, plain, show, show_json, show_message, show_table
-from snapshot_assets.errors import NoSnapshotError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import human_bytes, parse_share, time_text
@@ -111,10 +110,10 @@ def _show_remedy(remedy: Remedy) -> None:
 
 def delete(options: argparse.Namespace) -> int:
     """Delete a snapshot after the confirmation `yes`; exit status 1 without it."""
-    store, _ = open_location(options)
-    if "transactions" not in store.folders():
-        raise NoSnapshotError(f"There is no snapshot at {store.uri}; nothing was deleted.", uri=store.uri)
+    store = open_log(options)
     summary = summarize(store)
+    if summary.status == "unreadable":
+        read_state(store)  # raises why
     show_message(
         f"{summary.uri}: {summary.name or '(no name)'}, {summary.status}, "
         f"{summary.chunks_done}/{summary.chunks} chunks, {summary.rows} rows, {human_bytes(summary.bytes)}"
