@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.log.store import has_log
+from snapshot_assets.catalog.log.store import has_log, is_there
 from snapshot_assets.catalog.log.truncation import refuse_lost_log
 from snapshot_assets.catalog.pins.listing import ListedSavepoint, ListedTag, list_savepoints, list_tags
 from snapshot_assets.catalog.state.fold import State
@@ -20,6 +20,7 @@ from snapshot_assets.errors import (
     StoreUnavailableError,
     UnsupportedVersionError,
 )
+from snapshot_assets.format.layout import MANIFEST
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.in_parallel import in_parallel
 
@@ -89,6 +90,8 @@ def _snapshot_at(store: ObjectStore) -> list[SnapshotSummary]:
     """Return the summary of a location with a snapshot, also one whose log is lost; nothing for another folder."""
     if has_log(store):
         return [summarize(store)]
+    if not _resembles_location(store):
+        return []
     try:
         refuse_lost_log(store)
     except NoSnapshotError as error:  # a replica whose first copy has not ended
@@ -96,6 +99,13 @@ def _snapshot_at(store: ObjectStore) -> list[SnapshotSummary]:
     except (DamageError, UnsupportedVersionError) as error:
         return [SnapshotSummary(store.uri, "unreadable", error=str(error))]
     return []
+
+
+def _resembles_location(store: ObjectStore) -> bool:
+    """Return whether a folder without a log may have had one; spares other programs' folders a whole listing."""
+    names = store.folders()
+    pins, chunks = {"tag", "savepoint"}.intersection(names), "data" in names and store.folders("data/")
+    return bool(pins) or any(name.isdecimal() for name in chunks or ()) or is_there(store, MANIFEST)
 
 
 def summarize(store: ObjectStore) -> SnapshotSummary:

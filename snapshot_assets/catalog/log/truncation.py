@@ -6,12 +6,11 @@ A writer would commit other transactions in place of the lost ones, and garbage 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from datetime import timedelta
 from itertools import islice
 
 from snapshot_assets.catalog.log.checkpoints import manifest_facts
-from snapshot_assets.catalog.log.remedies import BRING_BACK, fault_remedy, naming_location
+from snapshot_assets.catalog.log.remedies import BRING_BACK, fault_remedy
 from snapshot_assets.catalog.log.replay import FAULTS, open_log, read_state
 from snapshot_assets.catalog.log.scan import faults_of_log, scan_log
 from snapshot_assets.catalog.log.store import is_there
@@ -27,6 +26,7 @@ from snapshot_assets.errors import (
     LostLogError,
     NoSnapshotError,
     ObjectNotFoundError,
+    UnsupportedVersionError,
 )
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json
 from snapshot_assets.format.layout import MANIFEST, checkpoint_path, chunk_of, in_layout, is_receipt, transaction_path
@@ -86,6 +86,7 @@ def refuse_lost_log(store: ObjectStore) -> None:
 
     Raises:
         LostLogError: It has such objects; garbage collection would delete them.
+        UnsupportedVersionError: They are of a newer format.
         NoSnapshotError: It is a replica whose first copy has not ended.
     """
     if not is_there(store, transaction_path(1)) and (marker := read_marker(store)) is not None:
@@ -96,7 +97,7 @@ def refuse_lost_log(store: ObjectStore) -> None:
         )
     there = _written_with_log(store)
     if there and not is_there(store, transaction_path(1)):
-        raise LostLogError(
+        raise newer_manifest(store) or LostLogError(
             f"{store.uri} has no log, but {there} is there: the log was lost. Rebuild it with `snapshots "
             "catalog rebuild`, or bring `transactions/` back from a copy.",
             uri=store.uri,
@@ -104,30 +105,27 @@ def refuse_lost_log(store: ObjectStore) -> None:
 
 
 def _written_with_log(store: ObjectStore) -> str:
-    """Return the path of an object that is only written after a log exists; "" if there is none.
-
-    Raises:
-        UnsupportedVersionError: The manifest is of a newer format.
-    """
-    chunks = [f"data/{name}/" for name in store.folders("data/") if name.isdecimal()]
-    for folder in (*chunks, *_PINS):
+    """Return the path of an object that is only written after a log exists; "" if there is none."""
+    for folder in ("data/", *_PINS):
         for info in store.list(folder):
             if in_layout(info.path):
                 return info.path
-    if manifest_facts(store, MANIFEST)[0]:
-        refuse_newer_manifest(store)
-        return MANIFEST
-    return ""
+    return MANIFEST if manifest_facts(store, MANIFEST)[0] else ""
 
 
-def refuse_newer_manifest(store: ObjectStore) -> None:
-    """Refuse a location whose manifest is of a newer format than this program's.
+def newer_manifest(store: ObjectStore) -> UnsupportedVersionError | None:
+    """Return the error of a lost log, or end of a log, beside a manifest of a newer format; None for another manifest.
 
-    Raises:
-        UnsupportedVersionError: It is.
+    The log was newer too, so this program must not rebuild it.
     """
-    with naming_location(store), suppress(DamageError, ObjectNotFoundError):
+    try:
         parse_json(store.get(MANIFEST, limit=MAX_DOCUMENT_BYTES), MANIFEST)
+    except UnsupportedVersionError as error:
+        message = f"The log of {store.uri}, or its end, is lost, and {error}"
+        return UnsupportedVersionError(message, **error.attributes, uri=store.uri)
+    except (DamageError, ObjectNotFoundError):
+        pass  # not evidence of a newer format
+    return None
 
 
 def _refuse_other_manifest(store: ObjectStore) -> None:
@@ -185,7 +183,7 @@ def _check_objects(store: ObjectStore, state: State, paths: Iterable[str]) -> No
 
 def contradictions(
     store: ObjectStore, state: State, paths: Iterable[str]
-) -> Iterator[LostLogError | ForeignLocationError]:
+) -> Iterator[LostLogError | ForeignLocationError | UnsupportedVersionError]:
     """Yield the manifest, tags, savepoints and receipts that are of a later revision, or of another location.
 
     Objects that the log names were written for a revision that it has; only the others are read.
@@ -205,7 +203,9 @@ def contradictions(
                 location, revision = manifest_facts(store, path)
                 if location:
                     _check_origin(store, state, path, location, revision)
-        except (LostLogError, ForeignLocationError) as error:
+        except LostLogError as error:
+            yield newer_manifest(store) or error
+        except ForeignLocationError as error:
             yield error
         except (*FAULTS, ObjectNotFoundError):
             continue  # torn, so no transaction names it; or deleted since it was listed

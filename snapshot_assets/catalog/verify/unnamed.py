@@ -72,13 +72,14 @@ def _paths(receipt: Receipt) -> list[str]:
 
 
 def _uncommitted(receipt: Receipt, state: State) -> Fault:
-    rows = sum(file.rows for file in receipt.files)
+    files = len(receipt.files)
+    found = f"{files} file{'' if files == 1 else 's'}, {sum(file.rows for file in receipt.files):,} rows"
     assert state.header is not None
     again = "`snapshots copy`" if state.header.query else "`snapshots export create`"
     message = (
-        f"{receipt.path}: chunk {receipt.chunk} was finished and not committed ({len(receipt.files)} files, {rows:,} "
-        f"rows). The next run of {again} adopts it without reading the source again, unless the source's tables "
-        "changed; garbage collection keeps it until then."
+        f"{receipt.path}: chunk {receipt.chunk} was finished and not committed ({found}). The next run of "
+        f"{again} adopts it without reading the source again, unless the source's tables changed; garbage collection "
+        "keeps it until then."
     )
     return Fault(FaultKind.UNCOMMITTED, receipt.path, message, receipt.chunk)
 

@@ -31,7 +31,7 @@ from snapshot_assets.catalog.verify.retained import (
 )
 from snapshot_assets.catalog.verify.rotation import Rotation
 from snapshot_assets.catalog.verify.unnamed import unnamed_objects
-from snapshot_assets.errors import GapError, LostLogError, ObjectNotFoundError
+from snapshot_assets.errors import ForeignLocationError, GapError, LostLogError, ObjectNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import check_bytes
 from snapshot_assets.format.files import DataFile
@@ -67,7 +67,7 @@ def verify(
     objects = Listed(store)
     whole = scan.state.revision >= max(scan.transactions, default=1)
     for error in contradictions(store, scan.state, objects) if scan.state.revision else ():
-        if whole or not isinstance(error, LostLogError):  # behind a fault, later objects are no sign of a lost end
+        if whole or isinstance(error, ForeignLocationError):  # behind a fault, later objects are no sign of a lost end
             scan.faults.append((error.attributes["object"], error))
     report = Report(store.uri, depth)
     report.faults += _log_faults(scan, copying=replica is not None and scan.state.has_snapshot)

@@ -46,6 +46,11 @@ def run(options: argparse.Namespace) -> int:
         )
     elif history.pruned and options.limit is None:
         show_message(f"{history.pruned} revisions of this log are pruned")
+    if faults:
+        show_message(
+            f"{counted(faults, 'revision')} of {store.uri} cannot be read; `snapshots export verify` says what repairs "
+            "that"
+        )
     return ExitStatus.DAMAGED if faults else ExitStatus.DONE
 
 
