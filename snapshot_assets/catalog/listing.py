@@ -103,9 +103,7 @@ def _snapshot_at(store: ObjectStore) -> list[SnapshotSummary]:
 
 def _resembles_location(store: ObjectStore) -> bool:
     """Return whether a folder without a log may have had one; spares other programs' folders a whole listing."""
-    names = store.folders()
-    pins, chunks = {"tag", "savepoint"}.intersection(names), "data" in names and store.folders("data/")
-    return bool(pins) or any(name.isdecimal() for name in chunks or ()) or is_there(store, MANIFEST)
+    return any(name.isdecimal() for name in store.folders("data/")) or is_there(store, MANIFEST)
 
 
 def summarize(store: ObjectStore) -> SnapshotSummary:

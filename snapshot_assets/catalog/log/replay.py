@@ -139,7 +139,10 @@ def _newest_checkpoint(store: ObjectStore, listing: Listing, statistics: bool) -
             above = not listing.transactions or revision > listing.transactions[-1]
             if isinstance(fault, ForeignLocationError | ForkError) or (above and isinstance(fault, MisnamedError)):
                 listing.strays.append(fault)
-            warn_once(store.uri, f"A checkpoint is ignored: {fault}")
+            warn_once(
+                store.uri,
+                f"A checkpoint of {store.uri} is ignored: {fault} `snapshots export verify` says what repairs it.",
+            )
     return None
 
 

@@ -106,11 +106,8 @@ def refuse_lost_log(store: ObjectStore) -> None:
 
 def _written_with_log(store: ObjectStore) -> str:
     """Return the path of an object that is only written after a log exists; "" if there is none."""
-    for folder in ("data/", *_PINS):
-        for info in store.list(folder):
-            if in_layout(info.path):
-                return info.path
-    return MANIFEST if manifest_facts(store, MANIFEST)[0] else ""
+    there = next((info.path for info in store.list("data/") if in_layout(info.path)), "")
+    return there or (MANIFEST if manifest_facts(store, MANIFEST)[0] else "")
 
 
 def newer_manifest(store: ObjectStore) -> UnsupportedVersionError | None:

@@ -48,8 +48,7 @@ def run(options: argparse.Namespace) -> int:
         show_message(f"{history.pruned} revisions of this log are pruned")
     if faults:
         show_message(
-            f"{counted(faults, 'revision')} of {store.uri} cannot be read; `snapshots export verify` says what repairs "
-            "that"
+            f"{counted(faults, 'revision')} of {store.uri} cannot be read; `snapshots export verify` names all faults"
         )
     return ExitStatus.DAMAGED if faults else ExitStatus.DONE
 
