@@ -19,6 +19,7 @@ from typing import Concatenate, ParamSpec, cast
 
 from snapshot_assets import __version__
 from snapshot_assets.catalog.log.checkpoints import warn_once, write_checkpoint
+from snapshot_assets.catalog.log.remedies import naming_location
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.log.store import append, read_entry
 from snapshot_assets.catalog.log.truncation import contradictions, newest_state
@@ -154,7 +155,7 @@ class Catalog:
 
     def refresh(self) -> State:
         """Fold the transactions that others committed since, and return the state."""
-        with self._lock:
+        with self._lock, naming_location(self.store):
             while True:
                 try:
                     entry = read_entry(self.store, self.state.revision + 1)

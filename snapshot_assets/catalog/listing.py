@@ -8,15 +8,19 @@ from datetime import datetime
 from functools import partial
 
 from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.store import has_log, is_there
+from snapshot_assets.catalog.log.truncation import refuse_lost_log
 from snapshot_assets.catalog.pins.listing import ListedSavepoint, ListedTag, list_savepoints, list_tags
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import (
     DamageError,
     LocationDeletedError,
+    NoSnapshotError,
     StorageError,
     StoreUnavailableError,
     UnsupportedVersionError,
 )
+from snapshot_assets.format.layout import MANIFEST
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.in_parallel import in_parallel
 
@@ -59,23 +63,21 @@ def list_snapshots(store: ObjectStore, open_below: Callable[..., ObjectStore]) -
         store: The URI itself.
         open_below: Opens the store of a folder below, given the names on its path.
     """
-    folders = store.folders()
-    if "transactions" in folders:
-        summaries = _look_into(store)
-    else:
+    summaries = _snapshot_at(store)
+    if not summaries:
 
         def below(name: str) -> list[SnapshotSummary]:
             return _look_into(open_below(name), partial(open_below, name))
 
-        summaries = [each for found in in_parallel(store, below, folders) for each in found]
+        summaries = [each for found in in_parallel(store, below, store.folders()) for each in found]
     return sorted(summaries, key=lambda item: (-(item.created_at.timestamp() if item.created_at else 0), item.uri))
 
 
 def _look_into(store: ObjectStore, open_inner: Callable[[str], ObjectStore] | None = None) -> list[SnapshotSummary]:
-    """Return the summary of a folder with a log, or of the folders in it, or the reason why it cannot be listed."""
+    """Return the summary of a folder with a snapshot, or of the folders in it, or why it cannot be listed."""
     try:
-        if _has_log(store):
-            return [summarize(store)]
+        if found := _snapshot_at(store):
+            return found
         inner = [open_inner(name) for name in store.folders()] if open_inner else []
     except StoreUnavailableError:
         raise
@@ -84,9 +86,24 @@ def _look_into(store: ObjectStore, open_inner: Callable[[str], ObjectStore] | No
     return [summary for each in inner for summary in _look_into(each)]
 
 
-def _has_log(store: ObjectStore) -> bool:
-    """Return whether there is a log. Some stores still list a folder after its last object was deleted."""
-    return "transactions" in store.folders() and next(iter(store.list("transactions/")), None) is not None
+def _snapshot_at(store: ObjectStore) -> list[SnapshotSummary]:
+    """Return the summary of a location with a snapshot, also one whose log is lost; nothing for another folder."""
+    if has_log(store):
+        return [summarize(store)]
+    if not _resembles_location(store):
+        return []
+    try:
+        refuse_lost_log(store)
+    except NoSnapshotError as error:  # a replica whose first copy has not ended
+        return [SnapshotSummary(store.uri, "incomplete", error=str(error))]
+    except (DamageError, UnsupportedVersionError) as error:
+        return [SnapshotSummary(store.uri, "unreadable", error=str(error))]
+    return []
+
+
+def _resembles_location(store: ObjectStore) -> bool:
+    """Return whether a folder without a log may have had one; spares other programs' folders a whole listing."""
+    return any(name.isdecimal() for name in store.folders("data/")) or is_there(store, MANIFEST)
 
 
 def summarize(store: ObjectStore) -> SnapshotSummary:

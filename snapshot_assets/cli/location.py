@@ -10,6 +10,7 @@ from functools import reduce
 from typing import NamedTuple
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.store import has_log
 from snapshot_assets.catalog.log.truncation import refuse_lost_log
 from snapshot_assets.cli.location_options import LOCATION_VARIABLE
 from snapshot_assets.errors import NoSnapshotError, PlanError
@@ -113,7 +114,7 @@ def open_log(options: argparse.Namespace, store: ObjectStore | None = None) -> O
         LostLogError: There is no log, but there are objects that only a commit leads to.
     """
     store = store or open_location(options)[0]
-    if "transactions" not in store.folders():
+    if not has_log(store):
         refuse_lost_log(store)
         raise NoSnapshotError(f"There is no snapshot at {store.uri}; check the URI.", uri=store.uri)
     return store

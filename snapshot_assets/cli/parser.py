@@ -179,7 +179,7 @@ _COMMANDS = {
     ),
     "import": _Command(
         "import_:run",
-        ("--dry-run", *_MOVES),
+        _MOVES,
         "restore a snapshot into a database, or resume an interrupted import",
         import_,
     ),

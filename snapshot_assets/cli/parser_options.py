@@ -175,6 +175,8 @@ def import_(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how")
     how.add_argument("--parallelism", type=int, metavar="N", help="chunks restored in parallel (default: 1)")
     flags = {
+        "--dry-run": "print what the import would do, change nothing. PostgreSQL rehearses the schema in a transaction"
+        " that is rolled back: functions of the target that its defaults, checks, indexes and views call may run",
         "--verify-first": "hash the whole snapshot before the first row is loaded",
         "--replace": "delete and reload chunks that changed in the snapshot since",
         "--into-nonempty": "load into tables that contain other rows: equal rows are then duplicated, or violate keys",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -157,7 +157,7 @@ class SqlSteps(ABC):
                     known, until = self._made_already(record, group), time.monotonic() + _SECONDS
                     for step in group:
                         latest = {**before, **{each.name: each for each in made}}
-                        made.append(known.get(step.name) or self._made(record, step, latest))
+                        made.append(known.get(step.name) or self._made(record, step, latest, self._run))
                         if time.monotonic() > until and not failed:
                             break
                     group = group[: len(made)]
@@ -178,7 +178,31 @@ class SqlSteps(ABC):
         self._record(failed)
         return failed
 
-    def _made(self, record: RestoreRecord, step: SchemaStep, latest: Mapping[str, StepResult]) -> StepResult:
+    def would_keep(self, record: RestoreRecord, steps: Sequence[SchemaStep]) -> dict[str, StepResult]:
+        """Return how those steps would end that keep the target's own objects; see `RestoreTarget`."""
+        results = self.steps(record.location_id)
+        kept = dict[str, StepResult]()
+        for step in steps:
+            if any(each.keeps or each.changes in kept for each in step.statements):
+                try:
+                    result = self._made(record, step, results | kept, lambda _: None)
+                except TransientError:
+                    raise
+                except SnapshotError:  # it names what only another step makes; then nothing is there to be kept
+                    continue
+                kept |= {step.name: result} if result.kept else {}
+        return kept
+
+    def _run(self, statement: Statement) -> None:
+        self._execute(statement.sql, _doing(statement))
+
+    def _made(
+        self,
+        record: RestoreRecord,
+        step: SchemaStep,
+        latest: Mapping[str, StepResult],
+        run: Callable[[Statement], None],
+    ) -> StepResult:
         """Run the statements of a step, and return its result; raises the error of one that fails."""
         ran, status, message = 0, "skipped", ""
         for statement in step.statements:
@@ -190,7 +214,7 @@ class SqlSteps(ABC):
                     status = "skipped" if any(each is not None and each.ours for each in prior) else "kept"
                     message = _DIFFERS if self._differs(statement) else ""
             else:
-                self._execute(statement.sql, _doing(statement))
+                run(statement)
                 ran += 1
         return StepResult(step.name, record.id, "made" if ran else status, "" if ran else message, sql=_table_sql(step))
 

@@ -229,6 +229,9 @@ class RestoreTarget(Protocol):
         run. A target without such transactions runs nothing.
         """
 
+    def would_keep(self, record: RestoreRecord, steps: Sequence[SchemaStep]) -> dict[str, StepResult]:
+        """Return how those steps would end that would leave the target's own objects as they are; runs only queries."""
+
     def imports(self) -> list[RestoreRecord]:
         """Return the imports in the ledger, oldest first; none without a ledger."""
 

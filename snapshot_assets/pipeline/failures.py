@@ -9,22 +9,35 @@ from typing import Any
 import dagster as dg
 
 from snapshot_assets.errors import (
+    BrokenLinkError,
     CompactionFailedError,
     DamageError,
     ExportFailedError,
+    ForeignLocationError,
+    ForkError,
+    GapError,
     IncompleteError,
+    LostLogError,
+    MisnamedError,
     RestoreFailedError,
     SchemaIncompleteError,
     SnapshotError,
+    TornObjectError,
     UsageError,
 )
 from snapshot_assets.pipeline.metadata import failed_steps
 
 _OF_CHUNKS = (ExportFailedError, RestoreFailedError, CompactionFailedError)
+_OF_LOGS = (BrokenLinkError, ForeignLocationError, ForkError, GapError, LostLogError, MisnamedError, TornObjectError)
 _REMEDIES: tuple[tuple[tuple[type[SnapshotError], ...], str], ...] = (
     (
         _OF_CHUNKS,
         "Correct what the errors in `failed_chunks` name, then run again: chunks that are complete are skipped.",
+    ),
+    (
+        _OF_LOGS,
+        "The message says what repairs the log: mostly `snapshots catalog rebuild`. `snapshots export verify` names all"
+        " faults.",
     ),
     (
         (DamageError,),

@@ -255,6 +255,10 @@ def _open_root(root: Path, *, create: bool) -> int:
     """Return a descriptor of the location's own folder; with `create`, makes and flushes it and its parents."""
     try:
         return os.open(root, _FOLDER)
+    except NotADirectoryError as error:
+        raise StorageError(
+            f"{root} is a file, or below one, and a location is a folder. Check the URI.", path=str(root)
+        ) from error
     except FileNotFoundError:
         if not create:
             raise

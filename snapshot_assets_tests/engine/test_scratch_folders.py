@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from snapshot_assets import scratch_folders
@@ -40,10 +41,23 @@ sys.stdin.read()
 """
 
 
-def start(code: str, folder: Path) -> subprocess.Popen[str]:
+_SPILL = """
+import sys
+from snapshot_assets.databases.duckdb.session import DuckDBSession
+from snapshot_assets.databases.source import DatabaseAddress
+session = DuckDBSession(DatabaseAddress("shop", sys.argv[1] + "?memory_limit=96MiB"))
+with session.cursor() as cursor:
+    cursor.execute("SELECT id || repeat('x', 200) AS text FROM range(600000) t(id) ORDER BY hash(id)").fetchone()
+    print("spilled", flush=True)
+    sys.stdin.read()
+session.close()
+"""
+
+
+def start(code: str, folder: Path, *arguments: str) -> subprocess.Popen[str]:
     """Start a process whose temporary folder is another one."""
     return subprocess.Popen(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", code, *arguments],
         env=os.environ | {"TMPDIR": str(folder)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -111,6 +125,24 @@ assert parent.exists()
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], env=os.environ | {"TMPDIR": str(tmp_path)})
     assert done.returncode == 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_duckdb_spills_goes_with_its_process_and_that_of_a_killed_process_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    database, folder = tmp_path / "shop.duckdb", tmp_path / "temporary"
+    duckdb.connect(str(database)).close()
+    folder.mkdir()
+    process = start(_SPILL, folder, f"duckdb://{database}")
+    assert said(process) == "spilled"
+    assert list(folder.glob("*/duckdb/*"))
+    kill(process)
+    left = list(folder.iterdir())
+    following = start(_START, folder)
+    said(following)
+    assert not any(path.exists() for path in left)
+    end(following)
+    assert list(folder.iterdir()) == []
 
 
 def test_spark_gets_the_folder_of_the_process_unless_its_tasks_run_elsewhere_or_another_is_chosen() -> None:

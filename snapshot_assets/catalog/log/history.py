@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import cached_property
 
 from snapshot_assets.catalog.log.checkpoints import named_location, read_own_checkpoint
+from snapshot_assets.catalog.log.remedies import BRING_BACK, fault_remedy
 from snapshot_assets.catalog.log.replay import FAULTS
 from snapshot_assets.catalog.log.store import list_log, log_after, read_entry
 from snapshot_assets.catalog.state.chain import foreign_location
@@ -127,9 +128,9 @@ class History:
         try:
             transaction = read_entry(self._store, number).transaction
         except FAULTS as fault:
-            return Revision(number, error=str(fault))
+            return Revision(number, error=f"{fault}{fault_remedy(path, fault)}")
         except ObjectNotFoundError:
-            return Revision(number, error=f"{path} is missing.")
+            return Revision(number, error=f"{path} is missing. {BRING_BACK}")
         if transaction.location_id != self._named and transaction.location_id != self._own:  # reads a checkpoint last
             return Revision(number, error=str(foreign_location(path, transaction.location_id, self._own)))
         return Revision(number, transaction.committed_at, transaction.writer_id, transaction.actions)

@@ -12,6 +12,9 @@ from contextlib import suppress
 from typing import TypeVar
 
 from snapshot_assets.catalog.log.checkpoints import read_own_checkpoint, warn_once
+from snapshot_assets.catalog.log.remedies import FAULTS as FAULTS  # for those who read the log
+from snapshot_assets.catalog.log.remedies import FaultError as FaultError
+from snapshot_assets.catalog.log.remedies import naming_location
 from snapshot_assets.catalog.log.store import Listing, is_there, log_after, read_entry
 from snapshot_assets.catalog.log.store import list_log as list_log  # for those who read the log
 from snapshot_assets.catalog.state.chain import LogEntry, check_location
@@ -24,7 +27,6 @@ from snapshot_assets.errors import (
     LocationDeletedError,
     MisnamedError,
     ObjectNotFoundError,
-    UnsupportedVersionError,
 )
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
@@ -33,9 +35,6 @@ from snapshot_assets.storage.in_parallel import in_parallel
 
 _READS = 10
 _Read = TypeVar("_Read")
-
-FAULTS = (DamageError, UnsupportedVersionError)
-FaultError = DamageError | UnsupportedVersionError
 
 
 def read_state(store: ObjectStore, *, through: int | None = None, statistics: bool = False) -> State:
@@ -50,7 +49,8 @@ def read_state(store: ObjectStore, *, through: int | None = None, statistics: bo
         DamageError: The first fault of the log.
         LocationDeletedError: A deletion of the snapshot was interrupted.
     """
-    return despite_pruning(lambda: _read_state(store, through, statistics))
+    with naming_location(store):
+        return despite_pruning(lambda: _read_state(store, through, statistics))
 
 
 def open_log(store: ObjectStore) -> tuple[State, Listing]:
@@ -60,7 +60,8 @@ def open_log(store: ObjectStore) -> tuple[State, Listing]:
         listing = list_log(store)
         return _replayed(store, listing, None, False), listing
 
-    return despite_pruning(read)
+    with naming_location(store):
+        return despite_pruning(read)
 
 
 def read_from_log(store: ObjectStore, revision: int) -> State:
@@ -69,10 +70,11 @@ def read_from_log(store: ObjectStore, revision: int) -> State:
     Raises:
         DamageError: The first fault on the way.
     """
-    state = despite_pruning(lambda: _replayed(store, list_log(store).through(revision), revision, statistics=True))
-    if state.revision != revision:
-        raise gap(state.revision + 1, revision)
-    return state
+    with naming_location(store):
+        state = despite_pruning(lambda: _replayed(store, list_log(store).through(revision), revision, statistics=True))
+        if state.revision != revision:
+            raise gap(state.revision + 1, revision)
+        return state
 
 
 def despite_pruning(read: Callable[[], _Read]) -> _Read:
@@ -137,7 +139,10 @@ def _newest_checkpoint(store: ObjectStore, listing: Listing, statistics: bool) -
             above = not listing.transactions or revision > listing.transactions[-1]
             if isinstance(fault, ForeignLocationError | ForkError) or (above and isinstance(fault, MisnamedError)):
                 listing.strays.append(fault)
-            warn_once(store.uri, f"A checkpoint is ignored: {fault}")
+            warn_once(
+                store.uri,
+                f"A checkpoint of {store.uri} is ignored: {fault} `snapshots export verify` says what repairs it.",
+            )
     return None
 
 

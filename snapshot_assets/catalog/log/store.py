@@ -99,6 +99,11 @@ class Listing:
         return self.transactions[bisect_right(self.transactions, revision) :]
 
 
+def has_log(store: ObjectStore) -> bool:
+    """Return whether there is a log. Probes, and other programs' objects in its folder, are none."""
+    return any(log_revision(info.path) for info in store.list(TRANSACTIONS))
+
+
 def list_log(store: ObjectStore) -> Listing:
     """Return the objects of a log; if a listing shows a gap, those of two listings together."""
     objects = Listed(store, TRANSACTIONS)

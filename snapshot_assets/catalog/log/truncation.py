@@ -10,6 +10,7 @@ from datetime import timedelta
 from itertools import islice
 
 from snapshot_assets.catalog.log.checkpoints import manifest_facts
+from snapshot_assets.catalog.log.remedies import BRING_BACK, fault_remedy
 from snapshot_assets.catalog.log.replay import FAULTS, open_log, read_state
 from snapshot_assets.catalog.log.scan import faults_of_log, scan_log
 from snapshot_assets.catalog.log.store import is_there
@@ -18,7 +19,16 @@ from snapshot_assets.catalog.replica import read_marker
 from snapshot_assets.catalog.state.chain import foreign_location
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained_events import documents_of
-from snapshot_assets.errors import DamageError, ForeignLocationError, LostLogError, NoSnapshotError, ObjectNotFoundError
+from snapshot_assets.errors import (
+    DamageError,
+    ForeignLocationError,
+    LocationNotEmptyError,
+    LostLogError,
+    NoSnapshotError,
+    ObjectNotFoundError,
+    UnsupportedVersionError,
+)
+from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json
 from snapshot_assets.format.layout import MANIFEST, checkpoint_path, chunk_of, in_layout, is_receipt, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 
@@ -45,6 +55,7 @@ def newest_state(store: ObjectStore) -> State:
     state, listing = open_log(store)
     if not state.revision:
         refuse_lost_log(store)
+        _refuse_other_manifest(store)
     elif not state.deleted:
         if listing.strays:
             raise listing.strays[0]
@@ -75,6 +86,7 @@ def refuse_lost_log(store: ObjectStore) -> None:
 
     Raises:
         LostLogError: It has such objects; garbage collection would delete them.
+        UnsupportedVersionError: They are of a newer format.
         NoSnapshotError: It is a replica whose first copy has not ended.
     """
     if not is_there(store, transaction_path(1)) and (marker := read_marker(store)) is not None:
@@ -83,11 +95,46 @@ def refuse_lost_log(store: ObjectStore) -> None:
             "again.",
             uri=store.uri,
         )
-    there = next((info.path for info in store.list("data/") if in_layout(info.path)), None)
-    if (there or is_there(store, MANIFEST)) and not is_there(store, transaction_path(1)):
-        raise LostLogError(
-            f"{store.uri} has no log, but {there or MANIFEST} is there: the log was lost. Rebuild it with "
-            "`snapshots catalog rebuild`, or delete all objects and export again.",
+    there = _written_with_log(store)
+    if there and not is_there(store, transaction_path(1)):
+        raise newer_manifest(store) or LostLogError(
+            f"{store.uri} has no log, but {there} is there: the log was lost. Rebuild it with `snapshots "
+            "catalog rebuild`, or bring `transactions/` back from a copy.",
+            uri=store.uri,
+        )
+
+
+def _written_with_log(store: ObjectStore) -> str:
+    """Return the path of an object that is only written after a log exists; "" if there is none."""
+    there = next((info.path for info in store.list("data/") if in_layout(info.path)), "")
+    return there or (MANIFEST if manifest_facts(store, MANIFEST)[0] else "")
+
+
+def newer_manifest(store: ObjectStore) -> UnsupportedVersionError | None:
+    """Return the error of a lost log, or end of a log, beside a manifest of a newer format; None for another manifest.
+
+    The log was newer too, so this program must not rebuild it.
+    """
+    try:
+        parse_json(store.get(MANIFEST, limit=MAX_DOCUMENT_BYTES), MANIFEST)
+    except UnsupportedVersionError as error:
+        message = f"The log of {store.uri}, or its end, is lost, and {error}"
+        return UnsupportedVersionError(message, **error.attributes, uri=store.uri)
+    except (DamageError, ObjectNotFoundError):
+        pass  # not evidence of a newer format
+    return None
+
+
+def _refuse_other_manifest(store: ObjectStore) -> None:
+    """Refuse to begin a log beside a manifest of another program, which an export would overwrite.
+
+    Raises:
+        LocationNotEmptyError: There is one.
+    """
+    if is_there(store, MANIFEST) and not is_there(store, transaction_path(1)):
+        raise LocationNotEmptyError(
+            f"{store.uri} has no log, but a {MANIFEST} that is damaged or of another program; an export would "
+            "overwrite it. Choose another location, or move it away.",
             uri=store.uri,
         )
 
@@ -118,7 +165,10 @@ def refuse_faults(store: ObjectStore, done: str) -> None:
     """
     for path, fault in faults_of_log(scan_log(store)):
         raise DamageError(
-            f"The log has a fault, so {done}: {fault} `snapshots export verify` names all faults.", object=path
+            f"The log has a fault, so {done} at {store.uri}: {fault}{fault_remedy(path, fault)} `snapshots export "
+            "verify` names all faults.",
+            object=path,
+            uri=store.uri,
         )
 
 
@@ -130,7 +180,7 @@ def _check_objects(store: ObjectStore, state: State, paths: Iterable[str]) -> No
 
 def contradictions(
     store: ObjectStore, state: State, paths: Iterable[str]
-) -> Iterator[LostLogError | ForeignLocationError]:
+) -> Iterator[LostLogError | ForeignLocationError | UnsupportedVersionError]:
     """Yield the manifest, tags, savepoints and receipts that are of a later revision, or of another location.
 
     Objects that the log names were written for a revision that it has; only the others are read.
@@ -150,7 +200,9 @@ def contradictions(
                 location, revision = manifest_facts(store, path)
                 if location:
                     _check_origin(store, state, path, location, revision)
-        except (LostLogError, ForeignLocationError) as error:
+        except LostLogError as error:
+            yield newer_manifest(store) or error
+        except ForeignLocationError as error:
             yield error
         except (*FAULTS, ObjectNotFoundError):
             continue  # torn, so no transaction names it; or deleted since it was listed
@@ -179,7 +231,7 @@ def _check_revision(store: ObjectStore, head: int, path: str, revision: int) -> 
         return
     raise LostLogError(
         f"The log of {store.uri} ends at revision {head}, but {path} is of revision {revision}: the log's end was "
-        "lost. Bring it back from a copy, or rebuild the log with `snapshots catalog rebuild`. If that reports a whole "
+        f"lost. {BRING_BACK} If that reports a whole "
         f"log, {path} is damaged: move it away.",
         object=transaction_path(head + 1),
         uri=store.uri,

@@ -10,7 +10,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.load_manifests import load_manifests_of
 from snapshot_assets.catalog.log.replay import list_log
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.verify import named_by
+from snapshot_assets.catalog.verify.unnamed import named_by
 from snapshot_assets.errors import LocationDeletedError
 from snapshot_assets.format.layout import (
     CHECKSUMS,

@@ -238,8 +238,9 @@ def _named_by_pin(store: ObjectStore, pin: PinState) -> Iterator[str]:
     content = read_object(store, pin.pin.object, True)
     if isinstance(content, Fault):
         raise DamageError(
-            f"The object of {pin.pin}, which pins files, cannot be read: {content.message} Nothing was deleted. Delete "
-            f"the {'tag' if isinstance(pin.pin, TagCreated) else 'savepoint'}, or bring the object back.",
+            f"The object of {pin.pin} at {store.uri}, which pins files, cannot be read: {content.message} Nothing was "
+            "deleted. `snapshots catalog rebuild` writes it again from the log; or delete the "
+            f"{'tag' if isinstance(pin.pin, TagCreated) else 'savepoint'}.",
             object=path,
         )
     yield path

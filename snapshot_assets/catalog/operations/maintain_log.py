@@ -71,9 +71,8 @@ def _mend_older(store: ObjectStore, head: int, rebuilt_at: int) -> tuple[str, ..
             try:
                 mended.append(write_checkpoint(store, read_from_log(store, revision)))
             except DamageError as fault:
-                advice = "Bring it back from a copy, or rebuild the log with `snapshots catalog rebuild`."
                 what = f"{path} is damaged, and the log before it cannot reproduce it: {fault}"
-                faults.append(DamageError(f"{what} {advice}", object=path))
+                faults.append(DamageError(what, object=path, uri=store.uri))
     if faults:
         raise faults[0]
     return tuple(mended)

@@ -14,6 +14,7 @@ from typing import TypeVar
 from snapshot_assets.catalog.log.checkpoints import check_transaction, read_checkpoint
 from snapshot_assets.catalog.log.replay import FAULTS, read_entries
 from snapshot_assets.catalog.log.store import Listing, list_log, listing_of, log_after
+from snapshot_assets.catalog.log.truncation import newer_manifest
 from snapshot_assets.catalog.manifest import StoredManifest, read_manifest
 from snapshot_assets.catalog.pins.objects import PinObject, read_pin
 from snapshot_assets.catalog.receipts.receipts import read_receipt
@@ -24,7 +25,7 @@ from snapshot_assets.catalog.state.chain import LogEntry
 from snapshot_assets.catalog.state.data_files import FileSet
 from snapshot_assets.catalog.state.file_columns import FileColumns
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.verify import named_by
+from snapshot_assets.catalog.verify.unnamed import named_by
 from snapshot_assets.errors import (
     ForkError,
     LocationDeletedError,
@@ -113,7 +114,7 @@ def take_inventory(store: ObjectStore) -> Inventory:
     """Read everything except data files.
 
     Raises:
-        UnsupportedVersionError: A transaction is of a newer format; the log is not damaged.
+        UnsupportedVersionError: A transaction is of a newer format, or all are lost and the manifest is.
         LocationDeletedError: The snapshot was deleted.
     """
     objects = Listed(store)
@@ -126,6 +127,8 @@ def take_inventory(store: ObjectStore) -> Inventory:
     found.receipts = _readable(found, filter(is_receipt, paths), partial(read_receipt, store))
     pins = [path for path in paths if path.startswith(("tag/", "savepoint/"))]
     found.pins = _readable(found, pins, partial(read_pin, store))
+    if not found.log.transactions and (newer := newer_manifest(store)):
+        raise newer
     found.hints = _readable(found, {MANIFEST}.intersection(paths), partial(read_manifest, store))
     folders = sorted({path.rpartition("/")[0] for path in paths if path.startswith("schema/")})
     contents = _readable(found, folders, partial(read_content, store))

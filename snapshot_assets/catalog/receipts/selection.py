@@ -143,10 +143,14 @@ def find_adoptable(
         chunks: Chunks that are not completed.
         schema_sha256: Content of the schema that the resume exports with.
     """
+    return newest_fitting(state, adoptable_receipts(store, state, chunks), schema_sha256)
+
+
+def newest_fitting(state: State, receipts: Iterable[ReceiptAt], schema_sha256: str) -> Mapping[int, ReceiptAt]:
+    """Return, by chunk, which of some adoptable receipts a resume commits; see `find_adoptable`."""
     found: dict[int, ReceiptAt] = {}
     # A rebuild may have lost later schemas: their ids are assigned again, perhaps to other content.
     ids = {added.schema_id for added in state.schemas.values() if added.sha256 == schema_sha256}
-    receipts = adoptable_receipts(store, state, chunks)
     for receipt, ref in sorted(receipts, key=lambda each: each[0].opened_at, reverse=True):
         if receipt.schema_sha256 == schema_sha256 and ids.issuperset(file.schema_id for file in receipt.files):
             found.setdefault(receipt.chunk, (receipt, ref))

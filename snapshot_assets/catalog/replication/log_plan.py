@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from snapshot_assets.catalog.log.remedies import naming_location
 from snapshot_assets.catalog.log.replay import FAULTS, read_entries
 from snapshot_assets.catalog.log.store import Listing, is_there, list_log, read_entry
 from snapshot_assets.catalog.state.chain import LogEntry, check_location
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.verify import named_by
+from snapshot_assets.catalog.verify.unnamed import named_by
 from snapshot_assets.errors import BrokenLinkError, ReplicaConflictError
 from snapshot_assets.format.layout import checkpoint_path, log_revision, transaction_path
 from snapshot_assets.storage.base import ObjectStore
@@ -99,9 +100,12 @@ def _check_beginning(source: ObjectStore, target: ObjectStore, state: State, wan
     """Refuse a replica whose newest transaction is not the source's; the chain proves the older ones."""
     if not last:
         return
-    path, own = transaction_path(last), read_entry(target, last)
+    path = transaction_path(last)
+    with naming_location(target):
+        own = read_entry(target, last)
     if last in wanted:
-        same = read_entry(source, last).sha256 == own.sha256
+        with naming_location(source):
+            same = read_entry(source, last).sha256 == own.sha256
     elif last < state.revision:  # pruned in the source
         events = {event.revision: (event.committed_at, event.writer_id) for event in state.events}
         facts = own.transaction.committed_at, own.transaction.writer_id
@@ -130,7 +134,8 @@ def _entries(source: ObjectStore, state: State, revisions: list[int]) -> Iterato
             check_location(state, entry.transaction, transaction_path(revision))
             yield revision, entry
         elif revision >= state.rebuilt_at:
-            raise entry
+            with naming_location(source):
+                raise entry
 
 
 def _check_links(state: State, entries: Mapping[int, LogEntry]) -> None:

@@ -11,13 +11,12 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from snapshot_assets.catalog.log.replay import FaultError
+from snapshot_assets.catalog.log.remedies import FaultError, fault_remedy
 from snapshot_assets.catalog.log.scan import LogScan
 from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.errors import (
-    BrokenLinkError,
     DamageError,
     ForeignLocationError,
     ForkError,
@@ -29,13 +28,16 @@ from snapshot_assets.errors import (
 from snapshot_assets.format.actions import ObjectRef, TagCreated
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
-from snapshot_assets.format.layout import UNTIMED_CHUNK, checkpointed_revision, revision_of
+from snapshot_assets.format.layout import UNTIMED_CHUNK, checkpointed_revision
 from snapshot_assets.format.units import time_text
 from snapshot_assets.storage.base import ObjectStore
 
 
 class FaultKind(StrEnum):
-    """What is wrong; `lost`, `stale`, `orphan`, `foreign` and `replication` are warnings, all others are damage."""
+    """What is wrong.
+
+    `lost`, `stale`, `uncommitted`, `orphan`, `foreign` and `replication` are warnings, all others are damage.
+    """
 
     LOG = "log"
     MISSING = "missing"
@@ -48,12 +50,22 @@ class FaultKind(StrEnum):
     DOCUMENT = "document"
     LOST = "lost"
     STALE = "stale"
+    UNCOMMITTED = "uncommitted"
     ORPHAN = "orphan"
     FOREIGN = "foreign"
     REPLICATION = "replication"
 
 
-_WARNINGS = frozenset({FaultKind.LOST, FaultKind.STALE, FaultKind.ORPHAN, FaultKind.FOREIGN, FaultKind.REPLICATION})
+_WARNINGS = frozenset(
+    {
+        FaultKind.LOST,
+        FaultKind.STALE,
+        FaultKind.UNCOMMITTED,
+        FaultKind.ORPHAN,
+        FaultKind.FOREIGN,
+        FaultKind.REPLICATION,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -116,19 +128,10 @@ def log_remedy(scan: LogScan, path: str, error: FaultError) -> str:
         error: The fault.
     """
     revision = checkpointed_revision(path)
-    if isinstance(error, MisnamedError) and revision_of(path):
-        return (
-            " If it overwrote a transaction of this log, then bring that one back from a copy, or rebuild the log with "
-            "`snapshots catalog rebuild`."
-        )
-    if isinstance(error, ForeignLocationError | MisnamedError | LostLogError | UnsupportedVersionError):
-        return ""
-    if revision is not None and isinstance(error, ForkError):
-        return ""
-    if revision is not None and scan.start < revision <= scan.state.revision:
+    stray = isinstance(error, ForeignLocationError | ForkError | LostLogError | MisnamedError | UnsupportedVersionError)
+    if revision is not None and not stray and scan.start < revision <= scan.state.revision:
         return " `snapshots catalog checkpoint` writes it again."
-    copied = " If it was copied here, move it away." if isinstance(error, ForkError | BrokenLinkError) else ""
-    return f"{copied} Bring it back from a copy, or rebuild the log with `snapshots catalog rebuild`."
+    return fault_remedy(path, error)
 
 
 def with_remedy(state: State, fault: Fault) -> Fault:

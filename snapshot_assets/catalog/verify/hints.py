@@ -31,7 +31,12 @@ def hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
         revision = parse_json(manifest, MANIFEST).get("revision")
     except ObjectNotFoundError:
         yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} is missing. {_AGAIN}")
-    except (DamageError, UnsupportedVersionError) as error:
+    except UnsupportedVersionError as error:
+        if not scan.faults:  # a newer program may be able to read the log
+            found, own = error.attributes["found"], scan.state.format_version
+            message = f"{MANIFEST} has format version {found}; the log, which decides, has {own}. {_AGAIN}"
+            yield Fault(FaultKind.DOCUMENT, MANIFEST, message)
+    except DamageError as error:
         yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{error} {_AGAIN}")
     else:
         if not any(path == MANIFEST for path, _ in scan.faults):  # it may belong to another location

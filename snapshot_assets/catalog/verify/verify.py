@@ -18,7 +18,6 @@ from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.replica import Replica, read_marker
 from snapshot_assets.catalog.state.chosen import with_versions
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.retained_events import documents_of
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, log_remedy, remedy_of, with_remedy
 from snapshot_assets.catalog.verify.hints import hint_faults
 from snapshot_assets.catalog.verify.objects import Depth, Report, check_documents, check_files, file_faults
@@ -31,18 +30,12 @@ from snapshot_assets.catalog.verify.retained import (
     pin_faults,
 )
 from snapshot_assets.catalog.verify.rotation import Rotation
-from snapshot_assets.errors import GapError, LostLogError, ObjectNotFoundError
+from snapshot_assets.catalog.verify.unnamed import unnamed_objects
+from snapshot_assets.errors import ForeignLocationError, GapError, LostLogError, ObjectNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import check_bytes
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.layout import (
-    MANIFEST,
-    checkpointed_revision,
-    in_layout,
-    is_temporary,
-    log_revision,
-    transaction_path,
-)
+from snapshot_assets.format.layout import MANIFEST, checkpointed_revision, is_temporary, log_revision, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.listed import Listed
 
@@ -74,7 +67,7 @@ def verify(
     objects = Listed(store)
     whole = scan.state.revision >= max(scan.transactions, default=1)
     for error in contradictions(store, scan.state, objects) if scan.state.revision else ():
-        if whole or not isinstance(error, LostLogError):  # behind a fault, later objects are no sign of a lost end
+        if whole or isinstance(error, ForeignLocationError):  # behind a fault, later objects are no sign of a lost end
             scan.faults.append((error.attributes["object"], error))
     report = Report(store.uri, depth)
     report.faults += _log_faults(scan, copying=replica is not None and scan.state.has_snapshot)
@@ -149,7 +142,7 @@ def _location_faults(
     hashed: Set[str] | None,
 ) -> list[Fault]:
     """Return the faults of older readable revisions, and orphans; complete the report's other facts."""
-    faults = list(_orphans(scan, objects))
+    faults = list(unnamed_objects(store, scan, objects))
     left = [info.size for info in store.temporaries() if is_temporary(info.path)]
     report.temporary_files, report.temporary_bytes = len(left), sum(left)
     # Transactions after a fault may have expired older revisions.
@@ -212,30 +205,6 @@ def _seal_faults(state: State) -> Iterator[Fault]:
         if found != state.newest_seal.seal.checksum:
             message = f"The snapshot has checksum {found}; its seal records {state.newest_seal.seal.checksum}."
             yield Fault(FaultKind.SNAPSHOT_CHECKSUM, MANIFEST, message)
-
-
-def _orphans(scan: LogScan, objects: Listed) -> Iterator[Fault]:
-    """Yield objects that the log never named, and objects that are not part of the format."""
-    actions = [action for entry in scan.entries for action in entry.transaction.actions]
-    actions += [action for event in scan.state.events for action in event.actions]
-    named = scan.state.files.paths() | {path for action in actions for path in named_by(action)}
-    for path in objects:
-        if not in_layout(path):
-            yield Fault(FaultKind.FOREIGN, path, f"{path} is not part of the format; no command changes it.")
-        elif path.startswith(("data/", "schema/", "tag/", "savepoint/")) and path not in named and not scan.faults:
-            yield Fault(FaultKind.ORPHAN, path, f"{path} is named by no transaction; garbage collection removes it.")
-
-
-def named_by(action: act.Action) -> list[str]:
-    """Return the paths of the objects that an action names."""
-    match action:
-        case act.AddFile():
-            return [action.file.path]
-        case act.TagCreated() | act.SavepointCreated():
-            return [action.object.path]
-        case act.TagRenamed() | act.TagReplaced() | act.TagHeld() | act.TagReleased():
-            return [action.tag.object.path]
-    return [ref.path for ref in documents_of(action)]
 
 
 def _checkpoint_faults(store: ObjectStore, scan: LogScan, objects: Listed) -> Iterator[Fault]:

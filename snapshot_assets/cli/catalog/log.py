@@ -45,6 +45,10 @@ def run(options: argparse.Namespace) -> int:
         show_message(f"* pruned, read from a checkpoint, without files; {_pruned(history)}")
     elif history.pruned and options.limit is None:
         show_message(_pruned(history))
+    if faults:
+        show_message(
+            f"{counted(faults, 'revision')} of {store.uri} cannot be read; `snapshots export verify` names all faults"
+        )
     return ExitStatus.DAMAGED if faults else ExitStatus.DONE
 
 

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 
 from snapshot_assets.catalog.listing import SnapshotSummary, list_snapshots, summarize
 from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.store import has_log
+from snapshot_assets.catalog.log.truncation import refuse_lost_log
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.rules.preconditions import refuse_pinned
 from snapshot_assets.catalog.state.diff import Change, DiffRow, Kind, difference
@@ -46,7 +48,8 @@ def list_(options: argparse.Namespace) -> int:
         show_message(f"No snapshots at {store.uri}.")
     for summary in found:
         if summary.error:
-            show_message(f"{summary.uri}: {summary.error}")
+            named = summary.uri in summary.error
+            show_message(summary.error if named else f"{summary.uri}: {summary.error}")
     unreadable = any(summary.status == "unreadable" for summary in found)
     return ExitStatus.DAMAGED if unreadable else ExitStatus.DONE
 
@@ -123,9 +126,12 @@ def _show_remedy(remedy: Remedy) -> None:
 def delete(options: argparse.Namespace) -> int:
     """Delete a snapshot after the confirmation `yes`; exit status 1 without it."""
     store, _ = open_location(options)
-    if "transactions" not in store.folders():
+    if not has_log(store):
+        refuse_lost_log(store)
         raise NoSnapshotError(f"There is no snapshot at {store.uri}; nothing was deleted.", uri=store.uri)
     summary = summarize(store)
+    if summary.status == "unreadable":
+        read_state(store)  # raises why
     show_message(
         f"{summary.uri}: {summary.name or '(no name)'}, {summary.status}, "
         f"{_chunks(summary)} {noun(summary.chunks, 'chunk')}, {counted(summary.rows, 'row')},"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -25,6 +24,7 @@ from snapshot_assets.errors import (
     UnsupportedTypeError,
 )
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.scratch_folders import process_folder
 
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "threads": 2,
@@ -51,7 +51,7 @@ def session_config(uri: str) -> dict[str, str | bool | int | float | list[str]]:
     this package opens the file directly.
     """
     # DuckDB's default, a folder beside the file, may be read-only. Processes that share a folder overwrite each other.
-    spill = os.path.join(tempfile.gettempdir(), f"snapshot_assets-duckdb-{os.getpid()}")
+    spill = str(process_folder() / "duckdb")
     return {**CONFIG, "memory_limit": memory_limit_of(uri) or _MEMORY_LIMIT, "temp_directory": spill}
 
 

@@ -175,6 +175,10 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         for schema, table, column in self.rows(_GENERATED, [TARGET]):
             yield TableName(schemas[schema], table), column
 
+    def would_keep(self, record: RestoreRecord, steps: Sequence[SchemaStep]) -> dict[str, StepResult]:
+        """Return the steps that would keep what the file has; none if there is no file yet. See `RestoreTarget`."""
+        return {} if self._opened is None else super().would_keep(record, steps)
+
     def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:
         """Return the indexes whose names are taken, and what lacks something that no file has but one with macros.
 

@@ -15,8 +15,8 @@ from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.sql import qualified
 from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
 from snapshot_assets.databases.spark.types import column_type_text
-from snapshot_assets.databases.steps import SchemaStep
-from snapshot_assets.databases.target import ExistingTable, OtherType, Rehearsal, Statement
+from snapshot_assets.databases.steps import SchemaStep, StepResult
+from snapshot_assets.databases.target import ExistingTable, OtherType, Rehearsal, RestoreRecord, Statement
 from snapshot_assets.errors import DatabaseError, RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.relations import Table, TableName
 
@@ -94,6 +94,10 @@ class TargetTables:
     def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:
         """Run nothing: a catalog has no transactions; see `RestoreTarget`."""
         return Rehearsal()
+
+    def would_keep(self, record: RestoreRecord, steps: Sequence[SchemaStep]) -> dict[str, StepResult]:
+        """Return none: a catalog has no types and functions of its own; see `RestoreTarget`."""
+        return {}
 
     def count(self, table: Table, rows: Rows) -> int:
         """Count a table's rows; see `RestoreTarget`."""

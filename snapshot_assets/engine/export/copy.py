@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import manifest_facts
+from snapshot_assets.catalog.log.truncation import refuse_lost_log
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.operations.seal import Sealed
 from snapshot_assets.catalog.rules import check_same_plan
@@ -93,6 +94,7 @@ def prepare_location(run: ExportRun, *, overwrite: bool = False) -> None:
     Raises:
         DatabaseError: There is a copy to delete, and the source refuses the query; nothing is deleted.
         LocationNotEmptyError: It has other objects; says how many, and what removes them.
+        LostLogError: The log of what is there was lost.
     """
     store = run.store
     listed = [info.path for info in store.list()]
@@ -100,6 +102,8 @@ def prepare_location(run: ExportRun, *, overwrite: bool = False) -> None:
         return  # empty, or all that a run left that was cut off before its first commit
     paths = [path for path in listed if not is_probe(path)]
     state = Catalog.open(store).state
+    if not state.revision:
+        refuse_lost_log(store)
     foreign = [path for path in paths if not in_layout(path)]
     if foreign or (paths and not state.has_snapshot and not state.deleted):
         raise LocationNotEmptyError(

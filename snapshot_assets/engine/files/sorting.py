@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from snapshot_assets.engine.files.batches import pieces
+from snapshot_assets.scratch_folders import process_folder
 
 RUN_BYTES = 64 << 20
 """Most bytes of rows in one run, in Arrow's memory; a single larger row is a run."""
@@ -43,7 +44,7 @@ def sorted_batches(
     if first is None or second is None:
         yield from (first,) if first is not None else ()
         return
-    with tempfile.TemporaryDirectory(prefix="snapshot-sort-") as folder:
+    with tempfile.TemporaryDirectory(prefix="sort-", dir=process_folder()) as folder:
         place = Path(folder)
         paths = [_spill([first], place / "0"), _spill([second], place / "1")]
         del first, second

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.needs import Need
-from snapshot_assets.databases.steps import SchemaStep
+from snapshot_assets.databases.steps import SchemaStep, StepResult
 from snapshot_assets.databases.target import Definition, FailedStatement, Rehearsal, RestoreRecord
 from snapshot_assets.engine.files.read import text_schemas
 from snapshot_assets.engine.restore.changes import ChunkChanges
@@ -31,7 +31,7 @@ from snapshot_assets.engine.restore.record import new_record, resumed_record
 from snapshot_assets.engine.restore.refusals import refuse, schema_refusals
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.source import RestoreSource
-from snapshot_assets.engine.restore.steps import RestoreSteps
+from snapshot_assets.engine.restore.steps import KeptStep, RestoreSteps
 from snapshot_assets.engine.restore.target import TargetContents, check_ledger, table_refusals
 from snapshot_assets.engine.restore.windows import PinnedWindows, check_windows, numbered
 from snapshot_assets.errors import RestoreError, SnapshotError
@@ -57,6 +57,7 @@ class RestorePlan:
         rehearsal: Statements that the target refused in a rehearsal, and without which rows can be loaded; and those
             that it did not try.
         lacking: Objects that the target lacks, and that only keys, indexes and views need.
+        foreseen: Of a dry run, how the steps would end that keep the target's own objects.
     """
 
     settings: RestoreSettings
@@ -73,6 +74,7 @@ class RestorePlan:
     tried: bool = False
     rehearsal: Rehearsal = field(default_factory=Rehearsal)
     lacking: tuple[Need, ...] = ()
+    foreseen: Mapping[str, StepResult] = field(default_factory=dict)
 
     @property
     def state(self) -> State:
@@ -137,7 +139,12 @@ class RestorePlan:
 
     def to_create(self) -> list[SchemaStep]:
         """Return the steps that are still to be made."""
-        return [*self.steps.pending_before(), *self.steps.pending_after()]
+        pending = (*self.steps.pending_before(), *self.steps.pending_after())
+        return [step for step in pending if step.name not in self.foreseen]
+
+    def kept(self) -> list[KeptStep]:
+        """Return what the target had and is left as it was, and what is left out because of it."""
+        return self.steps.kept(self.foreseen)
 
     @cached_property
     def by_id(self) -> Mapping[int, ChunkFiles]:

@@ -72,11 +72,12 @@ def plan_restore(
             contents = read_target(target, source, definition)
             plan, refusals = planned(source, definition, contents, settings, any_carrier)
             errors, rehearsal = _rehearsed(target, plan, contents, whole=rehearse)
+            kept = target.would_keep(plan.record, plan.to_create()) if rehearse else {}
             if not errors or tuple(target.imports()) == contents.ledger.records:
                 break  # else another restore created the tables meanwhile
     refusals += [*errors, *_too_long(store, plan, contents)]
     refuse([*refusals, *(would_fail(rehearsal.failed) if refusals else ())])
-    return replace(plan, rehearsal=rehearsal, lacking=tuple(lacking(definition, contents)[1]))
+    return replace(plan, rehearsal=rehearsal, lacking=tuple(lacking(definition, contents)[1]), foreseen=kept)
 
 
 def _too_long(store: ObjectStore, plan: RestorePlan, contents: TargetContents) -> Iterable[SnapshotError]:

@@ -35,7 +35,7 @@ def schema_facts(plan: RestorePlan, failed: Sequence[FailedStep]) -> dict[str, A
 
 def kept_facts(plan: RestorePlan) -> dict[str, Any]:
     """Return what JSON says of what the target had and no import made, which is left as it was."""
-    kept = plan.steps.kept()
+    kept = plan.kept()
     return {
         "kept": [each.object for each in kept],
         "kept_by_kind": counts_by_kind(each.object for each in kept),
@@ -45,7 +45,7 @@ def kept_facts(plan: RestorePlan) -> dict[str, Any]:
 
 def kept_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
     """Yield what is left as the target had it, and what was not made because of it; a line each with `verbose`."""
-    kept = plan.steps.kept()
+    kept = plan.kept()
     if differing := [each.object for each in kept if each.message]:
         more = "" if verbose or len(differing) <= _NAMED else f" and {len(differing) - _NAMED} more"
         names = ", ".join(differing if verbose else differing[:_NAMED])

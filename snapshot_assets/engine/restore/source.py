@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -127,8 +128,14 @@ def _chosen_revision(
         raise NoSnapshotError(f"There is no snapshot at {uri}: nothing can be restored.", location=uri)
     if not head.seals:
         copied = head.header is not None and bool(head.header.query)
-        remedy = "Run the copy again, which finishes it." if copied else "Materialise the manifest, which seals it."
-        raise NoSnapshotError(f"There is no sealed snapshot at {uri}: nothing can be restored. {remedy}", location=uri)
+        command = f"snapshots {'copy' if copied else 'export create'} --to {shlex.quote(uri)}"
+        missing = len(head.missing())
+        found = f"{missing} of {len(head.expected_chunks())} chunks are not exported" if missing else "it is not sealed"
+        raise NoSnapshotError(
+            f"There is no sealed snapshot at {uri}: {found}, so nothing can be restored. Run the "
+            f"{'copy' if copied else 'export'} again, which finishes and seals it: `{command}`.",
+            location=uri,
+        )
     filters = settings.filters
     own = [each for each in records if each.location_id == head.location_id]
     if own:

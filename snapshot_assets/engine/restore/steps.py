@@ -194,11 +194,15 @@ class RestoreSteps:
             and result.status == "skipped"
         ]
 
-    def kept(self) -> list[KeptStep]:
-        """Return what the target had, and no import made, and the steps that were left out because of it."""
-        kept = []
+    def kept(self, foreseen: Mapping[str, StepResult]) -> list[KeptStep]:
+        """Return what the target had, and no import made, and the steps that were left out because of it.
+
+        Args:
+            foreseen: Results that a dry run foresees.
+        """
+        kept, results = [], {**self.results, **foreseen}
         for step in (*self.before, *self.after):
-            result = self.results.get(step.name)
+            result = results.get(step.name)
             if result is None and self._of_others(step):
                 kept.append(KeptStep(step.name, step.kind))
             elif result is not None and (result.kept or (result.ours and result.message)):

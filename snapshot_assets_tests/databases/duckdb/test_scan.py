@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-import tempfile
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -19,6 +17,7 @@ from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, TimelessRows, WindowRows
 from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.relations import Carrier, TableName
+from snapshot_assets.scratch_folders import process_folder
 from snapshot_assets_tests.databases.duckdb.files import documented, make_file, opened, rows_of
 from snapshot_assets_tests.databases.restores import utc
 
@@ -272,7 +271,7 @@ def test_a_view_that_spills_leaves_nothing_behind_and_rows_that_need_more_memory
     huge = TableName("main", "huge")
 
     def spilled() -> list[Path]:
-        return list(Path(tempfile.gettempdir()).glob(f"snapshot_assets-duckdb-{os.getpid()}/*"))
+        return list(process_folder().glob("duckdb/*"))
 
     with opened(DatabaseAddress("shop", f"{whole.uri}?memory_limit=96MiB")) as database:
         table = documented(database, EVENTS, tables=(EVENTS,))

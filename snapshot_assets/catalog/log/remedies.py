@@ -1,0 +1,62 @@
+"""How faults of the log are repaired, and errors that name the location of a damaged log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from snapshot_assets.errors import (
+    BrokenLinkError,
+    DamageError,
+    ForeignLocationError,
+    ForkError,
+    LostLogError,
+    MisnamedError,
+    UnsupportedVersionError,
+)
+from snapshot_assets.format.layout import checkpointed_revision, revision_of
+from snapshot_assets.storage.base import ObjectStore
+
+FAULTS = (DamageError, UnsupportedVersionError)
+FaultError = DamageError | UnsupportedVersionError
+
+
+BRING_BACK = "Bring it back from a copy, or rebuild the log with `snapshots catalog rebuild`."
+
+
+def fault_remedy(path: str, error: FaultError) -> str:
+    """Return a sentence on how a fault of the log is repaired; "" if the error states it.
+
+    Args:
+        path: The object that has the fault.
+        error: The fault.
+    """
+    if isinstance(error, MisnamedError) and revision_of(path):
+        return (
+            " If it overwrote a transaction of this log, then bring that one back from a copy, or rebuild the log with "
+            "`snapshots catalog rebuild`."
+        )
+    if isinstance(error, ForeignLocationError | MisnamedError | LostLogError | UnsupportedVersionError):
+        return ""
+    if checkpointed_revision(path) is not None and isinstance(error, ForkError):
+        return ""
+    copied = " If it was copied here, move it away." if isinstance(error, ForkError | BrokenLinkError) else ""
+    return f"{copied} {BRING_BACK}"
+
+
+@contextmanager
+def naming_location(store: ObjectStore) -> Iterator[None]:
+    """Raise faults of a location's log as errors of their kind that name the location and the remedy.
+
+    Args:
+        store: The location.
+    """
+    try:
+        yield
+    except FAULTS as fault:
+        if "uri" in fault.attributes:  # it names the location
+            raise
+        what = "cannot be read" if isinstance(fault, UnsupportedVersionError) else "is damaged"
+        remedy = fault_remedy(fault.attributes.get("object", ""), fault)
+        message = f"The log of {store.uri} {what}: {fault}{remedy}"
+        raise type(fault)(message, **fault.attributes, uri=store.uri) from fault
