@@ -1,4 +1,4 @@
-"""The rules of docs/how-to/nightly.md for Prometheus: they read what `snapshots status` writes, and fire when they must."""
+"""The rules of docs/how-to/nightly.md for Prometheus fire for what `snapshots status` prints when they must."""
 
 from __future__ import annotations
 

@@ -61,7 +61,9 @@ def test_readme(
 ) -> None:
     source, target = make_postgresql_database(), make_postgresql_database()
     postgresql_server.psql_script(source, _SHOP.format(since="2025-01-01T00:00:00Z"))
-    reader = Reader(tmp_path, variables_of(s3_server.options), {_SOURCE: source, _TARGET: target, _LOCATION: s3_location})
+    reader = Reader(
+        tmp_path, variables_of(s3_server.options), {_SOURCE: source, _TARGET: target, _LOCATION: s3_location}
+    )
     reader.follow("README.md", tmp_path, compare)
 
 

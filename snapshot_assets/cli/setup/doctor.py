@@ -83,9 +83,7 @@ def _configured(options: argparse.Namespace) -> tuple[Configuration, tuple[Plan,
     return configuration, (configuration.plan(options.plan),) if options.plan else configuration.plans
 
 
-def _locations(
-    configuration: Configuration, plans: tuple[Plan, ...]
-) -> dict[tuple[str, StoreOptions | None], bool]:
+def _locations(configuration: Configuration, plans: tuple[Plan, ...]) -> dict[tuple[str, StoreOptions | None], bool]:
     """Return the locations that plans write to, with their storage options, and whether a plan is the only writer."""
     found = {}
     for plan in plans:
