@@ -1,4 +1,4 @@
-"""`examples/nightly.yaml` in the daemon of Dagster: its schedule exports PostgreSQL to S3, tags the seal, copies both."""
+"""`examples/nightly.yaml` in Dagster's daemon: its schedule exports PostgreSQL to S3, tags the seal, copies it."""
 
 from __future__ import annotations
 
