@@ -21,10 +21,18 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "export create --plan shop --replace 2025-01-31T00:00:00Z/2025-02-01T00:00:00Z",
     ),
     "export list": ("export list --location s3://backups",),
-    "export verify": (f"export verify {_AT}", "export verify --snapshot s3://backups/shop --depth quick --json"),
+    "export verify": (
+        f"export verify {_AT}",
+        f"export verify {_AT} --sample 5%",
+        "export verify --snapshot s3://backups/shop --depth quick --json",
+    ),
     "export delete": (f"export delete {_AT}", f"export delete {_AT} --yes --with-tags"),
     "export diff": (f"export diff {_AT} --from tag:january --to head",),
-    "status": (f"status {_AT}", f"status {_AT} --max-age 26h", f"status {_AT} --format openmetrics"),
+    "status": (
+        f"status {_AT}",
+        "status --snapshot s3://second/shop --max-age 26h",
+        f"status {_AT} --format openmetrics",
+    ),
     "replicate": (
         f"replicate {_AT} --to s3://second/shop",
         f"replicate {_AT} --to file:///mnt/shop --only tag:january",

@@ -12,7 +12,10 @@ def replicate(parser: argparse.ArgumentParser) -> None:
     """Add the options of `snapshots replicate`."""
     plan = "a plan of the configuration: its location and its replicate_to"
     add_location_options(parser, plan=plan, snapshot="the location that is copied")
-    to = "the replica: an empty location, or an earlier replica (default: the plan's replicate_to)"
+    to = (
+        "the replica: an empty location, or an earlier replica (default: the plan's replicate_to); the section"
+        " storage.locations of the configuration has credentials by bucket"
+    )
     parser.add_argument("--to", metavar="URI", help=to)
     some = f"copy only the head and this version, and those chosen before; repeat it for more: {VERSIONS}"
     parser.add_argument("--only", action="append", default=[], metavar="VERSION", help=some)

@@ -29,7 +29,7 @@ def replica_asset(plan: Plan) -> dg.AssetsDefinition:
         backfill_policy=dg.BackfillPolicy.single_run(),
         metadata={"location": plan.replicate_to},
         description=f"Copies what `{plan.replicate_to}` lacks of `{plan.to}`, byte for byte. Every object is hashed on"
-        " the way; damage fails the run. What the source deletes stays in the replica.",
+        " the way; damage fails the run. Files that the source deletes stay in the replica.",
     )
     def replica(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         snapshots = snapshots_of(context)

@@ -40,6 +40,8 @@ def test_a_location_is_replicated_verified_listed_and_restored(
     restored = snapshots("import", "--from", replica.as_uri(), "--target", f"duckdb://{target}")
     assert restored.status == 0, restored.err
     assert restored.err.count("cannot be written to") == 1
+    assert "is not pinned while it is imported" in restored.err
+    assert "so it keeps" not in restored.err  # a tag that could not be made
     assert not differing(tmp_path / "source.duckdb", target, "readings", "sensors")
     left = {path: data for path, data in relative(replica).items() if not path.startswith("verification")}
     assert left == copies | {"replica.json": (replica / "replica.json").read_bytes()}

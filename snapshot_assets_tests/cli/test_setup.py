@@ -165,6 +165,20 @@ def test_doctor_goes_on_after_a_wrong_configuration_and_a_store_that_refuses(
     assert snapshots("doctor", "--no-spark", "--source", source, "--to", tmp_path.as_uri()).status == 0
 
 
+def test_doctor_checks_the_location_of_the_replica(snapshots: Snapshots, source: str, tmp_path: Path) -> None:
+    places = [(tmp_path / name).as_uri() for name in ("first", "file/second")]
+    Path("snapshots.yaml").write_text(
+        f"plans: {{a: {{source: '{source}', to: '{places[0]}', replicate_to: '{places[1]}',"
+        " start_time: 2025-01-01T00:00:00Z, end_time: 2025-01-04T00:00:00Z}}"
+    )
+    (tmp_path / "file").write_text("")
+    checks = snapshots("doctor", "--no-spark", "--json").json["checks"]
+    assert [(each["subject"], each["ok"]) for each in checks if each["check"] == "store"] == [
+        (places[0], True),
+        (places[1], False),
+    ]
+
+
 @given(
     st.integers(0, 3_000_000).map(lambda hours: timedelta(hours=hours)),
     st.integers(0, 1 << 50),

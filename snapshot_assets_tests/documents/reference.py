@@ -192,6 +192,7 @@ def _everything() -> dg.Definitions:
         name="shop",
         source="postgresql://host/shop",
         to="s3://backups/shop",
+        replicate_to="s3://second/shop",
         target="postgresql://host/copy",
         scratch="postgresql://host/scratch",
         kind="continuous",
@@ -228,8 +229,8 @@ def assets_page() -> str:
         (
             "# Assets, checks, jobs, schedules and sensors\n",
             "What a plan is in Dagster. Here the plan `shop` is continuous, lists the tables `public.customers` and"
-            "\n`public.orders`, and has a target, a scratch database and rules of retention; the plan `report` is of"
-            " kind `query`. A\nplan without these fields has fewer.\n",
+            "\n`public.orders`, and has a target, a scratch database, rules of retention and `replicate_to`; the plan"
+            " `report` is of\nkind `query`. A plan without these fields has fewer.\n",
             "## Assets\n",
             table(("asset", "partitions", "what"), assets),
             "## Checks\n",

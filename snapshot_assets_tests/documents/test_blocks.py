@@ -70,7 +70,7 @@ def check(block: Block, folder: Path) -> None:
             assert (followed and block.text.startswith("$ ")) or elsewhere, f"no test follows {where}"
         case "bash":
             assert elsewhere, f"no test runs {where}"
-        case "python" | "sql":
+        case "python" | "sql" | "sh":
             assert elsewhere or (followed and block.title), f"no test runs {where}"
         case "yaml":
             if not elsewhere:
@@ -98,7 +98,6 @@ def check_yaml(block: Block, folder: Path) -> None:
 
 _EXAMPLES = {
     "SHOP_DATABASE": "postgresql://host/shop",
-    "SHOP_SNAPSHOTS": "s3://backups/shop",
     "SHOP_SINCE": "2025-01-01T00:00:00Z",
 }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from snapshot_assets_tests.documents.blocks import ROOT
 from snapshot_assets_tests.documents.followed import LOCAL, TUTORIAL
 from snapshot_assets_tests.documents.reader import AFTER_THE_EXPORT, Reader, compare
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
-from snapshot_assets_tests.servers.s3 import S3Server
+from snapshot_assets_tests.servers.s3 import S3Server, variables_of
 from snapshot_assets_tests.servers.spark_cluster import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -28,18 +30,8 @@ INSERT INTO orders SELECT i, i % 10 + 1, '{since}'::timestamptz + i * interval '
 """
 _SOURCE = "postgresql://reader:${SHOP_PASSWORD}@db.example.com/shop"
 _TARGET = "postgresql://owner:${OWNER_PASSWORD}@new.example.com/shop"
+_NEW = "postgresql://owner:secret@new.example.com/shop"
 _LOCATION = "s3://backups/shop"
-
-
-def variables_of(server: S3Server) -> dict[str, str]:
-    """Return Amazon's variables for a server."""
-    return {
-        "AWS_REGION": str(server.options.region),
-        "AWS_ACCESS_KEY_ID": str(server.options.access_key_id),
-        "AWS_SECRET_ACCESS_KEY": str(server.options.secret_access_key),
-        "AWS_ENDPOINT_URL_S3": str(server.options.endpoint),
-        "AWS_ALLOW_HTTP": "true",
-    }
 
 
 @pytest.fixture(scope="session")
@@ -69,25 +61,30 @@ def test_readme(
 ) -> None:
     source, target = make_postgresql_database(), make_postgresql_database()
     postgresql_server.psql_script(source, _SHOP.format(since="2025-01-01T00:00:00Z"))
-    reader = Reader(tmp_path, variables_of(s3_server), {_SOURCE: source, _TARGET: target, _LOCATION: s3_location})
+    reader = Reader(
+        tmp_path, variables_of(s3_server.options), {_SOURCE: source, _TARGET: target, _LOCATION: s3_location}
+    )
     reader.follow("README.md", tmp_path, compare)
 
 
 def test_the_nightly_export(
-    postgresql_server: PostgresqlServer, postgresql_database: str, s3_server: S3Server, s3_location: str, tmp_path: Path
+    postgresql_server: PostgresqlServer,
+    make_postgresql_database: MakeDatabase,
+    s3_server: S3Server,
+    backups: dict[str, str],
+    tmp_path: Path,
 ) -> None:
+    page, example = "docs/how-to/nightly.md", (ROOT / "examples/nightly.yaml").read_text()
+    assert example[example.index("sources:") :] in (ROOT / page).read_text()
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    since = time_text(today - timedelta(days=8))
-    postgresql_server.psql_script(postgresql_database, _SHOP.format(since=since))
+    source, target, since = make_postgresql_database(), make_postgresql_database(), time_text(today - timedelta(days=8))
+    postgresql_server.psql_script(source, _SHOP.format(since=since))
     replaced = {
-        "postgresql://reader:secret@db.example.com/shop": postgresql_database,
-        _LOCATION: s3_location,
+        "postgresql://reader:secret@db.example.com/shop": source,
+        _NEW: target,
         "2025-01-01T00:00:00Z": since,
-        "eu-central-1": str(s3_server.options.region),
+        "copier-secret": str(s3_server.as_user("copier").secret_access_key),
         "3000": str(free_port()),
     }
-    page = "docs/how-to/nightly.md"
-    example = (ROOT / "examples/nightly.yaml").read_text()
-    (tmp_path / "snapshots.yaml").write_text(example)
-    assert example[example.index("sources:") :] in (ROOT / page).read_text()
-    Reader(tmp_path, variables_of(s3_server), replaced).follow(page, tmp_path, compare)
+    path = os.pathsep.join((str(Path(sys.executable).parent), str(postgresql_server.bin), os.environ["PATH"]))
+    Reader(tmp_path, backups | {"PATH": path}, replaced).follow(page, tmp_path, compare)

@@ -1,4 +1,4 @@
-"""`examples/nightly.yaml` in Dagster's daemon: its schedule exports PostgreSQL to S3 and tags what it sealed."""
+"""`examples/nightly.yaml` in Dagster's daemon: its schedule exports PostgreSQL to S3, tags the seal, copies it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from snapshot_assets_tests.e2e.graphql import until
 from snapshot_assets_tests.pipeline.project import ROOT
 from snapshot_assets_tests.servers.dagster import start_dagster
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
-from snapshot_assets_tests.servers.s3 import S3Server
+from snapshot_assets_tests.servers.s3 import BACKUPS, S3Server
 
 SNAPSHOTS = Path(sys.executable).parent / "snapshots"
 DAYS = 3
@@ -38,7 +38,7 @@ def test_its_schedule_runs_without_being_turned_on_and_seals_and_tags_all_days(
     postgresql_server: PostgresqlServer,
     postgresql_database: str,
     s3_server: S3Server,
-    s3_location: str,
+    backups: dict[str, str],
     tmp_path: Path,
 ) -> None:
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -48,16 +48,13 @@ def test_its_schedule_runs_without_being_turned_on_and_seals_and_tags_all_days(
     example = (ROOT / "examples" / "nightly.yaml").read_text()
     assert CRON in example
     (tmp_path / "nightly.yaml").write_text(example.replace(CRON, 'export_cron: "* * * * *"'))
-    environment = {
+    copier = s3_server.as_user("copier")
+    environment = backups | {
         "SNAPSHOTS_CONFIG": str(tmp_path / "nightly.yaml"),
         "SHOP_DATABASE": postgresql_database,
-        "SHOP_SNAPSHOTS": s3_location,
         "SHOP_SINCE": since,
-        "AWS_REGION": str(s3_server.options.region),
-        "AWS_ACCESS_KEY_ID": str(s3_server.options.access_key_id),
-        "AWS_SECRET_ACCESS_KEY": str(s3_server.options.secret_access_key),
-        "AWS_ENDPOINT_URL_S3": str(s3_server.options.endpoint),
-        "AWS_ALLOW_HTTP": "true",
+        "COPIER_KEY_ID": str(copier.access_key_id),
+        "COPIER_SECRET": str(copier.secret_access_key),
     }
     with start_dagster(tmp_path, ["-m", "snapshot_assets.definitions"], environment) as servers:
         ended = until(
@@ -72,7 +69,8 @@ def test_its_schedule_runs_without_being_turned_on_and_seals_and_tags_all_days(
         command = [str(SNAPSHOTS), *arguments]
         return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True).stdout
 
-    snapshots("export", "verify", "--snapshot", s3_location)
-    [found] = json.loads(snapshots("export", "list", "--location", s3_location, "--json"))
-    assert (found["status"], found["rows"], found["chunks_done"]) == ("complete", DAYS * 24, DAYS + 1), found
-    assert len(json.loads(snapshots("tag", "list", "--snapshot", s3_location, "--json"))) == 1
+    for uri in (f"s3://{bucket}/shop" for bucket in BACKUPS):
+        snapshots("export", "verify", "--snapshot", uri)
+        [found] = json.loads(snapshots("export", "list", "--location", uri, "--json"))
+        assert (found["status"], found["rows"], found["chunks_done"]) == ("complete", DAYS * 24, DAYS + 1), found
+        assert len(json.loads(snapshots("tag", "list", "--snapshot", uri, "--json"))) == 1

@@ -1,4 +1,4 @@
-"""A real S3 server: SeaweedFS's `weed mini` on the loopback interface, with four users."""
+"""A real S3 server: SeaweedFS's `weed mini` on the loopback interface, with six users."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
 
 BUCKET = "snapshots"
+BACKUPS = ("backups", "backups-elsewhere")
+"""Buckets of the fixture `backups`, as documents and examples name them."""
+
 _START_SECONDS = 60
 _COMPONENTS = ("master", "volume", "filer", "s3", "admin")
 _USERS = {
@@ -33,6 +36,10 @@ _USERS = {
     "reader": ["Read", "List"],
     "stranger": ["Read:elsewhere"],
     "blind": ["Read", "Write"],
+    **{
+        user: [f"{right}:{bucket}" for right in ("Read", "Write", "List")]
+        for user, bucket in zip(("exporter", "copier"), BACKUPS, strict=True)
+    },
 }
 
 
@@ -49,7 +56,9 @@ class S3Server:
     bucket: str
 
     def as_user(self, name: str) -> StoreOptions:
-        """Return the options of `admin`, `reader` (no writes), `blind` (no lists) or `stranger` (none)."""
+        """Return the options of a user: `admin`, `reader` (no writes), `blind` (no lists), `stranger` (no rights),
+        and of the buckets `BACKUPS`, `exporter` (the first one only) or `copier` (the second one only).
+        """
         assert name in _USERS
         return replace(self.options, access_key_id=f"{name}-key", secret_access_key=_secret(name))
 
@@ -125,6 +134,31 @@ def start_s3(home: Path) -> Iterator[S3Server]:
 def s3_location(s3_server: S3Server) -> str:
     """The URI of a new prefix on the S3 server."""
     return f"s3://{s3_server.bucket}/tests/1-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def backups(s3_server: S3Server) -> Iterator[dict[str, str]]:
+    """Two empty buckets, `BACKUPS`: the variables of somebody whose own credentials are only for the first."""
+    client = s3_server.client()
+    for bucket in BACKUPS:
+        client.create_bucket(Bucket=bucket)
+    yield variables_of(s3_server.as_user("exporter"))
+    for bucket in BACKUPS:
+        for found in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+            for each in found.get("Contents", []):
+                client.delete_object(Bucket=bucket, Key=each["Key"])
+        client.delete_bucket(Bucket=bucket)
+
+
+def variables_of(options: StoreOptions) -> dict[str, str]:
+    """Return Amazon's variables for a user of a server."""
+    return {
+        "AWS_REGION": str(options.region),
+        "AWS_ACCESS_KEY_ID": str(options.access_key_id),
+        "AWS_SECRET_ACCESS_KEY": str(options.secret_access_key),
+        "AWS_ENDPOINT_URL_S3": str(options.endpoint),
+        "AWS_ALLOW_HTTP": "true",
+    }
 
 
 @pytest.fixture(params=["file", "s3"])

@@ -26,6 +26,7 @@ from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.query_fields import is_template, resolve_location
 from snapshot_assets.plan.read_configuration import NO_SOURCE, load_configuration
 from snapshot_assets.storage.location import FILE, parse_location
+from snapshot_assets.storage.options import StoreOptions
 
 _NOWHERE = "file:///nowhere/at/all"
 """Location of a plan that is made for a source alone."""
@@ -67,12 +68,8 @@ def _checks(options: argparse.Namespace) -> Iterator[Check]:
     for plan in plans:
         if plan.source.uri != NO_SOURCE:
             yield _check_source(configuration, plan, with_spark=not options.no_spark)
-    for plan in {plan.to: plan for plan in plans}.values():
-        if plan.to != _NOWHERE:
-            yield from check_location(
-                _location(plan), configuration.store_options(plan), single_writer=plan.single_writer
-            )
-
+    for (uri, options), single_writer in _locations(configuration, plans).items():
+        yield from check_location(uri, options, single_writer=single_writer)
     yield check_dagster(dagster_home())
     yield from check_disk(_folders(configuration, plans) | {dagster_home(): 0})
 
@@ -85,6 +82,17 @@ def _configured(options: argparse.Namespace) -> tuple[Configuration, tuple[Plan,
         plan = Plan(**fields)
         return configuration.with_plan(plan), (plan,)
     return configuration, (configuration.plan(options.plan),) if options.plan else configuration.plans
+
+
+def _locations(configuration: Configuration, plans: tuple[Plan, ...]) -> dict[tuple[str, StoreOptions | None], bool]:
+    """Return the locations that plans write to, with their storage options, and whether a plan is the only writer."""
+    found = {}
+    for plan in plans:
+        if plan.to != _NOWHERE:
+            found[_location(plan), configuration.store_options(plan)] = plan.single_writer
+        if plan.replicate_to is not None:
+            found[configuration.replica_of(plan)] = plan.single_writer
+    return found
 
 
 def _location(plan: Plan) -> str:

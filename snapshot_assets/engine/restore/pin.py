@@ -71,5 +71,8 @@ def unpin(store: ObjectStore, tags: Iterable[str]) -> list[str]:
                 delete_tag(catalog, tag)
                 left.remove(tag)
     except _UNWRITABLE as error:
-        _LOG.warning("%s cannot be written to, so it keeps %s. %s", store.uri, ", ".join(left), scrub(str(error)))
+        existing = Catalog.open(store).state.tags
+        left = [tag for tag in left if tag in existing]
+        if left:
+            _LOG.warning("%s cannot be written to, so it keeps %s. %s", store.uri, ", ".join(left), scrub(str(error)))
     return left
