@@ -68,8 +68,8 @@ def _checks(options: argparse.Namespace) -> Iterator[Check]:
     for plan in plans:
         if plan.source.uri != NO_SOURCE:
             yield _check_source(configuration, plan, with_spark=not options.no_spark)
-    for (uri, options), single_writer in _locations(configuration, plans).items():
-        yield from check_location(uri, options, single_writer=single_writer)
+    for (uri, storage), single_writer in _locations(configuration, plans).items():
+        yield from check_location(uri, storage, single_writer=single_writer)
     yield check_dagster(dagster_home())
     yield from check_disk(_folders(configuration, plans) | {dagster_home(): 0})
 

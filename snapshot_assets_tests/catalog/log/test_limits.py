@@ -38,7 +38,9 @@ def sealed(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> Writer:
 def test_a_rollback_that_is_too_large_is_refused(sealed: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     before = [info.path for info in sealed.store.list()]
     monkeypatch.setattr(documents, "MAX_TRANSACTION_BYTES", LIMIT // 4)
-    with pytest.raises(LimitExceededError, match=rf"10\.txn would have [\d,]+ bytes; at most {LIMIT // 4:,} .* \d+ actions"):
+    with pytest.raises(
+        LimitExceededError, match=rf"10\.txn would have [\d,]+ bytes; at most {LIMIT // 4:,} .* \d+ actions"
+    ):
         rollback(sealed.catalog, SEAL)
     assert [info.path for info in sealed.store.list()] == before
     monkeypatch.setattr(documents, "MAX_TRANSACTION_BYTES", LIMIT)

@@ -83,7 +83,7 @@ def test_a_location_has_the_spelling_of_the_catalog_whatever_the_plan_has(shop: 
     assert table.time_index == "Placed"
     assert table.column("Paid").carrier == "text"
     assert "data/" in " ".join(info.path for info in store_of(location).list())
-    assert not any("4929".encode() in path.read_bytes() for path in location.rglob("*") if path.is_file())
+    assert not any(b"4929" in path.read_bytes() for path in location.rglob("*") if path.is_file())
 
 
 def test_an_export_resumed_in_another_spelling_is_the_same_export(shop: str, location: Path) -> None:
