@@ -18,7 +18,6 @@ from snapshot_assets.catalog.state.holds import held_tags
 from snapshot_assets.catalog.state.totals import live_table
 from snapshot_assets.catalog.verify.records import Verification, current_verifications, known_damage
 from snapshot_assets.errors import DamageError
-from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import checkpointed_revision, revision_of
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.listed import Listed
@@ -81,7 +80,7 @@ class Status:
         sealed: Whether the newest state is exactly what the newest seal declared.
         seal: The newest seal, of any kind.
         export: The newest seal of exported data. Compactions, deletions of rows and rollbacks seal, too, but what they
-            seal is as old as before.
+            seal is as old as before. If the log no longer has its seal, `revision` is the oldest with its data.
         tag: The tag that was created last.
         verified: The last verifications: one for each depth and scope that no later one covers, the last one last.
         damaged: Objects that are missing or have another size, and those that the last verifications found damaged.
@@ -157,7 +156,7 @@ def _status(store: ObjectStore, now: datetime) -> Status:
         revision=state.revision,
         sealed=state.sealed,
         seal=_sealed(state.seals[-1] if state.seals else None, now),
-        export=_sealed(newest_export(state), now),
+        export=_newest_export(state, now),
         tag=_newest_tag(state, now),
         held=tuple(sorted(held_tags(state.pins))),
         unsealed=unsealed_work(state),
@@ -185,27 +184,13 @@ def _newest_tag(state: State, now: datetime) -> Moment | None:
     return Moment(tag.revision, tag.created_at, _age(tag.created_at, now), tag.name) if tag else None
 
 
-def newest_export(state: State) -> SealState | None:
-    """Return the newest seal of exported data; None if nothing was sealed.
-
-    If the log no longer records it, this is the oldest seal that it records: at least as young as what was exported.
-    """
-    tombstones, rollbacks = set[int](), dict[int, int]()
-    for event in state.events:
-        for action in event.actions:
-            if isinstance(action, act.Tombstone):
-                tombstones.add(event.revision)
-            elif isinstance(action, act.Rollback):
-                rollbacks[event.revision] = action.revision
-    found, through = None, state.revision
-    for sealed in reversed(state.seals):
-        if sealed.revision > through:
-            continue
-        found, through = sealed, rollbacks.get(sealed.revision, sealed.revision)
-        compacted = sealed.seal.verified_revision == sealed.revision  # FORMAT.md, section 6
-        if not compacted and sealed.revision not in tombstones:
-            break
-    return found
+def _newest_export(state: State, now: datetime) -> Moment | None:
+    """Return the first seal of the newest exported data that the log still records, and when the export was sealed."""
+    if not state.seals:
+        return None
+    at = state.seals[-1].exported_at
+    first = next(seal for seal in state.seals if seal.exported_at == at)
+    return Moment(first.revision, at, _age(at, now))
 
 
 def unsealed_work(state: State) -> Unsealed:

@@ -10,10 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
-
 from snapshot_assets.cli.progress_display import Update, displayed
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.units import human_bytes
@@ -80,6 +76,10 @@ def object_progress(
 
 @contextmanager
 def _bar(watch: ObjectProgress) -> Iterator[Update]:
+    from rich.console import Console  # here, because commands without a terminal need no bar
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
     columns = (TextColumn(watch.doing), BarColumn(), TextColumn("{task.fields[counts]}"), TimeRemainingColumn())
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(watch.doing, total=watch.bytes or watch.objects, counts="")

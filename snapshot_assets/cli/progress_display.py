@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
-
-from rich.console import Console
 
 from snapshot_assets.cli.output import messages_are_json, show_line, show_message
 from snapshot_assets.cli.repeated import repeated
@@ -42,7 +41,7 @@ def displayed(watch: Watch, mode: str, bar: Callable[[], AbstractContextManager[
     elif mode == "json":
         with repeated(lambda: show_line(json.dumps(watch.totals())), _JSON_SECONDS, at_end=True):
             yield
-    elif messages_are_json() or not Console(stderr=True).is_terminal:
+    elif messages_are_json() or not sys.stderr.isatty():
         with repeated(lambda: show_message(watch.line()), _LINE_SECONDS):
             yield
     else:

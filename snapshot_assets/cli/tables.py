@@ -1,7 +1,7 @@
 """Prints tables to stdout.
 
 Words, such as ids and paths, are never cut. On a terminal that is too narrow, texts continue in the next line;
-elsewhere each row is one line.
+elsewhere each row is one line. Commands that print no table start without rich.
 """
 
 from __future__ import annotations
@@ -9,11 +9,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
-
-from rich.cells import cell_len
-from rich.console import Console, JustifyMethod
-from rich.table import Table
-from rich.text import Text
 
 from snapshot_assets.cli.output import printable
 from snapshot_assets.format.counts import number_text
@@ -43,6 +38,11 @@ def _text(cell: object, *, count: bool) -> str:
 
 
 def _by_rich(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[str]:
+    from rich.cells import cell_len
+    from rich.console import Console, JustifyMethod
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
     needed = 0
     for title, cells, number in zip(headers, _columns(headers, rows), right, strict=True):
@@ -61,6 +61,8 @@ def _by_rich(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Seque
 
 
 def _one_line_each(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[str]:
+    from rich.cells import cell_len
+
     widths = [max(map(cell_len, cells)) for cells in _columns(headers, rows)]
     for row in (headers, *rows):
         spaces = [" " * (width - cell_len(text)) for text, width in zip(row, widths, strict=True)]

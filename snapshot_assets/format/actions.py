@@ -184,12 +184,18 @@ class RowsOutside:
 
 @dataclass(frozen=True)
 class Seal:
-    """Declares the state complete and verified."""
+    """Declares the state complete and verified.
+
+    Attributes:
+        exported_at: Of a compaction, a deletion of rows or a rollback: when the export whose rows it has was sealed.
+            None for an export.
+    """
 
     verified_revision: int
     checksum: str
     consistency: str
     rows_outside: tuple[RowsOutside, ...] = ()
+    exported_at: datetime | None = None
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,9 @@ def from_micros(micros: int) -> datetime:
 
 _HEX = Codec(bytes.fromhex, bytes.hex)
 _TIME = Codec(to_micros, from_micros)
+_OPTIONAL_TIME = Codec(
+    lambda moment: to_micros(moment) if moment else 0, lambda micros: from_micros(micros) if micros else None
+)
 _DURATION = Codec(
     lambda value: value // _MICROSECOND if value else 0, lambda micros: micros * _MICROSECOND if micros else None
 )
@@ -153,6 +156,8 @@ def _of_field(hint: Any, field: FieldDescriptor) -> Codec:
         return _enumeration(hint, field)
     if hint is datetime:
         return _TIME
+    if hint == datetime | None:
+        return _OPTIONAL_TIME
     if hint == timedelta | None:
         return _DURATION
     return _HEX if hint is str and field.type == FieldDescriptor.TYPE_BYTES else _SAME

@@ -302,16 +302,18 @@ class RemoveFile(_message.Message):
     def __init__(self, path: _Optional[str] = ...) -> None: ...
 
 class Seal(_message.Message):
-    __slots__ = ("verified_revision", "checksum", "consistency", "rows_outside")
+    __slots__ = ("verified_revision", "checksum", "consistency", "rows_outside", "exported_at")
     VERIFIED_REVISION_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     CONSISTENCY_FIELD_NUMBER: _ClassVar[int]
     ROWS_OUTSIDE_FIELD_NUMBER: _ClassVar[int]
+    EXPORTED_AT_FIELD_NUMBER: _ClassVar[int]
     verified_revision: int
     checksum: str
     consistency: str
     rows_outside: _containers.RepeatedCompositeFieldContainer[RowsOutside]
-    def __init__(self, verified_revision: _Optional[int] = ..., checksum: _Optional[str] = ..., consistency: _Optional[str] = ..., rows_outside: _Optional[_Iterable[_Union[RowsOutside, _Mapping]]] = ...) -> None: ...
+    exported_at: int
+    def __init__(self, verified_revision: _Optional[int] = ..., checksum: _Optional[str] = ..., consistency: _Optional[str] = ..., rows_outside: _Optional[_Iterable[_Union[RowsOutside, _Mapping]]] = ..., exported_at: _Optional[int] = ...) -> None: ...
 
 class RowsOutside(_message.Message):
     __slots__ = ("schema", "table", "rows")

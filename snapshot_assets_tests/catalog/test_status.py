@@ -11,7 +11,7 @@ from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
-from snapshot_assets.catalog.status import Size, Unsealed, location_status, newest_export
+from snapshot_assets.catalog.status import Size, Unsealed, location_status
 from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, NoSnapshotError
@@ -95,14 +95,19 @@ def test_what_seals_old_rows_again_does_not_make_them_younger(sealed: Writer, ch
     assert found.export.revision == export
 
 
-def test_an_export_whose_seal_is_forgotten_is_as_old_as_the_oldest_seal_that_is_not(sealed: Writer) -> None:
+def test_an_export_whose_seal_the_log_forgot_is_as_old_as_it_was(sealed: Writer) -> None:
+    export = status(sealed).export
+    assert export is not None
     delete_rows(sealed.catalog, TableName("main", "m"), "t < '2025-01-02T00:00:00Z'")
+    tombstone = sealed.catalog.state.revision
+    merge(sealed, 1)
     expire(sealed.catalog, keep_last=1)
-    state = sealed.catalog.state
-    state.seals = state.seals[1:]
-    found = newest_export(state)
+    write_checkpoint(sealed.store, sealed.catalog.refresh())
+    found = status(sealed).export
     assert found is not None
-    assert found == state.seals[0]
+    assert (found.revision, found.at) == (tombstone + 1, export.at)
+    rollback(sealed.catalog, tombstone + 1)
+    assert status(sealed).export == found
 
 
 def test_the_newest_tag_is_the_one_that_was_created_last(sealed: Writer) -> None:

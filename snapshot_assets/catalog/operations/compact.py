@@ -115,6 +115,7 @@ def _own_seal(state: State, actions: Sequence[act.Action]) -> Sequence[act.Seal]
         verified_revision=after.revision,
         checksum=checksum_of(after),
         consistency=consistency_of(after),
+        exported_at=state.newest_seal.exported_at,
     )
     return [sealed]
 

@@ -171,7 +171,7 @@ def _rollback_actions(
         *(chunk_state.chunk for _, chunk_state in sorted(then.chunks.items())),
         *map(act.RemoveFile, leaving),
         *([act.ReturnedFiles(tuple(returning))] if returning else []),
-        replace(target.seal, verified_revision=state.revision + 1),
+        replace(target.seal, verified_revision=state.revision + 1, exported_at=target.exported_at),
     ]
 
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import pairwise
 
 from snapshot_assets.catalog.calendar import NO_CALENDAR, Calendar
 from snapshot_assets.catalog.catalog import Actions, Token, rule
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.rules.preconditions import check_unchanged, refuse_deleted, refuse_pinned, refuse_upgraded
+from snapshot_assets.catalog.state.backups import backups
 from snapshot_assets.catalog.state.file_pruning import match_files
-from snapshot_assets.catalog.state.fold import SealState, State
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.holds import refuse_held
 from snapshot_assets.errors import ConflictError, PlanError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.checkpoint import Event
 from snapshot_assets.format.relations import TableName
 
 RULES = ("keep_last", "keep_for", "keep_daily", "keep_weekly", "keep_monthly", "keep_yearly")
@@ -69,7 +67,13 @@ def tombstone(state: State, token: Token, wanted: act.Tombstone) -> Actions:
     if not state.sealed or state.newest_seal is None:
         return [wanted]
     after = replace(state, tombstones=state.tombstones | {state.revision + 1: wanted})
-    sealed = replace(state.newest_seal.seal, verified_revision=state.revision, checksum=checksum_of(after))
+    newest = state.newest_seal
+    sealed = replace(
+        newest.seal,
+        verified_revision=state.revision,
+        checksum=checksum_of(after),
+        exported_at=newest.exported_at,
+    )
     return [wanted, sealed]
 
 
@@ -124,8 +128,8 @@ class Retention:
         keep_last: Number of newest revisions to keep; None for no such rule. A compaction counts as one with the
             revisions that it compacted, and the last of them is kept. Otherwise compactions would push out exports.
         keep_for: Keeps revisions that were sealed no longer ago than this; None for no such rule.
-        calendar: Keeps the newest of days, weeks, months and years, by the time of the seal, counting compactions as
-            `keep_last` does.
+        calendar: Keeps the newest of days, weeks, months and years, counting compactions as `keep_last` does. The time
+            of what was compacted counts: a compaction on the next day would take that day's place from its own export.
 
     Raises:
         PlanError: There is no rule, or a rule is invalid.
@@ -149,33 +153,16 @@ class Retention:
         The newest seal always stays (FORMAT.md, section 6).
         """
         seals = [seal for seal in state.seals if seal.revision not in state.expired]
-        versions = _versions(seals, state.events)[::-1]
-        places = self.calendar.kept([seal.committed_at for seal in versions]) | set(range(self.keep_last or 1))
-        kept = {seal.revision for place, seal in enumerate(versions) if place in places}
+        newest_first = [
+            (left[-1], backup.made_at)
+            for backup in reversed(backups(state))
+            if (left := [seal.revision for seal in backup.seals if seal.revision not in state.expired])
+        ]
+        places = self.calendar.kept([made_at for _, made_at in newest_first]) | set(range(self.keep_last or 1))
+        kept = {revision for place, (revision, _) in enumerate(newest_first) if place in places}
         since = None if self.keep_for is None else now - self.keep_for
         older = [seal for seal in seals if seal.revision not in kept]
         return [seal.revision for seal in older if since is None or seal.committed_at < since]
-
-
-def _versions(seals: Sequence[SealState], events: Sequence[Event]) -> list[SealState]:
-    """Return the sealed revisions, counting those that only compact the one before as one with it: the last of them."""
-    changes = [(event.revision, _exported(event)) for event in events if event.changes_data]
-    revisions, exports = [revision for revision, _ in changes], [exported for _, exported in changes]
-    versions = []
-    for this, after in pairwise(seals):
-        between = exports[bisect_right(revisions, this.revision) : bisect_right(revisions, after.revision)]
-        if not between or max(between) > this.revision:  # the change is unknown, or more than a compaction
-            versions.append(this)
-    return [*versions, *seals[-1:]]
-
-
-def _exported(event: Event) -> int:
-    """Return the revision that exported the rows which an event compacts; if it does anything else, its own."""
-    chunks = [action for action in event.actions if isinstance(action, act.Chunk)]
-    others = [action for action in event.actions if not isinstance(action, act.Chunk | act.Seal)]
-    if others or not chunks:
-        return event.revision
-    return max(chunk.exported or event.revision for chunk in chunks)
 
 
 @rule

@@ -42,6 +42,14 @@ class SealState:
     snapshot_id: str
     version: int
 
+    @property
+    def exported_at(self) -> datetime:
+        """When the export whose rows it has was sealed; compactions, deletions of rows and rollbacks seal them again.
+
+        A compaction by a version of this package that did not record that counts from itself.
+        """
+        return self.seal.exported_at or self.committed_at
+
 
 @dataclass(frozen=True)
 class Token:

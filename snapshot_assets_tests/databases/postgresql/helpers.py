@@ -116,7 +116,7 @@ def run(uri: str, statements: tuple[Statement, ...]) -> None:
     with closing(PostgresqlTarget(DatabaseAddress("target", uri))) as target, target._transaction():
         record = RestoreRecord("a" * 32, "loc", "s3://b/p", 1, "c" * 64, "{}", ())
         for step in steps_of(statements):
-            target._made(record, step, {})
+            target._made(record, step, {}, target._run)
 
 
 def restore(schema: DatabaseSchema, uri: str, *, expressions: bool = True) -> Definition:
