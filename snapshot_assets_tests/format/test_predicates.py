@@ -150,7 +150,7 @@ def test_an_invalid_text_is_refused_with_its_position(text: str, position: int, 
 def test_large_predicates_are_refused() -> None:
     with pytest.raises(PlanError, match=f"more than {MAX_SIZE} operators"):
         parse(f"level in ({', '.join(['1'] * MAX_SIZE)})")
-    with pytest.raises(PlanError, match=f"at most {MAX_TEXT}"):
+    with pytest.raises(PlanError, match=f"at most {MAX_TEXT:,}"):
         parse("level < 3" + " " * MAX_TEXT)
     deep: Predicate = IsNull("name")
     for _ in range(5000):

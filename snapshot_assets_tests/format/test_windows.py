@@ -121,7 +121,7 @@ def test_the_most_windows_are_accepted_and_one_more_is_refused():
     with pytest.raises(PlanError) as caught:
         count_windows(START, most + timedelta(microseconds=1), HOUR)
     assert str(caught.value) == (
-        "chunk_time_window 1h cuts the range into 100001 windows; the most is 100000; use 2h or longer"
+        "chunk_time_window 1h cuts the range into 100,001 windows; the most is 100,000; use 2h or longer"
     )
     assert caught.value.attributes["windows"] == MAX_WINDOWS + 1
 
@@ -139,7 +139,7 @@ def test_the_length_that_a_refusal_names_works(start, seconds):
 
 
 def test_too_many_closed_windows_are_refused():
-    with pytest.raises(PlanError, match="the most is 100000; use 1m or longer"):
+    with pytest.raises(PlanError, match="the most is 100,000; use 1m or longer"):
         closed_count(START, timedelta(seconds=1), START + timedelta(days=60), timedelta(0))
 
 

@@ -134,7 +134,7 @@ def test_all_mistakes_are_reported_at_once():
         (
             {"start_time": START, "end_time": END, "chunk_time_window": "1m"},
             "chunk_time_window",
-            "into 525600 windows; the most is 100000; use 10m or longer",
+            "into 525,600 windows; the most is 100,000; use 10m or longer",
         ),
         ({"kind": "continuous"}, "start_time", "is missing; a continuous plan counts its chunks from it"),
         ({"kind": "continuous", "start_time": START, "end_time": END}, "end_time", "a continuous plan has no end"),

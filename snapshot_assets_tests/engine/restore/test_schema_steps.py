@@ -113,9 +113,9 @@ def test_the_next_run_tries_only_what_is_missing(place: Place, into: Into, monke
     tried: list[str] = []
     made = SqlSteps._made
 
-    def recorded(self: SqlSteps, record: Any, step: Any, latest: Any) -> Any:
+    def recorded(self: SqlSteps, record: Any, step: Any, *others: Any) -> Any:
         tried.append(step.name)
-        return made(self, record, step, latest)
+        return made(self, record, step, *others)
 
     monkeypatch.setattr(SqlSteps, "_made", recorded)
     _, again = incomplete(place, into)
@@ -235,10 +235,10 @@ def test_a_run_that_is_killed_among_the_steps_is_continued(
 
     for target in ("table s.broken", "index broken_n of s.broken"):
 
-        def killed(self: SqlSteps, record: Any, step: Any, latest: Any, at: str = target) -> Any:
+        def killed(self: SqlSteps, record: Any, step: Any, *others: Any, at: str = target) -> Any:
             if step.name == at:
                 raise KeyboardInterrupt
-            return made(self, record, step, latest)
+            return made(self, record, step, *others)
 
         with monkeypatch.context() as patch:
             patch.setattr(SqlSteps, "_made", killed)
