@@ -31,7 +31,8 @@ def extract(uri: str, *tables: str, selection: Selection = HIDING, columns: tupl
     """Return the exported columns of the last table."""
     name = TableName("public", tables[-1])
     hidden = (*selection.exclude_columns, *((name, column) for column in columns))
-    named = tuple(TableName("public", table) for table in tables)
+    hides = dict.fromkeys(table.table for table, _ in hidden)
+    named = tuple(TableName("public", table) for table in dict.fromkeys((*tables, *hides)))
     chosen = Selection(tables=named, exclude_columns=hidden, exclude_tables=selection.exclude_tables)
     with opened(uri) as database:
         return [column.name for column in database.extract(chosen).table(name).columns]
@@ -88,8 +89,9 @@ def test_each_column_of_such_a_view_must_be_hidden_or_masked(postgresql_database
     assert extract(postgresql_database, "v", columns=("id", "email", "again")) == []
     name = TableName("public", "v")
     hidden = (*HIDING.exclude_columns, (name, "email"), (name, "again"))
+    tables = (name, *dict.fromkeys(table for table, _ in HIDING.exclude_columns))
     with opened(postgresql_database) as database:
-        found = database.extract(Selection(tables=(name,), exclude_columns=hidden, masks={(name, "id"): "id"}))
+        found = database.extract(Selection(tables=tables, exclude_columns=hidden, masks={(name, "id"): "id"}))
     assert [column.name for column in found.table(name).columns] == ["id"]
 
 
