@@ -8,10 +8,15 @@ from typing import Any
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.operations.delete_rows import plan_row_deletion
 from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.engine.compact.plan import Wanted, plan_compaction
+from snapshot_assets.engine.reading.options import parse_options
+from snapshot_assets.engine.reading.planning import TableRead, choose_read
 from snapshot_assets.errors import PlanError, SnapshotExistsError, UnknownRelationError
 from snapshot_assets.format.actions import Header
-from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets.format.predicates import columns_of
+from snapshot_assets.format.relations import DatabaseSchema, TableName
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets_tests.cli.helpers import export as export_plan
 from snapshot_assets_tests.cli.helpers import store_of
@@ -166,3 +171,35 @@ def test_a_copied_table_is_named_as_the_catalog_names_it(shop: str, location: Pa
     header, schema = stored(location)
     assert (header.query, header.exclude_columns) == ("Shop.Orders", ("Shop.Orders.Card",))
     assert [str(table.table_name) for table in schema.tables] == ["Shop.Orders"]
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "postgresql"])
+def test_commands_on_a_snapshot_match_names_as_its_source_does(
+    kind: str, request: pytest.FixtureRequest, location: Path
+) -> None:
+    uri: str = request.getfixturevalue("shop" if kind == "duckdb" else "postgresql_database")
+    if kind == "postgresql":
+        execute(uri, *STATEMENTS)
+    export(plan_of(uri, location, time_columns={"Shop.Orders": "Placed"}))
+    catalog, store, upper = Catalog.open(store_of(location)), store_of(location), TableName("SHOP", "ORDERS")
+    options = parse_options({"path": location.as_uri(), "table": "shop.orders", "columns": "PAID"}, {})
+    wanted = Wanted(tables=(upper,))
+    if kind == "postgresql":
+        for call in (
+            lambda: plan_row_deletion(catalog, upper, "id = 1"),
+            lambda: plan_row_deletion(catalog, TableName("Shop", "Orders"), "ID = 1"),
+            lambda: plan_compaction(store, catalog.state, wanted),
+            lambda: choose_read(store, options),
+        ):
+            with pytest.raises((PlanError, UnknownRelationError)):
+                call()
+        return
+    deletion = plan_row_deletion(catalog, upper, "ID = 1 AND CARD IS NOT NULL")
+    assert (deletion.table, deletion.files) == (TableName("Shop", "Orders"), 1)
+    assert set(columns_of(deletion.predicate)) == {"id", "Card"}
+    assert {group.table.table_name for group in plan_compaction(store, catalog.state, wanted).groups} == {
+        TableName("Shop", "Orders")
+    }
+    read = choose_read(store, options)
+    assert isinstance(read, TableRead)
+    assert (read.table.table_name, read.schema.names) == (TableName("Shop", "Orders"), ["Paid"])
