@@ -87,4 +87,4 @@ def test_options_in_another_spelling_are_those_of_the_same_export(
     assert (again.status, "nothing was exported" in again.out) == (0, True), again.err
     assert contents(location) == before
     refused = snapshots(*create, "--tables", "MAIN.Readings", "--time-column", "main.READINGS=null")
-    assert "time column of main.readings is moment there, and it is null here" in " ".join(refused.err.split())
+    assert "time column of main.readings is moment, and it is null here" in " ".join(refused.err.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,11 @@ from snapshot_assets.format.actions import Header
 from snapshot_assets.format.predicates import columns_of
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 from snapshot_assets.plan.plan import Plan
+from snapshot_assets_tests.cli.helpers import contents, store_of
 from snapshot_assets_tests.cli.helpers import export as export_plan
-from snapshot_assets_tests.cli.helpers import store_of
 from snapshot_assets_tests.databases.duckdb.files import make_file
-from snapshot_assets_tests.databases.postgresql.helpers import execute
 from snapshot_assets_tests.engine.export.copies import copied
+from snapshot_assets_tests.engine.restore.imports import execute
 
 RANGE: dict[str, Any] = {"start_time": "2025-01-01T00:00:00Z", "end_time": "2025-01-02T00:00:00Z"}
 STATEMENTS = (
@@ -100,6 +101,21 @@ def test_an_export_resumed_in_another_spelling_is_the_same_export(shop: str, loc
         export(plan_of(shop, location, **{**AS_STORED, "exclude_columns": ["Shop.Orders.Ünit"]}))
     with pytest.raises(SnapshotExistsError, match="mask"):
         export(plan_of(shop, location, **{**AS_STORED, "mask": {"Shop.Orders.id": "ID + 1"}}))
+
+
+def test_a_table_whose_spelling_changes_in_the_catalog_does_not_become_a_second_table(
+    shop: str, location: Path
+) -> None:
+    start = {"kind": "continuous", "end_time": None, "start_time": datetime.now(UTC) - timedelta(days=2)}
+    plan = plan_of(shop, location, **start, time_columns={"Shop.Orders": "Placed"})
+    export(plan)
+    before = contents(location)
+    execute(shop, 'ALTER TABLE "Shop"."Orders" RENAME TO orders')
+    with pytest.raises(SnapshotExistsError, match=r"Shop\.Orders there is Shop\.orders here, one table in two"):
+        export(plan)
+    assert contents(location) == before
+    execute(shop, 'ALTER TABLE "Shop".orders RENAME TO "Orders"')
+    export(plan)
 
 
 def test_postgresql_compares_names_exactly(postgresql_database: str, location: Path) -> None:
