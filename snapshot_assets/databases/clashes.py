@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from snapshot_assets.format.counts import counted
+from snapshot_assets.format.name_rules import rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Table, View
 
 _LONGEST = 63
@@ -59,15 +60,11 @@ def _clashing_objects(schema: DatabaseSchema, kind: str, what: str) -> Iterator[
 
 def _alike(names: Iterable[tuple[str, ...]], kind: str) -> Iterator[list[tuple[str, ...]]]:
     """Yield the groups of different names that are equal without case."""
+    rule = rule_of("duckdb" if kind == "DuckDB" else "spark")
     groups: dict[tuple[str, ...], dict[tuple[str, ...], None]] = defaultdict(dict)
     for name in names:
-        groups[tuple(_folded(part, kind) for part in name)][name] = None
+        groups[rule.key(name)][name] = None
     yield from (list(group) for group in groups.values() if len(group) > 1)
-
-
-def _folded(name: str, kind: str) -> str:
-    # DuckDB ignores the case of ASCII letters only.
-    return name.encode().lower().decode() if kind == "DuckDB" else name.lower()
 
 
 def too_long(schema: DatabaseSchema) -> tuple[str, ...]:

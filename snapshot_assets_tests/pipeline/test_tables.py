@@ -12,13 +12,14 @@ from snapshot_assets_tests.pipeline.project import ROWS, Project
 def test_each_listed_table_is_an_asset_that_is_materialised_with_its_chunk(
     make_project: Callable[..., Project],
 ) -> None:
-    tables = ["main.readings", "main.sensors"]
-    project = make_project(tables=tables, time_columns={"main.sensors": None}, target="copy")
+    # DuckDB ignores case: the assets have the plan's spelling, and their rows are those of the catalog's tables.
+    tables = ["main.Readings", "main.sensors"]
+    project = make_project(tables=tables, time_columns={"MAIN.Sensors": None}, target="copy")
 
     rows: dict[str, int] = {}
 
     @dg.asset(
-        ins={"readings": dg.AssetIn(dg.AssetKey(["demo", "main", "readings"]))},
+        ins={"readings": dg.AssetIn(dg.AssetKey(["demo", "main", "Readings"]))},
         partitions_def=partitions_of(project.plan),
     )
     def downstream(context: dg.AssetExecutionContext, readings: DataFrame) -> None:
@@ -26,7 +27,7 @@ def test_each_listed_table_is_an_asset_that_is_materialised_with_its_chunk(
 
     project.user_assets.append(downstream)
     graph = project.definitions().get_repository_def().asset_graph
-    readings = dg.AssetKey(["demo", "main", "readings"])
+    readings = dg.AssetKey(["demo", "main", "Readings"])
     assert graph.get(dg.AssetKey("downstream")).parent_keys == {readings}
     assert graph.get(readings).partitions_def is not None
     assert graph.get(dg.AssetKey(["demo", "source"])).child_keys == {project.key("schema")}

@@ -183,6 +183,9 @@ def _check_same_cut(catalog: Catalog, schema: DatabaseSchema, fixed_tables: bool
         for name in sorted(set(before) & set(after))
         if before[name] != after[name]
     ]
+    spellings = Spellings(rule_of(schema.database), after)
+    renamed = {name: new for name in sorted(before) if (new := spellings.of(name)) != name}
+    different += [f"{name} there is {new} here, one table in two spellings" for name, new in renamed.items()]
     if fixed_tables:
         different += [f"{name} is not in the snapshot" for name in sorted(set(after) - set(before))]
         different += [f"{name} is not in the source" for name in sorted(set(before) - set(after))]

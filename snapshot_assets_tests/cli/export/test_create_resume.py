@@ -75,3 +75,16 @@ def test_options_are_named_as_a_command_has_them(snapshots: Snapshots, source: s
     assert refused.status == 2
     for name in ("--start-time", "--format", "--header", "--time-column"):
         assert f"  {name}: has no effect with --schema-only" in refused.err, refused.err
+
+
+def test_options_in_another_spelling_are_those_of_the_same_export(
+    snapshots: Snapshots, source: str, location: Path
+) -> None:
+    export(make_plan(source, location.as_uri(), tables=["main.readings"]), store_of(location))
+    before = contents(location)
+    create = ("export", "create", "--to", location.as_uri(), "--source", source)
+    again = snapshots(*create, "--tables", "MAIN.Readings", "--time-column", "main.READINGS=MOMENT")
+    assert (again.status, "nothing was exported" in again.out) == (0, True), again.err
+    assert contents(location) == before
+    refused = snapshots(*create, "--tables", "MAIN.Readings", "--time-column", "main.READINGS=null")
+    assert "time column of main.readings is moment, and it is null here" in " ".join(refused.err.split())

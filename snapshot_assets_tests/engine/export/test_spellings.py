@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.operations.delete_rows import plan_row_deletion
 from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.engine.compact.plan import Wanted, plan_compaction
+from snapshot_assets.engine.reading.options import parse_options
+from snapshot_assets.engine.reading.planning import TableRead, choose_read
 from snapshot_assets.errors import PlanError, SnapshotExistsError, UnknownRelationError
 from snapshot_assets.format.actions import Header
-from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets.format.predicates import columns_of
+from snapshot_assets.format.relations import DatabaseSchema, TableName
 from snapshot_assets.plan.plan import Plan
+from snapshot_assets_tests.cli.helpers import contents, store_of
 from snapshot_assets_tests.cli.helpers import export as export_plan
-from snapshot_assets_tests.cli.helpers import store_of
 from snapshot_assets_tests.databases.duckdb.files import make_file
-from snapshot_assets_tests.databases.postgresql.helpers import execute
 from snapshot_assets_tests.engine.export.copies import copied
+from snapshot_assets_tests.engine.restore.imports import execute
 
 RANGE: dict[str, Any] = {"start_time": "2025-01-01T00:00:00Z", "end_time": "2025-01-02T00:00:00Z"}
 STATEMENTS = (
@@ -97,6 +103,21 @@ def test_an_export_resumed_in_another_spelling_is_the_same_export(shop: str, loc
         export(plan_of(shop, location, **{**AS_STORED, "mask": {"Shop.Orders.id": "ID + 1"}}))
 
 
+def test_a_table_whose_spelling_changes_in_the_catalog_does_not_become_a_second_table(
+    shop: str, location: Path
+) -> None:
+    start = {"kind": "continuous", "end_time": None, "start_time": datetime.now(UTC) - timedelta(days=2)}
+    plan = plan_of(shop, location, **start, time_columns={"Shop.Orders": "Placed"})
+    export(plan)
+    before = contents(location)
+    execute(shop, 'ALTER TABLE "Shop"."Orders" RENAME TO orders')
+    with pytest.raises(SnapshotExistsError, match=r"Shop\.Orders there is Shop\.orders here, one table in two"):
+        export(plan)
+    assert contents(location) == before
+    execute(shop, 'ALTER TABLE "Shop".orders RENAME TO "Orders"')
+    export(plan)
+
+
 def test_postgresql_compares_names_exactly(postgresql_database: str, location: Path) -> None:
     execute(postgresql_database, *STATEMENTS)
     export(plan_of(postgresql_database, location, **AS_STORED))
@@ -166,3 +187,35 @@ def test_a_copied_table_is_named_as_the_catalog_names_it(shop: str, location: Pa
     header, schema = stored(location)
     assert (header.query, header.exclude_columns) == ("Shop.Orders", ("Shop.Orders.Card",))
     assert [str(table.table_name) for table in schema.tables] == ["Shop.Orders"]
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "postgresql"])
+def test_commands_on_a_snapshot_match_names_as_its_source_does(
+    kind: str, request: pytest.FixtureRequest, location: Path
+) -> None:
+    uri: str = request.getfixturevalue("shop" if kind == "duckdb" else "postgresql_database")
+    if kind == "postgresql":
+        execute(uri, *STATEMENTS)
+    export(plan_of(uri, location, time_columns={"Shop.Orders": "Placed"}))
+    catalog, store, upper = Catalog.open(store_of(location)), store_of(location), TableName("SHOP", "ORDERS")
+    options = parse_options({"path": location.as_uri(), "table": "shop.orders", "columns": "PAID"}, {})
+    wanted = Wanted(tables=(upper,))
+    if kind == "postgresql":
+        for call in (
+            lambda: plan_row_deletion(catalog, upper, "id = 1"),
+            lambda: plan_row_deletion(catalog, TableName("Shop", "Orders"), "ID = 1"),
+            lambda: plan_compaction(store, catalog.state, wanted),
+            lambda: choose_read(store, options),
+        ):
+            with pytest.raises((PlanError, UnknownRelationError)):
+                call()
+        return
+    deletion = plan_row_deletion(catalog, upper, "ID = 1 AND CARD IS NOT NULL")
+    assert (deletion.table, deletion.files) == (TableName("Shop", "Orders"), 1)
+    assert set(columns_of(deletion.predicate)) == {"id", "Card"}
+    assert {group.table.table_name for group in plan_compaction(store, catalog.state, wanted).groups} == {
+        TableName("Shop", "Orders")
+    }
+    read = choose_read(store, options)
+    assert isinstance(read, TableRead)
+    assert (read.table.table_name, read.schema.names) == (TableName("Shop", "Orders"), ["Paid"])
