@@ -271,7 +271,7 @@ _COMMANDS = {
         compact,
     ),
     "catalog promote": _Command(
-        "replicate:promote", ("--yes", "--dry-run", *_READS), "make a replica a location of its own", promote
+        "replicate:promote", _ASKS, "make a replica a location of its own", promote
     ),
     "catalog rebuild": _Command(
         "catalog.maintain:rebuild",
