@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 
 from snapshot_assets.catalog.replication.promote import PromotionPlan
-from snapshot_assets.cli.output import counted, show, show_json
+from snapshot_assets.cli.output import show, show_json
 from snapshot_assets.format.units import time_text
 
 
@@ -47,8 +47,9 @@ def ends_text(plan: PromotionPlan, verb: str) -> str:
 
 
 def _parts(plan: PromotionPlan) -> Iterator[str]:
-    if plan.ends.revisions:
-        yield f"{"revision" if len(plan.ends.revisions) == 1 else "revisions"} {', '.join(map(str, plan.ends.revisions))}"
+    revisions = plan.ends.revisions
+    if revisions:
+        yield f"{'revision' if len(revisions) == 1 else 'revisions'} {', '.join(map(str, revisions))}"
     for known in plan.ends.tags:
         yield f"{known.pin}, held" if known.hold is not None else str(known.pin)
     yield from (str(known.pin) for known in plan.ends.savepoints)

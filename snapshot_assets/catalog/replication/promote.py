@@ -45,7 +45,7 @@ class PromotionPlan:
     replica: Replica
     revision: int
     sealed: bool
-    ends: Unchosen = Unchosen()
+    ends: Unchosen
     released: tuple[str, ...] = ()
     damaged: bool = False
     committed: int | None = None
