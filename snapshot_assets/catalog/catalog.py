@@ -80,6 +80,11 @@ def writer_name() -> str:
 def writable(store: ObjectStore, *, single_writer: bool, clock: Callable[[], datetime]) -> ObjectStore:
     """Return a store for writing a location, after a probe of the store; see `Catalog.open_for_writing`."""
     refuse_replica(store)
+    return proved(store, single_writer=single_writer, clock=clock)
+
+
+def proved(store: ObjectStore, *, single_writer: bool, clock: Callable[[], datetime]) -> ObjectStore:
+    """Return a store for commits after a probe of rights, conditional creates and clocks."""
     probed = probe(store, single_writer=single_writer)
     ahead = clock() - probed.store_time
     if abs(ahead) > MAX_CLOCK_SKEW:  # with a late clock, retention would take new seals and tags for old ones
@@ -161,7 +166,7 @@ class Catalog:
                     entry = read_entry(self.store, self.state.revision + 1)
                 except ObjectNotFoundError:
                     return self.state
-                if entry.starts_log:
+                if entry.starts_log or self.state.partial:
                     self.state = read_state(self.store)
                 else:
                     self.state.apply(entry, transaction_path(self.state.revision + 1))

@@ -1,13 +1,17 @@
 """The marker of a replica: a location that replication keeps equal to another one, its source (FORMAT.md, "Replicas").
 
 Writers refuse a location that has one: a transaction of their own would separate the replica's log from the source's.
+Readers leave out what a replica of chosen versions lacks, by `reader_view`: whatever opens a state calls it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from snapshot_assets.catalog.state.chosen import with_versions
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import DocumentError, ObjectNotFoundError, ReplicaError
 from snapshot_assets.format import documents
 from snapshot_assets.format.documents import parse_json, pretty_json
@@ -28,6 +32,7 @@ class Replica:
         created_at: When that was.
         created_by: The name of the process that created it.
         revisions: The older revisions that a replica of chosen versions has, ascending; None if it has all.
+        promoting: Whether a promotion was begun, so that replication no longer writes to it.
     """
 
     location_id: str
@@ -35,6 +40,7 @@ class Replica:
     created_at: datetime
     created_by: str
     revisions: tuple[int, ...] | None = None
+    promoting: bool = False
 
     def document(self) -> bytes:
         """Return the marker's bytes."""
@@ -46,8 +52,13 @@ class Replica:
                 "created_at": time_text(self.created_at),
                 "created_by": self.created_by,
                 **({} if self.revisions is None else {"revisions": list(self.revisions)}),
+                **({"promoting": True} if self.promoting else {}),
             }
         )
+
+    def is_same(self, other: Replica | None) -> bool:
+        """Return whether another marker is this one, whatever versions were chosen since."""
+        return other is not None and self == replace(other, revisions=self.revisions, promoting=self.promoting)
 
 
 def read_marker(store: ObjectStore) -> Replica | None:
@@ -63,9 +74,24 @@ def read_marker(store: ObjectStore) -> Replica | None:
     try:
         revisions = tuple(int(each) for each in document["revisions"]) if "revisions" in document else None
         created_at, created_by = parse_time(document["created_at"]), str(document["created_by"])
-        return Replica(str(document["location_id"]), str(document["source"]), created_at, created_by, revisions)
+        location_id, source = str(document["location_id"]), str(document["source"])
+        promoting = bool(document.get("promoting"))
+        return Replica(location_id, source, created_at, created_by, revisions, promoting)
     except (KeyError, TypeError, ValueError) as error:
         raise DocumentError(f"{REPLICA} in {store.uri} is invalid: {error!r}.", object=REPLICA) from error
+
+
+def reader_view(store: ObjectStore) -> Callable[[State], State]:
+    """Read a location's marker; return a function from a recorded state to what readers see.
+
+    That lacks what a replica of chosen versions lacks. Call this before the log is read: a promotion first ends in the
+    log what the replica lacks, then deletes the marker.
+
+    Raises:
+        DamageError: The marker is damaged.
+    """
+    marker = read_marker(store)
+    return lambda state: with_versions(state, marker.revisions if marker is not None else None)
 
 
 def refuse_replica(store: ObjectStore) -> None:
@@ -75,6 +101,8 @@ def refuse_replica(store: ObjectStore) -> None:
         ReplicaError: The location is one.
     """
     marker = read_marker(store)
+    if marker is not None and marker.promoting:
+        raise ReplicaError(promotion_text(store.uri), uri=store.uri, source=marker.source)
     if marker is not None:
         raise ReplicaError(
             f"{store.uri} is a replica of {marker.source}, and only `snapshots replicate` writes to it: change the "
@@ -83,3 +111,11 @@ def refuse_replica(store: ObjectStore) -> None:
             uri=store.uri,
             source=marker.source,
         )
+
+
+def promotion_text(uri: str) -> str:
+    """Return why a replica is not written to, whose promotion was begun."""
+    return (
+        f"{uri} is a replica whose promotion was begun and has not ended; run `snapshots catalog promote` again, which "
+        "finishes it."
+    )

@@ -270,9 +270,7 @@ _COMMANDS = {
         "merge small files, and rewrite files without deleted rows",
         compact,
     ),
-    "catalog promote": _Command(
-        "replicate:promote", ("--yes", "--dry-run", *_READS), "make a replica a location of its own", promote
-    ),
+    "catalog promote": _Command("replicate:promote", _ASKS, "make a replica a location of its own", promote),
     "catalog rebuild": _Command(
         "catalog.maintain:rebuild",
         _PLANS,

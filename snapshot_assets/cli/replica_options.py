@@ -27,3 +27,5 @@ def promote(parser: argparse.ArgumentParser) -> None:
     """Add the options of `snapshots catalog promote`."""
     accepted = "accept a log that was not copied to its end; rebuild it then"
     parser.add_argument("--incomplete", action="store_true", help=accepted)
+    given_up = "give up this held tag, which a replica of chosen versions lacks; repeat it for more"
+    parser.add_argument("--release", action="append", default=[], metavar="NAME", help=given_up)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from snapshot_assets.catalog.replication.plan import ReplicationPlan, plan_replication, refuse_same
-from snapshot_assets.catalog.replication.promote import PromotionPlan, execute_promotion, plan_promotion
+from snapshot_assets.catalog.replication.promote import execute_promotion, plan_promotion
 from snapshot_assets.catalog.replication.replicate import Replication, replicate
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import open_catalog, open_log, place_of
 from snapshot_assets.cli.object_progress import object_progress
 from snapshot_assets.cli.output import show, show_json
+from snapshot_assets.cli.promotion_report import ends_text, report_promotion
 from snapshot_assets.errors import UsageError
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.counts import counted
-from snapshot_assets.format.units import human_bytes, time_text
+from snapshot_assets.format.units import human_bytes
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
@@ -104,21 +106,12 @@ def _show_counts(facts: dict[str, Any], verb: str) -> None:
 def promote(options: argparse.Namespace) -> int:
     """Make a replica a location of its own, after a confirmation."""
     catalog = open_catalog(options, writing=False)
-    plan = plan_promotion(catalog, incomplete=options.incomplete)
+    plan = plan_promotion(catalog, incomplete=options.incomplete, release=options.release)
+    execute = partial(execute_promotion, single_writer=options.single_writer)
     question = (
         f"it will no longer be a replica of {plan.replica.source}, and can be written to. Nothing may write to the"
-        " source any more: both have the same log."
+        f" source any more: both have the same log.{ends_text(plan, 'will end')}"
     )
     return execute_confirmed(
-        options, catalog, plan, execute_promotion, _report_promotion, question=question, refusal="It stays a replica."
+        options, catalog, plan, execute, report_promotion, question=question, refusal="It stays a replica."
     )
-
-
-def _report_promotion(options: argparse.Namespace, uri: str, plan: PromotionPlan, done: bool) -> None:
-    if options.json:
-        facts = {"source": plan.replica.source, "replicated_since": time_text(plan.replica.created_at)}
-        show_json({"uri": uri, "dry_run": options.dry_run, "promoted": done, "revision": plan.revision} | facts)
-    else:
-        verb = "is no longer" if done else "would no longer be"
-        sealed = "sealed" if plan.sealed else "not sealed"
-        show(f"{uri} {verb} a replica of {plan.replica.source}; it goes on from revision {plan.revision}, {sealed}")

@@ -88,6 +88,7 @@ def warn_once(_uri: str, message: str) -> None:
 
 def checkpoint_bytes(state: State) -> bytes:
     """Return a state's checkpoint."""
+    assert not state.partial, "a replica's state lacks what its log records"
     return encode_checkpoint(_header(state), _tables(state.files.merged()))
 
 

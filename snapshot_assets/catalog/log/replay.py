@@ -17,6 +17,7 @@ from snapshot_assets.catalog.log.remedies import FaultError as FaultError
 from snapshot_assets.catalog.log.remedies import naming_location
 from snapshot_assets.catalog.log.store import Listing, is_there, log_after, read_entry
 from snapshot_assets.catalog.log.store import list_log as list_log  # for those who read the log
+from snapshot_assets.catalog.replica import reader_view
 from snapshot_assets.catalog.state.chain import LogEntry, check_location
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import (
@@ -40,6 +41,8 @@ _Read = TypeVar("_Read")
 def read_state(store: ObjectStore, *, through: int | None = None, statistics: bool = False) -> State:
     """Return the state at the head or at an older revision, from the newest readable checkpoint and the log after it.
 
+    Of a replica of chosen versions, this is what it has; see `recorded_state`.
+
     Args:
         store: The location.
         through: The revision; None for the head. A pruned revision is computed from a later state if it is retained.
@@ -50,11 +53,18 @@ def read_state(store: ObjectStore, *, through: int | None = None, statistics: bo
         LocationDeletedError: A deletion of the snapshot was interrupted.
     """
     with naming_location(store):
-        return despite_pruning(lambda: _read_state(store, through, statistics))
+        view = reader_view(store)
+        return view(despite_pruning(lambda: _read_state(store, through, statistics)))
+
+
+def recorded_state(store: ObjectStore) -> State:
+    """Return the head's state as the log records it, with versions that a replica may lack; see `read_state`."""
+    with naming_location(store):
+        return despite_pruning(lambda: _read_state(store, None, False))
 
 
 def open_log(store: ObjectStore) -> tuple[State, Listing]:
-    """Return the head's state and the log's objects; see `read_state`."""
+    """Return the head's state, as the log records it, and the log's objects; see `recorded_state`."""
 
     def read() -> tuple[State, Listing]:
         listing = list_log(store)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from snapshot_assets.catalog.log.checkpoints import is_whole, read_checkpoint, read_own_checkpoint, same_states
 from snapshot_assets.catalog.log.replay import FAULTS, FaultError, despite_pruning, gap, read_entries
 from snapshot_assets.catalog.log.store import Listing, is_there, list_log, log_after, read_entry
+from snapshot_assets.catalog.replica import reader_view
 from snapshot_assets.catalog.state.chain import LogEntry, check_location, foreign_location
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import (
@@ -30,7 +31,7 @@ class LogScan:
     A checkpoint after a fault gives the state from which folding continues.
 
     Attributes:
-        state: The state after the last entry.
+        state: The state after the last entry; of a replica of chosen versions, what it has.
         first: The checkpoint that folding started from; 0 for none.
         transactions: Revisions that have a transaction, ascending.
         start: The checkpoint that the log starts with, 0 for none. Nothing else gives it again.
@@ -68,7 +69,9 @@ def faults_of_log(scan: LogScan) -> Iterator[tuple[str, FaultError]]:
 
 def scan_log(store: ObjectStore) -> LogScan:
     """Read and fold the log, compare every checkpoint with it, and collect all faults."""
-    return despite_pruning(lambda: _scan_log(store))
+    view, scan = reader_view(store), despite_pruning(lambda: _scan_log(store))
+    scan.state = view(scan.state)
+    return scan
 
 
 def _scan_log(store: ObjectStore) -> LogScan:

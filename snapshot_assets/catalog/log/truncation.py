@@ -15,7 +15,7 @@ from snapshot_assets.catalog.log.replay import FAULTS, open_log, read_state
 from snapshot_assets.catalog.log.scan import faults_of_log, scan_log
 from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.receipts.receipts import Receipt, read_receipt
-from snapshot_assets.catalog.replica import read_marker
+from snapshot_assets.catalog.replica import read_marker, reader_view
 from snapshot_assets.catalog.state.chain import foreign_location
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained_events import documents_of
@@ -43,6 +43,8 @@ _CLOCKS_DIFFER = timedelta(minutes=10)
 def newest_state(store: ObjectStore) -> State:
     """Return the head's state, after checking that the log is this location's and has its end.
 
+    Of a replica of chosen versions, this is what it has; see `newest_recorded_state`.
+
     Reads the log, the manifest, tags, savepoints and the newest receipts of chunks that are not completed: as much as a
     writer can afford. `refuse_lost_end` reads all receipts.
 
@@ -52,6 +54,12 @@ def newest_state(store: ObjectStore) -> State:
         ForkError: A checkpoint is of another past of this location.
         DamageError: The log has another fault.
     """
+    view = reader_view(store)
+    return view(newest_recorded_state(store))
+
+
+def newest_recorded_state(store: ObjectStore) -> State:
+    """Return the head's state as the log records it, with versions that a replica may lack; see `newest_state`."""
     state, listing = open_log(store)
     if not state.revision:
         refuse_lost_log(store)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from snapshot_assets.catalog.log.replay import despite_pruning, read_state
-from snapshot_assets.catalog.log.truncation import newest_state
-from snapshot_assets.catalog.replica import Replica, read_marker
+from snapshot_assets.catalog.log.truncation import newest_recorded_state
+from snapshot_assets.catalog.replica import Replica, promotion_text, read_marker
 from snapshot_assets.catalog.replication.log_plan import LogPlan, plan_log
 from snapshot_assets.catalog.replication.needed import needed_objects
 from snapshot_assets.catalog.replication.objects import check_existing
@@ -45,7 +45,7 @@ class ReplicationPlan:
         log: What its log lacks.
         deleted: Objects of the replica that its head does not need and the source no longer has.
         leftovers: Objects that an interrupted replication copied; they are hashed before they count.
-        state: The source's head.
+        state: The source's head, as its log records it.
     """
 
     source: str
@@ -90,13 +90,13 @@ def plan_replication(
 
 
 def _plan(source: ObjectStore, target: ObjectStore, delete: bool, only: Sequence[str]) -> ReplicationPlan:
+    origin, marker = read_marker(source), read_marker(target)
     state = _source_state(source, target)
-    marker = read_marker(target)
     _check_target(target, marker, state, source.uri)
-    revisions = _revisions(state, marker, only, target.uri)
+    revisions = _revisions(state, marker, origin, only, target.uri)
     objects = Listed(target)
-    copied_before = _needed(_replica_state(target), marker.revisions) if marker is not None else {}
-    needed = _needed(state, revisions)
+    copied_before = needed_objects(_replica_state(target)) if marker is not None else {}
+    needed = needed_objects(with_versions(state, revisions))
     objects.missing(needed)  # a listing may pass over objects: makes it include them
     copied, leftovers = [], []
     for path, ref in sorted(needed.items()):
@@ -120,22 +120,26 @@ def _plan(source: ObjectStore, target: ObjectStore, delete: bool, only: Sequence
     )
 
 
-def _needed(state: State, revisions: Collection[int] | None) -> dict[str, ObjectRef]:
-    return needed_objects(state if revisions is None else with_versions(state, revisions))
+def _revisions(
+    state: State, marker: Replica | None, origin: Replica | None, only: Sequence[str], uri: str
+) -> tuple[int, ...] | None:
+    """Return the older revisions that the replica gets: None for all, or the chosen ones of all runs.
 
-
-def _revisions(state: State, marker: Replica | None, only: Sequence[str], uri: str) -> tuple[int, ...] | None:
-    """Return the older revisions that the replica gets: none were chosen, or the chosen ones of all runs."""
-    if not only:
+    A source that is a replica of chosen versions, by its marker `origin`, has no others to give.
+    """
+    offered = origin.revisions if origin is not None else None
+    if not only and offered is None:
         return None
     if marker is not None and marker.revisions is None:
-        raise ReplicaError(f"{uri} is a replica of all versions; leave out --only, or replicate elsewhere.", uri=uri)
-    chosen = {resolve_version(text, state) for text in only}
+        other = "leave out --only" if only else "its source has only chosen versions; replicate from a whole one"
+        raise ReplicaError(f"{uri} is a replica of all versions; {other}, or replicate elsewhere.", uri=uri)
+    readable = with_versions(state, offered)
+    chosen = {resolve_version(text, readable) for text in only} if only else {*(offered or ())}
     return tuple(sorted(chosen.union(marker.revisions or () if marker is not None else ())))
 
 
 def _source_state(source: ObjectStore, target: ObjectStore) -> State:
-    state = newest_state(source)
+    state = newest_recorded_state(source)
     if state.deleted:
         raise LocationDeletedError(
             f"The snapshot at {source.uri} was deleted. The replica {target.uri} stays as it is; `snapshots catalog "
@@ -163,6 +167,8 @@ def _replica_state(target: ObjectStore) -> State:
 def _check_target(target: ObjectStore, marker: Replica | None, state: State, source: str) -> None:
     """Refuse a target that is not a replica of the source and not empty."""
     if marker is not None:
+        if marker.promoting:
+            raise ReplicaError(promotion_text(target.uri), uri=target.uri)
         if marker.location_id != state.location_id:
             raise ReplicaError(
                 f"{target.uri} is a replica of {marker.source}, location {marker.location_id}; {source} is location "

@@ -1,14 +1,31 @@
-"""Promotes a replica: it becomes a location of its own, which writers accept."""
+"""Promotes a replica: it becomes a location of its own, which writers accept, and whose log has only what it has.
+
+The marker is replaced first, so that a replication at work stops. Then one transaction ends what a replica of chosen
+versions lacks. It also takes the next revision, so that no transaction of the source can follow. The marker goes last:
+a promotion that was killed is finished by the next one.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
-from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.catalog import Actions, Catalog, proved
+from snapshot_assets.catalog.log.replay import recorded_state
 from snapshot_assets.catalog.log.scan import faults_of_log, scan_log
+from snapshot_assets.catalog.log.truncation import newest_recorded_state
 from snapshot_assets.catalog.replica import Replica, read_marker
-from snapshot_assets.errors import DamageError, ReplicaError
+from snapshot_assets.catalog.state.chosen import Unchosen, unchosen
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.holds import held_text
+from snapshot_assets.catalog.state.pins import TagState
+from snapshot_assets.errors import ConflictError, DamageError, ReplicaError, TagHeldError, UsageError
+from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import REPLICA
+from snapshot_assets.storage.base import ObjectStore
+
+_REASON = "The replica never had this tag's data, and was promoted without it."
 
 
 @dataclass(frozen=True)
@@ -17,24 +34,35 @@ class PromotionPlan:
 
     Attributes:
         replica: The marker that it deletes.
-        revision: The revision that the location goes on from.
+        revision: The last revision that was replicated.
         sealed: Whether that revision is sealed.
+        ends: Versions and pins of the source that the replica lacks.
+        released: Names of the held tags among them whose holds the caller gives up.
+        damaged: Whether the log has a fault, so that it must be rebuilt.
+        committed: The first revision of its own; None until then, and for a log that must be rebuilt.
     """
 
     replica: Replica
     revision: int
     sealed: bool
+    ends: Unchosen
+    released: tuple[str, ...] = ()
+    damaged: bool = False
+    committed: int | None = None
 
 
-def plan_promotion(catalog: Catalog, *, incomplete: bool = False) -> PromotionPlan:
+def plan_promotion(catalog: Catalog, *, incomplete: bool = False, release: Collection[str] = ()) -> PromotionPlan:
     """Return what a promotion would do; changes nothing.
 
     Args:
         catalog: The replica, opened for reading.
         incomplete: Accept a log of which a part was not copied; it must be rebuilt then.
+        release: Names of all held tags that the replica lacks; their holds end with them.
 
     Raises:
         ReplicaError: The location is no replica.
+        TagHeldError: It lacks a held tag that `release` does not name.
+        UsageError: `release` names another tag.
         DamageError: Its log has a fault, for example because the last replication was interrupted.
     """
     marker = read_marker(catalog.store)
@@ -48,10 +76,86 @@ def plan_promotion(catalog: Catalog, *, incomplete: bool = False) -> PromotionPl
             "rebuild`.",
             object=fault[0],
         )
-    return PromotionPlan(marker, catalog.state.revision, catalog.state.sealed)
+    state = recorded_state(catalog.store)
+    ends = unchosen(state, marker.revisions)
+    held = {known.pin.name: known for known in ends.held}
+    for name in sorted(set(release) - held.keys()):
+        if name in state.tags or not marker.promoting:  # else an earlier run, which was killed, ended it
+            has = ", ".join(map(repr, held)) or "none"
+            raise UsageError(f"{name!r} is no held tag that {catalog.store.uri} lacks; it lacks {has}.", tag=name)
+    _check_holds(catalog.store.uri, marker, [held[name] for name in held if name not in release])
+    return PromotionPlan(marker, state.revision, state.sealed, ends, tuple(sorted(release)), fault is not None)
 
 
-def execute_promotion(catalog: Catalog, plan: PromotionPlan) -> PromotionPlan:
-    """Delete the marker."""
-    catalog.store.delete(REPLICA)
-    return plan
+def _check_holds(uri: str, marker: Replica, left: Sequence[TagState]) -> None:
+    """Refuse to end holds that the caller did not name: a promoted location cannot keep what it never had."""
+    if left:
+        options = " ".join(f"--release {known.pin.name}" for known in left)
+        raise TagHeldError(
+            f"The replica {uri} has only chosen versions, and lacks tags under legal hold: "
+            f"{'; '.join(map(held_text, left))}. Nothing was changed. Replicate them first from {marker.source}, with "
+            f"--only for each. If that is lost, {options} gives them up; the log records that.",
+            tags=[known.pin.name for known in left],
+        )
+
+
+def execute_promotion(catalog: Catalog, plan: PromotionPlan, *, single_writer: bool = False) -> PromotionPlan:
+    """Carry a plan out; see this module.
+
+    Args:
+        catalog: The replica, opened for reading.
+        plan: What was planned; nothing else ends.
+        single_writer: Accept a store without conditional creates; the caller promises to be the only writer.
+
+    Raises:
+        ConflictError: A replication changed the replica since it was planned; it stays a replica.
+        SnapshotError: See `plan_promotion`, and `Catalog.open_for_writing`.
+    """
+    store = proved(catalog.store, single_writer=single_writer, clock=catalog.now)
+    with _promoting(store, plan.replica):
+        if plan_promotion(catalog, incomplete=plan.damaged, release=plan.released) != _begun(plan):
+            raise _changed(store)
+        committed = None if plan.damaged else _end_unchosen(store, plan)
+    for tag in plan.ends.tags:
+        store.delete(tag.pin.object.path)
+    for savepoint in plan.ends.savepoints:
+        store.delete(savepoint.pin.object.path)
+    store.delete(REPLICA)
+    return replace(plan, committed=committed)
+
+
+@contextmanager
+def _promoting(store: ObjectStore, marker: Replica) -> Iterator[None]:
+    """Replace the marker, which stops a replication at work; put it back if the promotion is refused."""
+    if read_marker(store) != marker:
+        raise _changed(store)
+    store.put(REPLICA, replace(marker, promoting=True).document())
+    try:
+        yield
+    except (ConflictError, DamageError, UsageError):  # nothing was committed
+        if (found := read_marker(store)) is not None and marker.is_same(found):
+            store.put(REPLICA, replace(found, promoting=False).document())
+        raise
+
+
+def _begun(plan: PromotionPlan) -> PromotionPlan:
+    return replace(plan, replica=replace(plan.replica, promoting=True))
+
+
+def _changed(store: ObjectStore) -> ConflictError:
+    return ConflictError(f"A replication changed {store.uri} meanwhile; it stays a replica. Promote it again.")
+
+
+def _end_unchosen(store: ObjectStore, plan: PromotionPlan) -> int:
+    """Commit the first revision of its own, which ends what the replica lacks; returns it."""
+    catalog = Catalog(store, newest_recorded_state(store))
+    note = act.HoldNote(catalog.now(), catalog.writer_id, _REASON)
+
+    def prepare(state: State) -> Actions:
+        if state.revision != plan.revision or read_marker(store) != _begun(plan).replica:
+            raise _changed(store)
+        return plan.ends.ended(note)
+
+    committed = catalog.commit(prepare)
+    assert committed is not None
+    return committed

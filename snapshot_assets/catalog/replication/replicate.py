@@ -20,6 +20,7 @@ from snapshot_assets.catalog.log.checkpoints import is_whole, write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import hints_of
 from snapshot_assets.catalog.replica import Replica
+from snapshot_assets.catalog.replication.guard import GuardedStore
 from snapshot_assets.catalog.replication.needed import needed_objects
 from snapshot_assets.catalog.replication.objects import check_existing, copy_object, create_exactly
 from snapshot_assets.catalog.replication.plan import ReplicationPlan, plan_replication, unneeded
@@ -29,6 +30,7 @@ from snapshot_assets.format import documents
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, REPLICA, checkpoint_path, transaction_path
 from snapshot_assets.format.transactions import decode_transaction, trailing_sha256
+from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import SingleWriterStore, holds
 from snapshot_assets.storage.in_parallel import in_parallel
@@ -130,12 +132,11 @@ class _Run:
 
     def execute(self, delete: bool, *, last: bool) -> Replication:
         """Carry the plan out, in the order that keeps the replica whole."""
-        if self.plan.marker is None:
-            self._mark()
+        guarded = GuardedStore(self.target, self.plan.marker or self._mark())
+        self.target = cast(ObjectStore, guarded)
         self._check_leftovers()
         self._copy_objects(last)
-        if self.plan.marker is not None and self.plan.marker.revisions != self.plan.revisions:
-            self.target.put(REPLICA, replace(self.plan.marker, revisions=self.plan.revisions).document())
+        self._choose(guarded.check())
         try:
             self._copy_log()
         except ObjectNotFoundError as error:
@@ -146,13 +147,23 @@ class _Run:
         self.done.revision, self.done.sealed = self.plan.state.revision, self.plan.state.sealed
         return self.done
 
-    def _mark(self) -> None:
+    def _mark(self) -> Replica:
         location, revisions = self.plan.state.location_id, self.plan.revisions
-        marker = Replica(location, self.source.uri, datetime.now(UTC), writer_name(), revisions)
+        now = parse_time(time_text(datetime.now(UTC)))  # as the marker records it
+        marker = Replica(location, self.source.uri, now, writer_name(), revisions)
         try:
             self.target.create(REPLICA, marker.document())
+            return marker
         except ObjectExistsError as error:  # another replication began at the same time
             raise _SourceChangedError(f"{self.target.uri} became a replica meanwhile.") from error
+
+    def _choose(self, marker: Replica) -> None:
+        """Add what was chosen to the marker, and to what other replications chose meanwhile."""
+        chosen = self.plan.revisions
+        if chosen is not None and marker.revisions is not None:
+            chosen = tuple(sorted({*chosen, *marker.revisions}))
+        if marker.revisions not in (chosen, None):
+            self.target.put(REPLICA, replace(marker, revisions=chosen).document())
 
     def _check_leftovers(self) -> None:
         def check(ref: ObjectRef) -> None:

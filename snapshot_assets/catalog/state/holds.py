@@ -56,9 +56,11 @@ def _sentence(held: Sequence[PinState]) -> str:
 
 
 def _ended(held: dict[str, TagState], actions: Iterable[act.Action]) -> Iterator[str]:
-    """Yield the names of the held tags that actions end or change."""
+    """Yield the names of the held tags that actions end or change, before an action of theirs releases them."""
     for action in actions:
         match action:
+            case act.TagReleased(tag):
+                held = {name: known for name, known in held.items() if name != tag.name}
             case act.Deleted():
                 yield from held
             case act.TagDeleted(name) | act.TagRenamed(name) if name in held:

@@ -80,6 +80,8 @@ class BaseState:
         rolled_back: Revision of the last rollback, 0 for none.
         expiries_dropped_until: Checkpoints no longer record expiries up to this time, whatever the grace period is.
         checkpointed: The newest revision whose checkpoint this state was read from or written to, 0 for none.
+        partial: Whether this is what a replica of chosen versions has, and not all that its log records. Such a state
+            folds no transaction, and makes no checkpoint.
     """
 
     location_id: str = ""
@@ -107,6 +109,7 @@ class BaseState:
     rolled_back: int = 0
     expiries_dropped_until: datetime = _EPOCH
     checkpointed: int = 0
+    partial: bool = False
 
     @property
     def has_snapshot(self) -> bool:

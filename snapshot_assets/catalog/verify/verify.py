@@ -15,8 +15,7 @@ from snapshot_assets.catalog.log.replay import FAULTS
 from snapshot_assets.catalog.log.scan import LogScan, scan_log
 from snapshot_assets.catalog.log.truncation import contradictions
 from snapshot_assets.catalog.manifest import checksum_of
-from snapshot_assets.catalog.replica import Replica, read_marker
-from snapshot_assets.catalog.state.chosen import with_versions
+from snapshot_assets.catalog.replica import read_marker
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, log_remedy, remedy_of, with_remedy
 from snapshot_assets.catalog.verify.hints import hint_faults
@@ -63,7 +62,6 @@ def verify(
         VersionNotFoundError: The revision that `at` names is not readable.
     """
     scan, replica = scan or scan_log(store), read_marker(store)
-    _choose(scan, replica)
     objects = Listed(store)
     whole = scan.state.revision >= max(scan.transactions, default=1)
     for error in contradictions(store, scan.state, objects) if scan.state.revision else ():
@@ -97,12 +95,6 @@ def _hashed(store: ObjectStore, state: State, rotation: Rotation, *, older: bool
     files = [known.file for known in state.live_files()]
     files += [file for file, _ in older_files(state)] if older else []
     return rotation.due(files) | damage_on_record(store, state.location_id)
-
-
-def _choose(scan: LogScan, replica: Replica | None) -> None:
-    """Leave out what a replica of chosen versions does not have."""
-    if replica is not None and replica.revisions is not None:
-        scan.state = with_versions(scan.state, replica.revisions)
 
 
 def _state_faults(
