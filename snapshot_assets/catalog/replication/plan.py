@@ -10,6 +10,7 @@ from snapshot_assets.catalog.log.replay import despite_pruning, read_state
 from snapshot_assets.catalog.log.truncation import newest_state
 from snapshot_assets.catalog.replica import Replica, read_marker
 from snapshot_assets.catalog.replication.log_plan import LogPlan, plan_log
+from snapshot_assets.catalog.replication.losses import refuse_losses
 from snapshot_assets.catalog.replication.needed import needed_objects
 from snapshot_assets.catalog.replication.objects import check_existing
 from snapshot_assets.catalog.state.chosen import with_versions
@@ -65,7 +66,12 @@ class ReplicationPlan:
 
 
 def plan_replication(
-    source: ObjectStore, target: ObjectStore, *, delete: bool = False, only: Sequence[str] = ()
+    source: ObjectStore,
+    target: ObjectStore,
+    *,
+    delete: bool = False,
+    only: Sequence[str] = (),
+    accept_loss: bool = False,
 ) -> ReplicationPlan:
     """Return what a replication copies; changes nothing.
 
@@ -74,6 +80,7 @@ def plan_replication(
         target: The replica, which may be empty.
         delete: Whether the replica loses what the source has deleted.
         only: Versions that the replica gets beside the head and those that it was given before; none for all.
+        accept_loss: Follow a source that lost what the replica has, by a rebuild for example; see `refuse_losses`.
 
     Raises:
         VersionNotFoundError: One of `only` cannot be read.
@@ -81,21 +88,28 @@ def plan_replication(
         LocationDeletedError: The source's snapshot was deleted.
         ReplicaError: The target is a location of its own, or a replica of another one.
         ReplicaConflictError: The replica has other objects than the source.
+        ReplicaLossError: The source lost what the replica has.
         DamageError: One of the two logs has a fault.
     """
     for _ in range(_READS - 1):
         with suppress(DamageError):  # a log that is pruned while it is read looks damaged for a moment
-            return despite_pruning(lambda: _plan(source, target, delete, only))
-    return despite_pruning(lambda: _plan(source, target, delete, only))
+            return despite_pruning(lambda: _plan(source, target, delete, only, accept_loss))
+    return despite_pruning(lambda: _plan(source, target, delete, only, accept_loss))
 
 
-def _plan(source: ObjectStore, target: ObjectStore, delete: bool, only: Sequence[str]) -> ReplicationPlan:
+def _plan(
+    source: ObjectStore, target: ObjectStore, delete: bool, only: Sequence[str], accept_loss: bool
+) -> ReplicationPlan:
     state = _source_state(source, target)
     marker = read_marker(target)
     _check_target(target, marker, state, source.uri)
     revisions = _revisions(state, marker, only, target.uri)
     objects = Listed(target)
-    copied_before = _needed(_replica_state(target), marker.revisions) if marker is not None else {}
+    copied_before: dict[str, ObjectRef] = {}
+    if marker is not None:
+        known = _replica_state(target)
+        refuse_losses(source, target, state, known, marker.revisions, accepted=accept_loss)
+        copied_before = _needed(known, marker.revisions)
     needed = _needed(state, revisions)
     objects.missing(needed)  # a listing may pass over objects: makes it include them
     copied, leftovers = [], []
