@@ -214,6 +214,10 @@ class ReplicaConflictError(ConflictError):
     """A replica has other objects than its source: something else wrote to one of them."""
 
 
+class ReplicaLossError(ReplicaConflictError):
+    """A source lost what its replica still has, and no transaction of its log removed it."""
+
+
 class UnsealedError(ConflictError):
     """A savepoint was requested, but the head is not sealed."""
 

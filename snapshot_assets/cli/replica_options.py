@@ -21,6 +21,8 @@ def replicate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", action="append", default=[], metavar="VERSION", help=some)
     gone = "delete from the replica what the source has deleted (default: keep it)"
     parser.add_argument("--delete", action="store_true", help=gone)
+    lost = "follow a source that lost what the replica still has, by a rebuild for example (default: refuse it)"
+    parser.add_argument("--accept-loss", action="store_true", help=lost)
 
 
 def promote(parser: argparse.ArgumentParser) -> None:

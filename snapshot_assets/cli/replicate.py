@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     """Replicate a location."""
     source, target, single_writer = _stores(options)
     open_log(options, source)
-    choice = {"delete": options.delete, "only": options.only}
+    choice = {"delete": options.delete, "only": options.only, "accept_loss": options.accept_loss}
     plan = plan_replication(source, target, **choice)
     if options.dry_run:
         _report_plan(options, plan)

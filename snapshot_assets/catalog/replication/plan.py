@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from snapshot_assets.catalog.log.replay import despite_pruning, read_state
+from snapshot_assets.catalog.log.replay import despite_pruning, recorded_state
 from snapshot_assets.catalog.log.truncation import newest_recorded_state
 from snapshot_assets.catalog.replica import Replica, promotion_text, read_marker
 from snapshot_assets.catalog.replication.log_plan import LogPlan, plan_log
+from snapshot_assets.catalog.replication.losses import refuse_losses
 from snapshot_assets.catalog.replication.needed import needed_objects
 from snapshot_assets.catalog.replication.objects import check_existing
 from snapshot_assets.catalog.state.chosen import with_versions
@@ -65,7 +66,12 @@ class ReplicationPlan:
 
 
 def plan_replication(
-    source: ObjectStore, target: ObjectStore, *, delete: bool = False, only: Sequence[str] = ()
+    source: ObjectStore,
+    target: ObjectStore,
+    *,
+    delete: bool = False,
+    only: Sequence[str] = (),
+    accept_loss: bool = False,
 ) -> ReplicationPlan:
     """Return what a replication copies; changes nothing.
 
@@ -74,6 +80,7 @@ def plan_replication(
         target: The replica, which may be empty.
         delete: Whether the replica loses what the source has deleted.
         only: Versions that the replica gets beside the head and those that it was given before; none for all.
+        accept_loss: Follow a source that lost what the replica has, by a rebuild for example; see `refuse_losses`.
 
     Raises:
         VersionNotFoundError: One of `only` cannot be read.
@@ -81,21 +88,28 @@ def plan_replication(
         LocationDeletedError: The source's snapshot was deleted.
         ReplicaError: The target is a location of its own, or a replica of another one.
         ReplicaConflictError: The replica has other objects than the source.
+        ReplicaLossError: The source lost what the replica has.
         DamageError: One of the two logs has a fault.
     """
     for _ in range(_READS - 1):
         with suppress(DamageError):  # a log that is pruned while it is read looks damaged for a moment
-            return despite_pruning(lambda: _plan(source, target, delete, only))
-    return despite_pruning(lambda: _plan(source, target, delete, only))
+            return despite_pruning(lambda: _plan(source, target, delete, only, accept_loss))
+    return despite_pruning(lambda: _plan(source, target, delete, only, accept_loss))
 
 
-def _plan(source: ObjectStore, target: ObjectStore, delete: bool, only: Sequence[str]) -> ReplicationPlan:
+def _plan(
+    source: ObjectStore, target: ObjectStore, delete: bool, only: Sequence[str], accept_loss: bool
+) -> ReplicationPlan:
     origin, marker = read_marker(source), read_marker(target)
     state = _source_state(source, target)
     _check_target(target, marker, state, source.uri)
     revisions = _revisions(state, marker, origin, only, target.uri)
     objects = Listed(target)
-    copied_before = needed_objects(_replica_state(target)) if marker is not None else {}
+    copied_before: dict[str, ObjectRef] = {}
+    if marker is not None:
+        known = _replica_state(target)
+        refuse_losses(source, target, state, known, marker.revisions, accepted=accept_loss)
+        copied_before = needed_objects(with_versions(known, marker.revisions))
     needed = needed_objects(with_versions(state, revisions))
     objects.missing(needed)  # a listing may pass over objects: makes it include them
     copied, leftovers = [], []
@@ -153,7 +167,7 @@ def _source_state(source: ObjectStore, target: ObjectStore) -> State:
 
 def _replica_state(target: ObjectStore) -> State:
     try:
-        return read_state(target)
+        return recorded_state(target)
     except DamageError as fault:
         path = fault.attributes.get("object", "")
         raise ReplicaConflictError(

@@ -83,6 +83,7 @@ def replicate(
     *,
     delete: bool = False,
     only: Sequence[str] = (),
+    accept_loss: bool = False,
     single_writer: bool = False,
     progress: Progress = lambda *_: None,
 ) -> Replication:
@@ -93,6 +94,7 @@ def replicate(
         target: The replica; an empty location becomes one.
         delete: Whether the replica loses what the source has deleted. By default it keeps it.
         only: Versions that the replica gets beside the head and those that it was given before; none for all.
+        accept_loss: Follow a source that lost what the replica has, by a rebuild for example.
         single_writer: Accept a replica's store without conditional creates; the caller promises to be the only writer.
         progress: See `Progress`.
 
@@ -103,7 +105,7 @@ def replicate(
     """
     done, checked = Replication(source.uri, target.uri), None
     for attempt in range(_ATTEMPTS):
-        plan = plan_replication(source, target, delete=delete, only=only)
+        plan = plan_replication(source, target, delete=delete, only=only, accept_loss=accept_loss)
         done.previous = done.previous or plan.log.last
         if checked is None and _writes(plan):
             checked = probe(target, single_writer=single_writer)
