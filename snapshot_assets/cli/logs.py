@@ -10,7 +10,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from snapshot_assets.cli.output import json_messages, json_record
+from snapshot_assets.cli.output import json_messages, json_record, printable
+from snapshot_assets.format.scrub import scrub
 
 PACKAGE, DAGSTER = "snapshot_assets", "snapshot_assets.dagster"
 """Names of the package's log, and of the one whose level decides whether Dagster prints its events."""
@@ -42,7 +43,7 @@ def log_on_stderr(options: argparse.Namespace) -> Iterator[None]:
     """
     as_json = options.log_format == "json"
     handler = logging.StreamHandler()
-    handler.setFormatter(_JsonFormatter() if as_json else logging.Formatter(_TEXT if options.verbose else None))
+    handler.setFormatter(_JsonFormatter() if as_json else _TextFormatter(_TEXT if options.verbose else None))
     root = logging.getLogger()
     root.addHandler(handler)
     logging.captureWarnings(True)
@@ -73,6 +74,14 @@ def _levels(levels: dict[str, int]) -> Iterator[None]:
     finally:
         for name, level in before.items():
             logging.getLogger(name).setLevel(level)
+
+
+class _TextFormatter(logging.Formatter):
+    """Formats a record of the log as text without credentials and without what a terminal would obey."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the text, with a trace if the record has one."""
+        return printable(scrub(super().format(record)))
 
 
 class _JsonFormatter(logging.Formatter):

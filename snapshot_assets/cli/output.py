@@ -25,8 +25,8 @@ _messages_are_json = False
 
 
 def show_message(text: str, level: str = "info") -> None:
-    """Print a message to stderr: as text, or as `json_record` inside `json_messages`."""
-    show_line(json_record(datetime.now(UTC), level, "snapshots", text) if _messages_are_json else text)
+    """Print a message without credentials to stderr: as text, or as `json_record` inside `json_messages`."""
+    show_line(json_record(datetime.now(UTC), level, "snapshots", text) if _messages_are_json else scrub(text))
 
 
 def show_line(line: str) -> None:

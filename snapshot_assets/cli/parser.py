@@ -106,7 +106,7 @@ def _verify(parser: argparse.ArgumentParser) -> None:
     how = parser.add_mutually_exclusive_group()
     depth = "quick reads no data (default: full)"
     how.add_argument("--depth", choices=("quick", "full"), default="full", help=depth)
-    sample = "hash this share of the data files, another part each day: with 5%%, daily runs read all within 20 days"
+    sample = "hash this share of the data files, another part each day: with 5%%, daily runs read all within 39 days"
     how.add_argument("--sample", metavar="SHARE", help=sample)
 
 

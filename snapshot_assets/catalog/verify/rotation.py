@@ -27,15 +27,20 @@ def _day(now: datetime) -> int:
 
 @dataclass(frozen=True)
 class Rotation:
-    """A share of all data files that is hashed each day, and that is another one on each of some days.
+    """A share of all data files that is hashed each day, and that is another one on each day of a round.
 
     Attributes:
-        days: In how many daily runs every file is hashed that exists in all of them.
+        days: The number of shares, and of the days of a round.
         now: The present.
     """
 
     days: int
     now: datetime
+
+    @property
+    def within(self) -> int:
+        """In how many daily runs every file is hashed that exists in all of them, wherever in a round they begin."""
+        return 2 * self.days - 1
 
     @classmethod
     def of_share(cls, share: Fraction, now: datetime) -> Rotation:
@@ -45,12 +50,14 @@ class Rotation:
     def due(self, files: Iterable[DataFile]) -> set[str]:
         """Return the paths of the files that are due today; at least one, if there is any.
 
-        The day of a file depends on its path alone, so it stays the same whatever files are added and removed. Over all
-        days, each file is due once; the bytes of a day are the share of all bytes on average.
+        The share of a file depends on its path alone, so it stays the same whatever files are added and removed. Each
+        round begins one share later: otherwise weekly runs with seven shares would hash the same one for ever. The
+        bytes of a day are the share of all bytes on average.
         """
-        part, known = _day(self.now) % self.days, sorted({file.path for file in files})
-        due = {path for path in known if self._part_of(path) == part}
-        return due or {known[_day(self.now) % len(known)]} if known else set()
+        rounds, day = divmod(_day(self.now), self.days)
+        turn, known = day + rounds, sorted({file.path for file in files})
+        due = {path for path in known if self._part_of(path) == turn % self.days}
+        return due or {known[turn % len(known)]} if known else set()
 
     def _part_of(self, path: str) -> int:
         return int.from_bytes(hashlib.sha256(path.encode()).digest()[:8]) % self.days

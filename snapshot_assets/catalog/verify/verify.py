@@ -77,7 +77,7 @@ def verify(
         report.scope = "newest" if state.revision == head.revision else "older"
     if state.header is not None:
         report.sealed, report.missing = state.sealed, len(state.missing())
-        report.days = rotation.days if rotation else 0
+        report.days = rotation.within if rotation else 0
         hashed = _hashed(store, state, rotation, older=at is None) if rotation else None
         report.faults += _state_faults(store, scan, state, objects, report, progress, hashed)
         if at is None:

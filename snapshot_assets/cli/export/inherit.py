@@ -14,8 +14,8 @@ from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError, 
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.file_formats import FileFormat
 from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
-from snapshot_assets.format.names import table_text
-from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets.format.names import ColumnPath, column_text, table_text
+from snapshot_assets.format.relations import Carrier, DatabaseSchema
 from snapshot_assets.plan.read_configuration import load_configuration
 
 
@@ -29,8 +29,9 @@ def with_inherited(options: argparse.Namespace, given: dict[str, Any]) -> dict[s
         given: Fields of the plan that the call gives.
 
     Raises:
-        PlanError: The call names no source, and the configuration does not have the snapshot's.
-        SnapshotExistsError: A time column, or `--schema-only`, differs from the snapshot's.
+        PlanError: The snapshot is continuous, and the call gives no start; or it names no source, and the
+            configuration does not have the snapshot's.
+        SnapshotExistsError: A time column, a carrier, or `--schema-only`, differs from the snapshot's.
     """
     if "to" not in given or options.plan is not None or options.force:
         return given
@@ -38,6 +39,11 @@ def with_inherited(options: argparse.Namespace, given: dict[str, Any]) -> dict[s
     state = Catalog.open(store).state
     if state.header is None or state.header.query or state.deleted:
         return given
+    if state.header.kind == "continuous" and "start_time" not in given:
+        raise PlanError(
+            f"The snapshot at {store.uri} is continuous: only its plan has the lag, which decides how far it goes on."
+            " Give --plan NAME; or, if no plan exports it, all options of the call that began it, with --start-time."
+        )
     if "source" not in given:
         _check_source(options, state.header.source, store.uri)
     fields = _fields(state.header)
@@ -60,6 +66,7 @@ def with_inherited(options: argparse.Namespace, given: dict[str, Any]) -> dict[s
         fields["format_options"] = {}
     merged = {
         "time_columns": columns | chosen,
+        "carriers": _carriers(schema, given),
         "format_options": fields["format_options"] | given.get("format_options", {}),
     }
     return fields | given | {name: value for name, value in merged.items() if value}
@@ -122,6 +129,33 @@ def _check_time_columns(there: Mapping[str, str | None], here: Mapping[str, str 
                 " replace the snapshot by a new one.",
                 fields=["time_columns"],
             )
+
+
+def _carriers(schema: DatabaseSchema, given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns of a snapshot's tables that travel as text, of those only that a call selects.
+
+    Raises:
+        SnapshotExistsError: The call gives a column another carrier.
+    """
+    spellings = Spellings(rule_of(schema.database), (table_text(each.table_name) for each in schema.tables))
+    selected = None if given.get("tables") is None else set(map(spellings.of, given["tables"]))
+    paths = {
+        column_text(ColumnPath(table.table_name, column.name)): column.carrier.value
+        for table in schema.tables
+        if selected is None or table_text(table.table_name) in selected
+        for column in table.columns
+    }
+    columns = Spellings(rule_of(schema.database), paths)
+    chosen = {columns.of(name): carrier for name, carrier in given.get("carriers", {}).items()}
+    for name, carrier in chosen.items():
+        if paths.get(name, carrier) != carrier:
+            raise SnapshotExistsError(
+                f"The location holds a snapshot in which {name} travels as {paths[name]}, and it is to travel as"
+                f" {carrier} here. Leave --carrier out, choose another location, or give --force to replace the"
+                " snapshot by a new one.",
+                fields=["carriers"],
+            )
+    return {name: carrier for name, carrier in paths.items() if carrier == Carrier.TEXT.value} | chosen
 
 
 def _check_source(options: argparse.Namespace, source: str, uri: str) -> None:

@@ -222,6 +222,6 @@ def test_a_sample_covers_older_readable_revisions_too(sealed: Writer) -> None:
     sealed.complete(1, sealed.file(1, b"new rows"), replaces=(old,))
     seal(sealed.catalog)
     flip(sealed.store, old)
-    found = [verify(sealed.store, depth="sample", rotation=Rotation(5, AT + timedelta(days=day))) for day in range(5)]
+    found = [verify(sealed.store, depth="sample", rotation=Rotation(5, AT + timedelta(days=day))) for day in range(9)]
     assert {fault.object for report in found for fault in report.faults if fault.is_damage} == {old}
-    assert all(report.days == 5 and 0 < report.hashed <= report.files == 3 for report in found)
+    assert all(report.days == 9 and 0 < report.hashed <= report.files == 3 for report in found)

@@ -16,6 +16,7 @@ from snapshot_assets.format.units import parse_share
 
 DAY = timedelta(days=1)
 START = datetime(2026, 1, 1, tzinfo=UTC)
+ROUND = START + 6 * DAY  # twenty days from it are a round of twenty
 
 
 def file(chunk: int, size: int = 100) -> DataFile:
@@ -35,7 +36,8 @@ def test_every_file_that_stays_is_due_within_the_days_whatever_comes_and_goes(
 ) -> None:
     stay = [file(chunk) for chunk in range(count)]
     due = set()
-    for day in range(days):
+    rotation = Rotation(days, START)
+    for day in range(rotation.within):
         others = [file(1000 + chunk) for chunk in range(day * removed, 200 + day * grown)]
         due |= Rotation(days, START + (first + day) * DAY).due([*others, *stay])
     assert due >= {each.path for each in stay}
@@ -43,19 +45,28 @@ def test_every_file_that_stays_is_due_within_the_days_whatever_comes_and_goes(
 
 def test_a_part_is_the_share_of_all_and_the_parts_of_a_round_are_different() -> None:
     files = [file(chunk) for chunk in range(4000)]
-    parts = [Rotation.of_share(Fraction(1, 20), START + day * DAY).due(files) for day in range(20)]
+    parts = [Rotation.of_share(Fraction(1, 20), ROUND + day * DAY).due(files) for day in range(20)]
     assert all(150 < len(part) < 250 for part in parts)
     assert sum(map(len, parts)) == len(set().union(*parts)) == 4000
-    later = Rotation.of_share(Fraction(1, 20), START + 20 * DAY + timedelta(hours=23))
-    assert later.due(files) == parts[0]
+    later = Rotation.of_share(Fraction(1, 20), ROUND + 20 * DAY + timedelta(hours=23))
+    assert later.due(files) == parts[1]
 
 
 def test_something_is_read_each_day_even_of_a_few_files_and_all_within_the_days() -> None:
     files = [file(chunk) for chunk in range(3)]
-    parts = [Rotation(20, START + day * DAY).due(files) for day in range(20)]
+    parts = [Rotation(20, START + day * DAY).due(files) for day in range(39)]
     assert all(parts)
     assert set().union(*parts) == {each.path for each in files}
     assert Rotation(20, START).due([]) == set()
+
+
+@pytest.mark.parametrize("step", [1, 2, 5, 7, 14, 30])
+@pytest.mark.parametrize("share", [Fraction(1, 20), Fraction(1, 10), Fraction(15, 100), Fraction(1, 4)])
+def test_runs_at_other_intervals_read_everything_too(step: int, share: Fraction) -> None:
+    files, due = [file(chunk) for chunk in range(300)], set()
+    for run in range(400):
+        due |= Rotation.of_share(share, START + run * step * DAY).due(files)
+    assert due == {each.path for each in files}
 
 
 @pytest.mark.parametrize(

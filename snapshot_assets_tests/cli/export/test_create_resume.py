@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from snapshot_assets_tests.cli.helpers import Snapshots, contents, export, make_plan, make_source, store_of
@@ -47,6 +49,7 @@ def test_a_location_alone_resumes_an_export(snapshots: Snapshots, begun: Path) -
         (["--delimiter", ";"], ["header=true there", "delimiter=%3B&header=true here"]),
         (["--format", "parquet"], ["--format is csv?compression=gzip&header=true there and parquet here"]),
         (["--tables", "main.sensors"], ["--tables is main.marks,main.readings,main.sensors there and main.sensors"]),
+        (["--carrier", "main.readings.value=text"], ["main.readings.value travels as native", "as text here"]),
         (["--time-column", "main.marks=moment"], ["time column of main.marks is null", "it is moment here"]),
         (["--schema-only"], ["has data, and --schema-only is given"]),
         (["--source", "duckdb:///elsewhere.duckdb"], ["--source is source there and elsewhere here"]),
@@ -88,3 +91,22 @@ def test_options_in_another_spelling_are_those_of_the_same_export(
     assert contents(location) == before
     refused = snapshots(*create, "--tables", "MAIN.Readings", "--time-column", "main.READINGS=null")
     assert "time column of main.readings is moment, and it is null here" in " ".join(refused.err.split())
+
+
+def test_a_continuous_snapshot_is_resumed_by_its_plan(snapshots: Snapshots, source: str, location: Path) -> None:
+    plan = make_plan(source, location.as_uri(), kind="continuous", end_time=None, lag="300d")
+    export(plan, store_of(location), chunks=(0,))
+    before = contents(location)
+    refused = snapshots("export", "create", "--source", source, "--to", location.as_uri())
+    assert (refused.status, contents(location)) == (2, before)
+    assert "only its plan has the lag" in refused.err
+
+
+@pytest.mark.usefixtures("spark")
+def test_columns_that_travel_as_text_do_so_in_the_rest(snapshots: Snapshots, source: str, location: Path) -> None:
+    plan = make_plan(source, location.as_uri(), carriers={"main.readings.value": "text"})
+    export(plan, store_of(location), chunks=(0, 1))
+    resumed = snapshots("export", "create", "--source", source, "--to", location.as_uri())
+    assert resumed.status == 0, resumed.err
+    kinds = {pq.read_schema(file).field("value").type for file in location.glob("data/*/main.readings-*.parquet")}
+    assert kinds == {pa.string()}
