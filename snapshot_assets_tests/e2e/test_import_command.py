@@ -251,7 +251,7 @@ def test_rows_of_others_are_kept_when_allowed_and_the_ledger_can_be_forgotten(
     assert "  2 tables hold 75 rows, rows of others among them\n" in done.out
 
     shown = snapshots(*call, "--forget-ledger", "--dry-run")
-    assert shown.out.startswith("target: 1 imports would be forgotten; nothing was changed\n")
+    assert shown.out.startswith("target: 1 import would be forgotten; nothing was changed\n")
     assert len(snapshots(*call, "--forget-ledger", "--dry-run", "--json").json["would_forget"]) == 1
     forgotten = snapshots(*call, "--forget-ledger")
     assert forgotten.out == "target: 1 import forgotten; tables and rows were left as they are\n"

@@ -134,13 +134,6 @@ def test_references_to_tables_outside_the_selection_are_left_out_and_reported(
     assert lines(postgresql_server, postgresql_database, parents) == ["sales.inheriting", "sales.second"]
 
 
-def test_a_table_with_a_row_type_outside_the_selection_is_refused(everything: DatabaseSchema) -> None:
-    with pytest.raises(
-        RestoreError, match=r"Table public\.a_row_type_user cannot be created: .* Select public\.zones too"
-    ):
-        define(only(everything, "a_row_type_user"))
-
-
 def test_a_view_is_created_only_if_the_target_has_the_functions_that_it_calls(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:

@@ -278,3 +278,10 @@ def test_names_that_postgresql_would_cut_are_refused(into: Into, tmp_path: Path)
     execute(place.source, "CREATE SCHEMA s", f'CREATE TABLE s."{name}" (id INTEGER)')
     place.export()
     assert f"Table s.{name} has a name of 64 bytes" in str(refusal(place, into))
+
+
+def test_a_row_type_of_a_table_that_is_not_chosen_must_exist(place: Place, into: Into) -> None:
+    execute(place.source, "CREATE TABLE s.zones (id int)", "CREATE TABLE s.orders (t timestamptz, zone s.zones)")
+    place.export()
+    named = refusal(place, into, filters=ORDERS)
+    assert "type s.zones, for s.orders" in str(named)
