@@ -40,7 +40,12 @@ def run(options: argparse.Namespace) -> int:
         show(metrics_of(status, max_age))
     else:
         _show(status, max_age, stale=stale)
-    return ExitStatus.DAMAGED if stale or status.is_damaged else ExitStatus.DONE
+    return ExitStatus.DONE if _is_healthy(status, stale=stale) else ExitStatus.DAMAGED
+
+
+def _is_healthy(status: Status, *, stale: bool) -> bool:
+    """Return whether there is a sealed export, not too old, without known damage."""
+    return not stale and not status.is_damaged and status.export is not None
 
 
 def _json(status: Status, max_age: timedelta | None, *, stale: bool) -> dict[str, Any]:
@@ -48,13 +53,14 @@ def _json(status: Status, max_age: timedelta | None, *, stale: bool) -> dict[str
     facts["verified"] = [asdict(each.verification) | {"age_seconds": each.age_seconds} for each in status.verified]
     facts["garbage"] = {name: facts.pop(name) for name in ("collectable", "waiting")}
     facts["log"] = {name: facts.pop(name) for name in ("transactions", "checkpoints")}
-    judged = {"max_age": max_age, "stale": stale, "healthy": not stale and not status.is_damaged}
+    judged = {"max_age": max_age, "stale": stale, "healthy": _is_healthy(status, stale=stale)}
     document: dict[str, Any] = plain(facts | judged)
     return document
 
 
 def _show(status: Status, max_age: timedelta | None, *, stale: bool) -> None:
-    verdict = "DAMAGED" if status.is_damaged else "STALE" if stale else "OK"
+    unsealed = "OK" if status.export else "UNSEALED"
+    verdict = "DAMAGED" if status.is_damaged else "STALE" if stale else unsealed
     show(f"{verdict}: {status.uri} at revision {status.revision}")
     for name, text in _lines(status):
         show(f"  {name + ':':<16}{text}")

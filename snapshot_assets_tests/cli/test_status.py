@@ -72,9 +72,11 @@ def test_a_stale_location(snapshots: Snapshots, location: Path, sealed: Writer) 
 
 def test_an_unsealed_location(snapshots: Snapshots, location: Path, writer: Writer) -> None:
     found = status(snapshots, location)
-    assert found.status == 0
+    assert found.status == 3
+    assert found.out.startswith("UNSEALED: ")
     assert "newest seal:    none" in found.out
     assert "unsealed:       0 chunks not exported, 2 files not sealed (14 B)" in found.out
+    assert status(snapshots, location, "--json").json["healthy"] is False
     found = status(snapshots, location, "--max-age", "26h")
     assert found.status == 3
     assert found.out.endswith("26h: nothing is sealed.\n")

@@ -128,7 +128,7 @@ class History:
         try:
             transaction = read_entry(self._store, number).transaction
         except FAULTS as fault:
-            return Revision(number, error=f"{fault}{fault_remedy(path, fault)}")
+            return Revision(number, error=f"{fault}{fault_remedy(self._store, path, fault)}")
         except ObjectNotFoundError:
             return Revision(number, error=f"{path} is missing. {BRING_BACK}")
         if transaction.location_id != self._named and transaction.location_id != self._own:  # reads a checkpoint last

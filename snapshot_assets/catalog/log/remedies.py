@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from snapshot_assets.catalog.replica import read_marker
 from snapshot_assets.errors import (
     BrokenLinkError,
     DamageError,
     ForeignLocationError,
     ForkError,
+    GapError,
     LostLogError,
     MisnamedError,
+    SnapshotError,
     UnsupportedVersionError,
 )
 from snapshot_assets.format.layout import checkpointed_revision, revision_of
@@ -24,10 +27,11 @@ FaultError = DamageError | UnsupportedVersionError
 BRING_BACK = "Bring it back from a copy, or rebuild the log with `snapshots catalog rebuild`."
 
 
-def fault_remedy(path: str, error: FaultError) -> str:
+def fault_remedy(store: ObjectStore, path: str, error: FaultError) -> str:
     """Return a sentence on how a fault of the log is repaired; "" if the error states it.
 
     Args:
+        store: The location.
         path: The object that has the fault.
         error: The fault.
     """
@@ -40,8 +44,18 @@ def fault_remedy(path: str, error: FaultError) -> str:
         return ""
     if checkpointed_revision(path) is not None and isinstance(error, ForkError):
         return ""
+    if _is_replica(store):
+        move = "" if isinstance(error, GapError) else f" Move {path} away, then"
+        return f"{move or ' Run'} `snapshots replicate` again, which copies it from the source."
     copied = " If it was copied here, move it away." if isinstance(error, ForkError | BrokenLinkError) else ""
     return f"{copied} {BRING_BACK}"
+
+
+def _is_replica(store: ObjectStore) -> bool:
+    try:
+        return read_marker(store) is not None
+    except SnapshotError:  # the marker is damaged, too, or the store fails: the fault is reported without it
+        return False
 
 
 @contextmanager
@@ -57,6 +71,6 @@ def naming_location(store: ObjectStore) -> Iterator[None]:
         if "uri" in fault.attributes:  # it names the location
             raise
         what = "cannot be read" if isinstance(fault, UnsupportedVersionError) else "is damaged"
-        remedy = fault_remedy(fault.attributes.get("object", ""), fault)
+        remedy = fault_remedy(store, fault.attributes.get("object", ""), fault)
         message = f"The log of {store.uri} {what}: {fault}{remedy}"
         raise type(fault)(message, **fault.attributes, uri=store.uri) from fault

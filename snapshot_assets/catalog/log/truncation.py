@@ -173,8 +173,8 @@ def refuse_faults(store: ObjectStore, done: str) -> None:
     """
     for path, fault in faults_of_log(scan_log(store)):
         raise DamageError(
-            f"The log has a fault, so {done} at {store.uri}: {fault}{fault_remedy(path, fault)} `snapshots export "
-            "verify` names all faults.",
+            f"The log has a fault, so {done} at {store.uri}: {fault}{fault_remedy(store, path, fault)} `snapshots"
+            " export verify` names all faults.",
             object=path,
             uri=store.uri,
         )

@@ -16,6 +16,7 @@ from snapshot_assets.catalog.replication.objects import check_existing
 from snapshot_assets.catalog.state.chosen import with_versions
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
+from snapshot_assets.catalog.verify.records import damage_on_record
 from snapshot_assets.errors import (
     DamageError,
     LocationDeletedError,
@@ -45,7 +46,8 @@ class ReplicationPlan:
         copied: The objects that the replica lacks.
         log: What its log lacks.
         deleted: Objects of the replica that its head does not need and the source no longer has.
-        leftovers: Objects that an interrupted replication copied; they are hashed before they count.
+        leftovers: Objects that an interrupted replication copied, and those in which verifications of the replica found
+            damage; they are hashed.
         state: The source's head, as its log records it.
     """
 
@@ -112,6 +114,7 @@ def _plan(
         copied_before = needed_objects(with_versions(known, marker.revisions))
     needed = needed_objects(with_versions(state, revisions))
     objects.missing(needed)  # a listing may pass over objects: makes it include them
+    damaged = damage_on_record(target, state.location_id)
     copied, leftovers = [], []
     for path, ref in sorted(needed.items()):
         info = objects.get(path)
@@ -119,7 +122,7 @@ def _plan(
             copied.append(ref)
             continue
         check_existing(target, ref, info, hashed=False)
-        if path not in copied_before:
+        if path not in copied_before or path in damaged:
             leftovers.append(ref)
     return ReplicationPlan(
         source=source.uri,
@@ -169,11 +172,9 @@ def _replica_state(target: ObjectStore) -> State:
     try:
         return recorded_state(target)
     except DamageError as fault:
-        path = fault.attributes.get("object", "")
         raise ReplicaConflictError(
-            f"The log of the replica {target.uri} has a fault: {fault} Move {path or 'it'} away, then replicate again, "
-            "which copies it; nothing was copied.",
-            object=path,
+            f"The replica cannot be continued, and nothing was copied. {fault}",
+            object=fault.attributes.get("object", ""),
             uri=target.uri,
         ) from fault
 

@@ -131,7 +131,7 @@ def log_remedy(scan: LogScan, path: str, error: FaultError) -> str:
     stray = isinstance(error, ForeignLocationError | ForkError | LostLogError | MisnamedError | UnsupportedVersionError)
     if revision is not None and not stray and scan.start < revision <= scan.state.revision:
         return " `snapshots catalog checkpoint` writes it again."
-    return fault_remedy(path, error)
+    return fault_remedy(scan.store, path, error)
 
 
 def with_remedy(state: State, fault: Fault) -> Fault:
@@ -141,6 +141,17 @@ def with_remedy(state: State, fault: Fault) -> Fault:
     advice = f"Bring it back from a copy, or export its chunk again {again_with(state, fault.chunk)}."
     undone = " Then delete rows again: deleted rows that the source still has come back." if state.tombstones else ""
     return replace(fault, message=f"{fault.message} {advice}{undone}")
+
+
+def with_replicas_remedy(fault: Fault) -> Fault:
+    """Return a fault of a replica with how it is repaired, if that is to copy the object again."""
+    if fault.kind is FaultKind.MISSING and fault.object != "transactions/":
+        advice = "`snapshots replicate` copies it again."
+    elif fault.kind in (FaultKind.SIZE, FaultKind.CHECKSUM):
+        advice = "Move it away; `snapshots replicate` then copies it again."
+    else:
+        return fault
+    return replace(fault, message=f"{fault.message} {advice}")
 
 
 def again_with(state: State, chunk: int) -> str:

@@ -17,7 +17,14 @@ from snapshot_assets.catalog.log.truncation import contradictions
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.replica import read_marker
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.faults import Fault, FaultKind, log_remedy, remedy_of, with_remedy
+from snapshot_assets.catalog.verify.faults import (
+    Fault,
+    FaultKind,
+    log_remedy,
+    remedy_of,
+    with_remedy,
+    with_replicas_remedy,
+)
 from snapshot_assets.catalog.verify.hints import hint_faults
 from snapshot_assets.catalog.verify.objects import Depth, Report, check_documents, check_files, file_faults
 from snapshot_assets.catalog.verify.records import damage_on_record
@@ -79,11 +86,14 @@ def verify(
         report.sealed, report.missing = state.sealed, len(state.missing())
         report.days = rotation.within if rotation else 0
         hashed = _hashed(store, state, rotation, older=at is None) if rotation else None
-        report.faults += _state_faults(store, scan, state, objects, report, progress, hashed)
+        remedies = state is head and replica is None
+        report.faults += _state_faults(store, scan, state, objects, report, progress, hashed, remedies=remedies)
         if at is None:
             report.faults += _location_faults(store, scan, objects, report, progress, hashed)
     elif not report.faults:
         report.faults.append(Fault(FaultKind.MISSING, "transactions/", f"There is no snapshot at {store.uri}."))
+    if replica is not None:
+        report.faults, report.remedy = list(map(with_replicas_remedy, report.faults)), None
     report.faults.sort(
         key=lambda fault: (not fault.is_damage, fault.kind is not FaultKind.LOG, fault.object, fault.kind)
     )
@@ -105,6 +115,8 @@ def _state_faults(
     report: Report,
     progress: Callable[[DataFile], None],
     hashed: Set[str] | None,
+    *,
+    remedies: bool,
 ) -> Iterator[Fault]:
     """Yield the faults of a revision's own objects, of its pins, and of checkpoints and hints."""
     head, newest = scan.state, scan.state.newest_seal
@@ -112,7 +124,7 @@ def _state_faults(
         store, state, objects, report, progress=progress, hashed=lambda known: _is_due(known.file, hashed)
     )
     faults = [*files, *check_documents(store, state, objects)]
-    yield from (with_remedy(state, fault) if state is head else fault for fault in faults)
+    yield from (with_remedy(state, fault) if remedies else fault for fault in faults)
     yield from _seal_faults(state)
     if report.depth != "quick":
         yield from _checkpoint_faults(store, scan, objects)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from snapshot_assets.catalog.replication.needed import needed_objects
 from snapshot_assets.catalog.replication.plan import plan_replication
 from snapshot_assets.catalog.replication.promote import execute_promotion, plan_promotion
 from snapshot_assets.catalog.replication.replicate import replicate
+from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, ReplicaConflictError, ReplicaError, VersionNotFoundError
 from snapshot_assets.format.layout import REPLICA, TRANSACTIONS, transaction_path
@@ -180,7 +181,7 @@ def test_other_bytes_in_the_replica_are_named(writer: Writer, replica: ObjectSto
         assert replica.get(path) == other
     replica.put(path, b"late rows")  # what an interrupted replication leaves
     replica.put(transaction_path(writer.catalog.state.revision), writer.store.get(transaction_path(1)))
-    with pytest.raises(ReplicaConflictError, match=r"Move transactions/.* away"):
+    with pytest.raises(ReplicaConflictError, match="move it away"):
         replicate(writer.store, replica)
     replica.delete(transaction_path(writer.catalog.state.revision))
     replicate(writer.store, replica)
@@ -245,3 +246,24 @@ def test_chosen_versions_are_replicated_and_others_added_later(writer: Writer, r
     assert_equal(writer.store, replica)
     with pytest.raises(ReplicaError, match="of all versions"):
         replicate(writer.store, replica, only=["tag1"])
+
+
+def test_damage_that_a_verification_of_the_replica_found_is_repaired_from_the_source(
+    writer: Writer, replica: ObjectStore, tmp_path: Path
+) -> None:
+    writer.fill()
+    create_tag(writer.catalog, "first", seal(writer.catalog).seal.revision)
+    replicate(writer.store, replica)
+    path = next(iter(writer.catalog.state.live_files())).file.path
+    file = tmp_path / "a replica" / path
+    file.write_bytes(file.read_bytes()[::-1])
+    report = verify(replica)
+    record_verification(replica, report, datetime(2026, 1, 2, tzinfo=UTC))
+    [fault] = [each for each in report.faults if each.is_damage and each.object == path]
+    assert "Move it away; `snapshots replicate` then copies it again." in fault.message
+    assert report.remedy is None
+    with pytest.raises(ReplicaConflictError, match="move it away, then replicate again"):
+        replicate(writer.store, replica)
+    file.unlink()
+    assert replicate(writer.store, replica).objects == 1
+    assert_equal(writer.store, replica)
