@@ -9,8 +9,8 @@ from typing import Any
 
 _LISTED = r"(?:(?<=\n  )|(?<=: )|(?<=; ))(?:{names})(?=: | is )"
 """A field at the beginning of a mistake, or of one of several differences."""
-_ANYWHERE = r"(?<![\w.`-])(?:{names})(?![\w-])(?P<flag>: true)?"
-"""A name with an underscore is a field's in every place."""
+_ANYWHERE = r"(?<![\w.`'\"/-])(?:{names})(?![\w`'\"/-])(?P<flag>: true)?"
+"""A name with an underscore is a field's, unless it is quoted or a part of a path or name: those are a user's."""
 
 
 def with_options(message: str, options: argparse.Namespace) -> str:
