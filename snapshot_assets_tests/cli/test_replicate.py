@@ -97,3 +97,17 @@ def test_damage_is_named_and_the_status_is_not_0(snapshots: Snapshots, exported:
     assert not (replica / file.relative_to(exported)).exists()
     verified = snapshots("export", "verify", "--snapshot", replica.as_uri())
     assert (verified.status, "first copy has not ended" in verified.err) == (5, True)
+
+
+def test_a_plan_whose_replica_is_another_location_is_refused_before_rows_move(
+    snapshots: Snapshots, source: str, exported: Path, location: Path, tmp_path: Path
+) -> None:
+    fresh, file = tmp_path / "fresh", tmp_path / "snapshots.yaml"
+    times = "start_time: 2025-01-01, end_time: 2025-01-02, chunk_time_window: 1d"
+    file.write_text(
+        f"plans: {{shop: {{source: '{source}', to: '{fresh.as_uri()}', replicate_to: '{location.as_uri()}', {times}}}}}"
+    )
+    refused = snapshots("--config", str(file), "export", "create", "--plan", "shop", "--json")
+    assert (refused.status, refused.json["error"]["kind"]) == (2, "ReplicaError")
+    assert f"{location.as_uri()} is not a replica" in refused.err
+    assert not fresh.exists()

@@ -104,7 +104,7 @@ def _plan(
 ) -> ReplicationPlan:
     origin, marker = read_marker(source), read_marker(target)
     state = _source_state(source, target)
-    _check_target(target, marker, state, source.uri)
+    check_target(target, marker, state, source.uri)
     revisions = _revisions(state, marker, origin, only, target.uri)
     objects = Listed(target)
     copied_before: dict[str, ObjectRef] = {}
@@ -179,8 +179,18 @@ def _replica_state(target: ObjectStore) -> State:
         ) from fault
 
 
-def _check_target(target: ObjectStore, marker: Replica | None, state: State, source: str) -> None:
-    """Refuse a target that is not a replica of the source and not empty."""
+def check_target(target: ObjectStore, marker: Replica | None, state: State, source: str) -> None:
+    """Refuse a target that is not a replica of the source and not empty.
+
+    Args:
+        target: The replica, or an empty location.
+        marker: The target's marker, if it is a replica.
+        state: The source's state; one without a snapshot is no source of an existing replica.
+        source: The source's URI.
+
+    Raises:
+        ReplicaError: It is a location of its own, or a replica of another one.
+    """
     if marker is not None:
         if marker.promoting:
             raise ReplicaError(promotion_text(target.uri), uri=target.uri)

@@ -55,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
             work = _Work(skipped=None if skip else (), replica=plan.replicate_to)
             return _report(options, store, state, work, hashed)
         show_message(f"{' '.join(fault.message for fault in damaged)} They are written again from the source.")
+    request.check_replica(configuration, plan, state)
     with only_results_on_stdout():
         refuse_files_elsewhere(configuration, plan)
         if not plan.schema_only:

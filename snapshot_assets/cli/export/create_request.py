@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.replica import read_marker
+from snapshot_assets.catalog.replication.plan import check_target
 from snapshot_assets.catalog.rules import check_same_plan
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.cli.export.inherit import with_inherited
@@ -20,7 +22,7 @@ from snapshot_assets.databases.open import kind_of, open_database
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.engine.export.start_snapshot import closed_end, header_of, resolve_range
-from snapshot_assets.errors import LocationDeletedError, PlanError
+from snapshot_assets.errors import LocationDeletedError, PlanError, StoreUnavailableError
 from snapshot_assets.format.name_rules import rule_of
 from snapshot_assets.format.units import parse_given_time, time_text
 from snapshot_assets.format.windows import TimeRange, Window
@@ -212,3 +214,18 @@ def windows_to_replace(windows: Sequence[Window], chosen: TimeRange) -> Sequence
             f"is {span}."
         )
     return overlapping
+
+
+def check_replica(configuration: Configuration, plan: Plan, state: State) -> None:
+    """Refuse a plan whose `replicate_to` can be no replica of its location, before rows move.
+
+    A replica's store that does not answer keeps no export from being sealed: the replication reports it afterwards.
+
+    Raises:
+        ReplicaError: `replicate_to` is a location of its own, or a replica of another one.
+    """
+    if plan.replicate_to is None:
+        return
+    target = configuration.replica_store(plan)
+    with suppress(StoreUnavailableError):
+        check_target(target, read_marker(target), state, plan.to)
