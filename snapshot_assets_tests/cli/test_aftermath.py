@@ -100,6 +100,23 @@ def test_every_kind_of_damage_to_a_transaction_is_named(snapshots: Snapshots, da
     assert all(each in shown.err for each in (damaged.as_uri(), transaction_path(3), _REBUILD))
 
 
+@pytest.mark.parametrize("change", [lambda path: path.write_bytes(b""), Path.unlink], ids=["torn", "missing"])
+def test_the_remedy_for_the_log_of_a_replica_repairs_it(
+    snapshots: Snapshots, exported: Path, tmp_path: Path, change: Callable[[Path], object]
+) -> None:
+    replica = tmp_path / "replica"
+    replicate = ("replicate", "--snapshot", exported.as_uri(), "--to", replica.as_uri())
+    assert snapshots(*replicate).status == ExitStatus.DONE
+    change(replica / transaction_path(3))
+    for command in (("status", "--snapshot", replica.as_uri()), replicate):
+        refused = snapshots(*command)
+        assert "Move the replica's `transactions/` away, then run `snapshots replicate` again" in refused.err
+        assert _REBUILD not in refused.err
+    (replica / "transactions").rename(tmp_path / "away")
+    assert snapshots(*replicate).status == ExitStatus.DONE
+    assert snapshots("export", "verify", "--snapshot", replica.as_uri()).status == ExitStatus.DONE
+
+
 def test_a_location_whose_log_is_lost_is_listed_and_not_deleted(snapshots: Snapshots, exported: Path) -> None:
     shutil.copytree(exported, exported.parent / "whole")
     shutil.rmtree(exported / "transactions")

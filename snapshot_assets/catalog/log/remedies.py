@@ -11,7 +11,6 @@ from snapshot_assets.errors import (
     DamageError,
     ForeignLocationError,
     ForkError,
-    GapError,
     LostLogError,
     MisnamedError,
     SnapshotError,
@@ -45,8 +44,7 @@ def fault_remedy(store: ObjectStore, path: str, error: FaultError) -> str:
     if checkpointed_revision(path) is not None and isinstance(error, ForkError):
         return ""
     if _is_replica(store):
-        move = "" if isinstance(error, GapError) else f" Move {path} away, then"
-        return f"{move or ' Run'} `snapshots replicate` again, which copies it from the source."
+        return " Move the replica's `transactions/` away, then run `snapshots replicate` again, which copies the log."
     copied = " If it was copied here, move it away." if isinstance(error, ForkError | BrokenLinkError) else ""
     return f"{copied} {BRING_BACK}"
 
