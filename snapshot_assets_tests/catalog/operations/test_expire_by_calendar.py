@@ -143,7 +143,7 @@ def test_exports_stay_as_restic_keeps_them_whatever_happens_between(steps: Seque
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(HISTORIES, COUNTS)
 def test_exports_stay_as_restic_keeps_them_in_many_histories(steps: Sequence[tuple], counts: dict[str, int]):
     keeps_what_restic_keeps(steps, counts)
