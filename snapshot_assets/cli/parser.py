@@ -171,7 +171,7 @@ _COMMANDS = {
     "export list": _Command("export.snapshots:list_", _JSON, "list the snapshots at or below a location", _list),
     "export verify": _Command("export.snapshots:verify", _READS, "check a snapshot and name every fault", _verify),
     "export delete": _Command(
-        "export.snapshots:delete", ("--yes", *_READS), "delete a snapshot and everything it wrote", _delete
+        "export.snapshots:delete", ("--yes", *_WRITES), "delete a snapshot and everything it wrote", _delete
     ),
     "export diff": _Command("export.snapshots:diff", _READS, "show what changed from one version to another", _diff),
     "status": _Command(

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from snapshot_assets.cli.setup.checks import check_disk
 from snapshot_assets.cli.setup.windows import CHUNK_BYTES, propose_windows
 from snapshot_assets.format.windows import TimeRange, count_windows
 from snapshot_assets.plan.read_configuration import load_configuration
@@ -52,6 +53,14 @@ def test_init_writes_a_plan_that_exports_as_it_is(snapshots: Snapshots, tmp_path
     shown = snapshots("plan", "show", "shop", "--json").json
     assert shown["windows"]["to_export"] == 0
     assert {table["table"] for table in shown["tables"]} >= {"main.orders", 'main."null.${HOME}""x"'}
+
+
+def test_init_names_commands_that_find_its_file(snapshots: Snapshots, source: str, tmp_path: Path) -> None:
+    Path("sub").mkdir()
+    call = ("init", "--source", source, "--to", (tmp_path / "a" / "b").as_uri())
+    below = snapshots(*call, "--output", "sub/snapshots.yaml")
+    assert "Next: snapshots --config sub/snapshots.yaml plan show" in below.out
+    assert "Next: snapshots plan show" in snapshots(*call).out
 
 
 def test_init_overwrites_nothing_and_writes_no_password(snapshots: Snapshots, source: str, tmp_path: Path) -> None:
@@ -128,6 +137,22 @@ def test_plan_show_names_windows_tables_place_and_rules(snapshots: Snapshots, so
     assert '  retention: {"keep_for": "30d"}\n' in told.out
     assert not location.exists()
     assert snapshots("plan", "show", "dayly").status == 2
+
+
+def test_plan_show_refuses_the_location_of_another_plan(snapshots: Snapshots, source: str, exported: Path) -> None:
+    Path("snapshots.yaml").write_text(
+        f"plans: {{daily: {{source: '{source}', to: '{exported.as_uri()}', start_time: 2025-01-01,"
+        " end_time: 2025-01-04, chunk_time_window: 12h}}"
+    )
+    refused = snapshots("plan", "show", "daily")
+    assert (refused.status, "chunk_time_window" in refused.err) == (2, True)
+
+
+def test_folders_of_one_device_need_their_space_together(tmp_path: Path) -> None:
+    [check] = check_disk({tmp_path / "spark": 0, tmp_path / "data": 1 << 60})
+    assert (check.ok, check.subject) == (False, str(tmp_path))
+    [check] = check_disk({tmp_path / "spark": 0, tmp_path / "data": 0})
+    assert check.ok
 
 
 def test_doctor_reports_all_that_is_wrong_with_its_remedy_and_leaves_nothing(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from snapshot_assets.catalog.verify.rotation import Rotation
 from snapshot_assets.catalog.verify.verify import verify as verify_location
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.exit_status import ExitStatus
-from snapshot_assets.cli.location import open_catalog, open_location, open_log
+from snapshot_assets.cli.location import open_catalog, open_location, open_log, place_of
 from snapshot_assets.cli.object_progress import object_progress
 from snapshot_assets.cli.output import plain, show, show_json, show_message
 from snapshot_assets.cli.tables import show_table
@@ -147,8 +147,11 @@ def delete(options: argparse.Namespace) -> int:
         if options.json:
             show_json({"uri": store.uri, "deleted": False, "objects": 0, "temporary": 0, "foreign": []})
         return 1
+    single_writer = options.single_writer or place_of(options).single_writer
     with object_progress("deleting", options.progress) as watch:
-        deletion = delete_snapshot(store, with_tags=options.with_tags, progress=lambda _: watch.finish())
+        deletion = delete_snapshot(
+            store, with_tags=options.with_tags, single_writer=single_writer, progress=lambda _: watch.finish()
+        )
     for path in deletion.foreign:
         show_message(f"left alone: {path} is not part of the format")
     if options.json:

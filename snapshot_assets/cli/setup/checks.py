@@ -64,17 +64,17 @@ def check_java(environment: Mapping[str, str] = os.environ) -> Check:
 
 
 def check_disk(folders: Mapping[Path, int]) -> Iterator[Check]:
-    """Check the free space of folders, which may not exist yet; of several on one device, the first.
+    """Check the free space of folders, which may not exist yet; those on one device need it together.
 
     Args:
         folders: By folder, the bytes that must be free there beside what every export needs.
     """
-    seen = set()
+    places: dict[int, tuple[Path, int]] = {}
     for folder, needed in folders.items():
         place = existing(folder)
-        if (device := place.stat().st_dev) in seen:
-            continue
-        seen.add(device)
+        first, together = places.get(place.stat().st_dev, (place, 0))
+        places[place.stat().st_dev] = (first if together > needed else place, together + needed)
+    for place, needed in places.values():
         free, least = shutil.disk_usage(place).free, max(needed, _LEAST_FREE)
         remedy = f"Free {size_text(least)} or more there, or choose another folder." if free < least else ""
         yield Check("disk", str(place), free >= least, f"{human_bytes(free)} free", remedy)

@@ -110,7 +110,8 @@ def _report(options: argparse.Namespace, file: Path, proposal: Proposal, variabl
         return
     show(f"{file}: plan {plan.name}, {counted(len(proposal.tables), 'table')}")
     show(f"  {counted(count, 'window')} of {duration_text(windows.length)}; comments in the file say why")
-    named = "" if file.name == DEFAULT_FILE and not options.output else f"--config {file} "
+    found = file.absolute() == Path(DEFAULT_FILE).absolute() and not options.config
+    named = "" if found else f"--config {file} "
     show(f"Next: snapshots {named}plan show {plan.name}")
     show(f"      snapshots {named}doctor --plan {plan.name}")
     show(f"      snapshots {named}export create --plan {plan.name}")

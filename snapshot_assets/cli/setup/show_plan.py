@@ -10,6 +10,7 @@ from typing import Any
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.cli.export.create_request import check_location
 from snapshot_assets.cli.output import show, show_json
 from snapshot_assets.cli.setup.estimates import EstimatedTable, estimated, opened_source
 from snapshot_assets.cli.tables import show_table
@@ -71,6 +72,8 @@ def _described(configuration: Configuration, written: Plan) -> _Described:
     state = None if is_template(written.to) else read_state(configuration.store(written))
     header = state.header if state is not None else None
     now = datetime.now(UTC)
+    if state is not None:
+        check_location(written, state, configuration.source(written.source), replace=False, force=False)
     with opened_source(configuration, written) as source:
         extracted, exported = checked_schemas(source, written)
         plan, timed = written, tuple(table for table in exported.tables if table.time_index is not None)

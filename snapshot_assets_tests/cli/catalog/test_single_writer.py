@@ -54,6 +54,14 @@ def test_who_promises_to_be_alone_may_write(snapshots: Snapshots, refusing: Path
     assert read_state(store_of(refusing)).sealed == (command != "rebuild")
 
 
+def test_who_promises_to_be_alone_may_delete_the_snapshot(snapshots: Snapshots, refusing: Path) -> None:
+    call = ("export", "delete", "--snapshot", refusing.as_uri(), "--yes")
+    refused = snapshots(*call)
+    assert (refused.status, "501" in refused.err) == (1, True)
+    assert snapshots(*call, "--single-writer").status == 0
+    assert not list(refusing.rglob("*.parquet"))
+
+
 def test_a_compaction_runs_with_a_plan_that_promises_it(
     snapshots: Snapshots, exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
