@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from snapshot_assets.cli.exit_status import ExitStatus, exit_status
 from snapshot_assets.cli.output import show, show_json, show_message
 from snapshot_assets.databases.kinds import counts_by_kind
 from snapshot_assets.engine.restore.loader import ChunkOutcome
@@ -126,7 +127,7 @@ def report(options: argparse.Namespace, location: str, run: RestoreRun, work: Im
     }
     if error is not None:
         show_message(f"snapshots: {error}")
-        facts["error"] = {"kind": type(error).__name__, "message": str(error)}
+        facts["error"] = {"kind": type(error).__name__, "exit_status": exit_status(error), "message": str(error)}
     if options.json:
         show_json(facts)
     else:
@@ -139,7 +140,7 @@ def report(options: argparse.Namespace, location: str, run: RestoreRun, work: Im
             kept = kept_lines(plan, verbose=options.verbose)
             for line in (*made_lines(plan, failed), *kept, *lost_lines(plan, verbose=options.verbose)):
                 show(f"  {line}")
-    return 1 if failed else 0
+    return exit_status(error) if error is not None else ExitStatus.DONE
 
 
 def _verdict(facts: Mapping[str, Any], *, different: bool, nothing: bool) -> Iterator[str]:
