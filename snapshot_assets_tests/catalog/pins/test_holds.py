@@ -412,6 +412,7 @@ DELETING = {
     "catalog/pins/objects.py": "objects of pins whose deletion is committed, or that were not committed",
     "catalog/pins/tags.py": "objects of tags whose replacement is committed",
     "catalog/rebuild/new_log.py": "its own checkpoint",
+    "catalog/replication/guard.py": "for replicate.py, while the marker of the replica stays",
     "catalog/replication/promote.py": "the marker of a replica",
     "catalog/replication/replicate.py": "in a replica, what neither its head, which has the hold, nor the source needs",
     "storage/probe.py": "its own probe",
