@@ -245,6 +245,7 @@ def _check_revision(store: ObjectStore, head: int, path: str, revision: int) -> 
         uri=store.uri,
         revision=head,
         expected=revision,
+        evidence=path,
     )
 
 

@@ -8,8 +8,13 @@ from typing import Any
 
 from snapshot_assets.catalog.replica import Replica, promotion_text, read_marker
 from snapshot_assets.errors import ReplicaError
-from snapshot_assets.format.layout import checkpointed_revision
+from snapshot_assets.format.layout import checkpointed_revision, is_receipt
 from snapshot_assets.storage.base import ObjectStore, ObjectWriter
+
+
+def is_evidence(path: str) -> bool:
+    """Return whether an object of a path names the revision that it was written for, which a log must have."""
+    return is_receipt(path) or path.startswith(("tag/", "savepoint/"))
 
 
 class GuardedStore:
@@ -57,7 +62,7 @@ class GuardedStore:
         """Write an object if none exists; see `ObjectStore.create`."""
         self.check()
         self._store.create(path, data)
-        if checkpointed_revision(path) is not None:  # readers would take it for the promoted location's newest state
+        if checkpointed_revision(path) is not None or is_evidence(path):  # a promoted location would look damaged
             try:
                 self.check()
             except ReplicaError:

@@ -202,7 +202,7 @@ def check_target(target: ObjectStore, marker: Replica | None, state: State, sour
             )
         return
     found = next((info.path for info in target.list() if in_layout(info.path) and not is_probe(info.path)), None)
-    if found is not None:
+    if found is not None and read_marker(target) is None:  # another replication may have begun meanwhile
         raise ReplicaError(
             f"{target.uri} is not a replica, but it has objects such as {found}: it is a location of its own, or a "
             "replica that was promoted. Replicate to an empty location.",

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from snapshot_assets.catalog.catalog import Actions, Catalog, proved
 from snapshot_assets.catalog.log.replay import recorded_state
 from snapshot_assets.catalog.log.scan import faults_of_log, scan_log
-from snapshot_assets.catalog.log.truncation import newest_recorded_state
+from snapshot_assets.catalog.log.truncation import contradictions, newest_recorded_state
 from snapshot_assets.catalog.replica import Replica, read_marker
+from snapshot_assets.catalog.replication.guard import is_evidence
 from snapshot_assets.catalog.state.chosen import Unchosen, unchosen
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.holds import held_text
@@ -39,6 +40,7 @@ class PromotionPlan:
         ends: Versions and pins of the source that the replica lacks.
         released: Names of the held tags among them whose holds the caller gives up.
         damaged: Whether the log has a fault, so that it must be rebuilt.
+        leftovers: Paths of receipts and pins that an interrupted replication copied ahead of the log.
         committed: The first revision of its own; None until then, and for a log that must be rebuilt.
     """
 
@@ -48,6 +50,7 @@ class PromotionPlan:
     ends: Unchosen
     released: tuple[str, ...] = ()
     damaged: bool = False
+    leftovers: tuple[str, ...] = ()
     committed: int | None = None
 
 
@@ -84,7 +87,22 @@ def plan_promotion(catalog: Catalog, *, incomplete: bool = False, release: Colle
             has = ", ".join(map(repr, held)) or "none"
             raise UsageError(f"{name!r} is no held tag that {catalog.store.uri} lacks; it lacks {has}.", tag=name)
     _check_holds(catalog.store.uri, marker, [held[name] for name in held if name not in release])
-    return PromotionPlan(marker, state.revision, state.sealed, ends, tuple(sorted(release)), fault is not None)
+    damaged = fault is not None
+    leftovers = () if damaged else tuple(_leftovers(catalog.store, state))
+    return PromotionPlan(marker, state.revision, state.sealed, ends, tuple(sorted(release)), damaged, leftovers)
+
+
+def _leftovers(store: ObjectStore, state: State) -> Iterator[str]:
+    """Yield the receipts and pins of revisions that were not replicated: with them, the log looks cut off.
+
+    Raises:
+        DamageError: Another object is of such a revision, or an object is of another location.
+    """
+    for error in contradictions(store, state, [info.path for info in store.list()]):
+        path = error.attributes.get("evidence", "")
+        if not is_evidence(path):
+            raise error
+        yield path
 
 
 def _check_holds(uri: str, marker: Replica, left: Sequence[TagState]) -> None:
@@ -113,8 +131,11 @@ def execute_promotion(catalog: Catalog, plan: PromotionPlan, *, single_writer: b
     """
     store = proved(catalog.store, single_writer=single_writer, clock=catalog.now)
     with _promoting(store, plan.replica):
-        if plan_promotion(catalog, incomplete=plan.damaged, release=plan.released) != _begun(plan):
+        again = plan_promotion(catalog, incomplete=plan.damaged, release=plan.released)
+        if replace(again, leftovers=plan.leftovers) != _begun(plan):
             raise _changed(store)
+        for path in again.leftovers:  # more may have been copied since it was planned
+            store.delete(path)
         committed = None if plan.damaged else _end_unchosen(store, plan)
     for tag in plan.ends.tags:
         store.delete(tag.pin.object.path)
