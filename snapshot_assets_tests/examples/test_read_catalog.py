@@ -104,6 +104,7 @@ def test_the_program_needs_no_other_code_and_is_short() -> None:
     assert imports - set(sys.stdlib_module_names) == {"pyarrow", "google"}
 
 
+@pytest.mark.slow
 def test_it_lists_every_revision_with_checkpoints_and_every_retained_one_of_a_pruned_log(
     s3_server: S3Server, s3_location: str
 ) -> None:

@@ -111,6 +111,7 @@ def test_a_range_that_is_none_is_refused(project: Project) -> None:
         assert not any(chunk > 0 for chunk in project.state().chunks)
 
 
+@pytest.mark.slow
 def test_the_schedule_catches_up_and_then_has_nothing_to_do(make_project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     project = make_project(durable=True, **CONTINUOUS)
     with closed(monkeypatch, 2):

@@ -271,6 +271,7 @@ def test_an_automatic_savepoint_pins_the_compacted_state(
     assert rows == [ROWS[0] - 5, ROWS[1] - 1]
 
 
+@pytest.mark.slow
 def test_steps_that_fail_are_in_the_metadata_and_rows_are_loaded(make_project: Callable[..., Project]) -> None:
     project = make_project(target="copy")
     with duckdb.connect(str(project.database)) as connection:

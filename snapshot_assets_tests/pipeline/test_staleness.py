@@ -26,6 +26,7 @@ def unsynced(project: Project, *assets: str) -> list[tuple[str, str | None]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_fresh_export_and_restore_are_in_sync_until_the_source_changes(make_project: Callable[..., Project]) -> None:
     project = make_project(target="copy", tables=["main.readings", "main.sensors"], time_columns={"main.sensors": None})
     everything = (

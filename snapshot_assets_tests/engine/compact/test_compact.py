@@ -432,6 +432,7 @@ def test_two_compactions_of_different_tables_of_a_chunk_both_succeed(scattered):
     assert Reader(scattered.folder).faults == []
 
 
+@pytest.mark.slow
 def test_several_jobs_at_once_in_spark(scattered, spark):
     assert len(compact(scattered.store, SparkRunner(lambda: spark), parallelism=3)) == len(FILLED)
     assert faults(scattered) == []

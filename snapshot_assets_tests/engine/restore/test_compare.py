@@ -107,6 +107,7 @@ def test_a_column_may_have_any_name(place: Place, tmp_path: Path) -> None:
         assert [each.table.table for each in found if not each.equal] == ["places"]
 
 
+@pytest.mark.slow
 def test_files_that_carry_a_column_in_another_way_are_compared_by_it(place: Place, tmp_path: Path) -> None:
     place.export(chunks=CHUNKS[:2], seal=False)
     place.export(carriers={"main.readings.value": "text"})

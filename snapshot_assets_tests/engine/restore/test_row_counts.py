@@ -46,6 +46,7 @@ def test_an_emptied_table_is_reported_with_both_numbers_and_the_remedy(imported:
     restored(duck, imported)
 
 
+@pytest.mark.slow
 def test_the_remedy_names_the_other_imports_that_it_forgets(exported: Place, duck: Into) -> None:
     filters = {name: Filters(tables=(TableName("main", name),)) for name in ("readings", "places", "events")}
     restored(duck, exported, filters=filters["readings"])
