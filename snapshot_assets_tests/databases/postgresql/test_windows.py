@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 
 import pytest
 
-from snapshot_assets.databases.source import Database, Scan, TimelessRows, WindowRows
+from snapshot_assets.databases.postgresql.session import PostgresqlSession
+from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
+from snapshot_assets.databases.source import Database, DatabaseAddress, Scan, TimelessRows, WindowRows
 from snapshot_assets.errors import DatabaseError, PlanError
 from snapshot_assets.format.relations import Carrier, Table
 from snapshot_assets_tests.databases.postgresql.helpers import client, opened, read, table_of
@@ -165,3 +168,27 @@ def test_a_zone_that_does_not_exist_and_a_window_of_an_untimed_table_are_refused
             window(database, table_of(database, time="at"), at(2025, 1, 1), at(2025, 1, 2), "Foo+3")
         with pytest.raises(DatabaseError, match="no time index"):
             window(database, table_of(database), at(2025, 1, 1), at(2025, 1, 2))
+
+
+@pytest.mark.parametrize("kind", ["timestamptz", "timestamp", "date"])
+def test_an_index_serves_windows_timeless_rows_and_rows_outside(postgresql_database: str, kind: str) -> None:
+    """Each export of a continuous plan asks for all three: on a large table, none may read the whole of it."""
+    make(postgresql_database, kind, "'2025-01-01'")
+    days = f"'2025-01-01'::{kind} + i % 9 * interval '1 day'"
+    with client(postgresql_database) as run:
+        run(f"INSERT INTO t (at) SELECT {days} FROM generate_series(1, 20000) i")
+        run("ANALYZE t")
+    with (
+        opened(postgresql_database) as database,
+        closing(PostgresqlSession(DatabaseAddress("shop", postgresql_database))) as session,
+    ):
+        time = PostgresqlTimeColumn.of(table_of(database, time="at"))
+        for condition in (
+            f"{time.within(at(2025, 2, 1), at(2025, 2, 2))} OR {time.timeless}",
+            time.timeless,
+            time.outside(at(2024, 1, 1), at(2026, 1, 1)),
+        ):
+            lines = session.rows(f"EXPLAIN SELECT * FROM public.t WHERE {condition}", "planning")
+            plan = "\n".join(line["QUERY PLAN"] for line in lines)
+            assert "Index" in plan, plan
+            assert "Seq Scan" not in plan, plan
