@@ -64,6 +64,7 @@ VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.timestamp("us", "UTC"): st.sampled_from([-1, 0, 1, 10**15]),
     pa.timestamp("ns"): st.sampled_from([-1, 0, 1, 10**18]),
     pa.decimal128(9, 2): st.sampled_from(["-0.01", "0.00", "1.00", "9999999.99"]),
+    pa.decimal128(18, 2): st.sampled_from(["-9999999999999999.99", "-0.01", "0.00", "9999999999999999.99"]),
     pa.decimal128(38, 4): st.sampled_from(["-1000000000000000000000.0000", "-0.0001", "0.0000", "12.5000"]),
     _DECIMAL_76: st.sampled_from([f"-{10**70}.000", "0.001", f"{10**70}.000"]),
 }
@@ -77,9 +78,12 @@ def array(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def data_file(rows: pa.Table, number: int, schema_id: int, rows_per_group: int = 2) -> DataFile:
-    """Return a file as the writer would describe it: the statistics are those of Parquet."""
+    """Return a file as the writer would describe it: the statistics are those of Parquet.
+
+    Every other file has short decimals as bytes, as all had in earlier versions.
+    """
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, row_group_size=rows_per_group)
+    pq.write_table(rows, sink, row_group_size=rows_per_group, store_decimal_as_integer=number % 2 == 0)
     groups = row_groups(pq.read_metadata(pa.BufferReader(sink.getvalue())), rows.schema)
     path = f"data/1/main.m-{number:08x}-0000.parquet"
     columns = file_columns(groups, rows.schema)
@@ -173,6 +177,7 @@ SPREAD: dict[pa.DataType, list[Any]] = {
     pa.timestamp("us", "UTC"): [-1, 0, 10**15],
     pa.timestamp("ns"): [-1, 0, 10**18],
     pa.decimal128(9, 2): ["-0.01", "0.00", "9999999.99"],
+    pa.decimal128(18, 2): ["-9999999999999999.99", "-0.01", "0.00", "9999999999999999.99"],
     _DECIMAL_76: [f"-{10**70}.000", "0.001", f"{10**70}.000"],
 }
 

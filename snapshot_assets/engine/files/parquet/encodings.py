@@ -3,8 +3,8 @@
 Three encodings compete for every column:
 
 - a dictionary, for strings and codes, and for measures rounded to few digits, which repeat often;
-- the encoding for the type: DELTA_BINARY_PACKED for timestamps and integers, BYTE_STREAM_SPLIT for floats,
-  DELTA_LENGTH_BYTE_ARRAY for text that never repeats;
+- the encoding for the type: DELTA_BINARY_PACKED for timestamps, integers and short decimals, BYTE_STREAM_SPLIT for
+  floats, DELTA_LENGTH_BYTE_ARRAY for text that never repeats;
 - PLAIN, which costs more compression time, so it has to win by a tenth.
 
 No fixed rule by type is best: on ten million sensor readings, this choice is 20 % smaller than dictionaries everywhere,
@@ -54,6 +54,8 @@ class Encodings:
             # Zstandard level 1: level 3 takes 30 % longer and saves 1 %.
             "compression": "zstd",
             "compression_level": 1,
+            # Decimals of up to 18 digits as INT32 or INT64: smaller, and read in a third of the time.
+            "store_decimal_as_integer": True,
         }
 
 

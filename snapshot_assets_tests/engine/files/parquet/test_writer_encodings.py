@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,6 +35,8 @@ def chosen(values: pa.Array) -> str:
         ("dictionary", pa.array([f"device-{int(noise * 500)}" for noise in _NOISE])),
         ("DELTA_LENGTH_BYTE_ARRAY", pa.array([str(noise) for noise in _NOISE])),
         ("DELTA_LENGTH_BYTE_ARRAY", pa.array([str(noise).encode() for noise in _NOISE], pa.large_binary())),
+        ("DELTA_BINARY_PACKED", pa.array([round(Decimal(noise * 10**5), 2) for noise in _NOISE], pa.decimal128(15, 2))),
+        ("DELTA_BINARY_PACKED", pa.array([round(Decimal(noise * 10**5), 2) for noise in _NOISE], pa.decimal128(9, 2))),
         ("dictionary", pa.array([int(noise * 9) * 10**20 for noise in _NOISE], pa.decimal128(38, 0))),
         ("plain", pa.array([int(noise * 10**30) for noise in _NOISE], pa.decimal128(38, 0))),
     ],

@@ -31,13 +31,14 @@ _VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.date32(): st.dates(),
     pa.timestamp("us", "UTC"): st.datetimes(timezones=st.just(UTC)),
     pa.decimal128(9, 2): st.decimals(-9_999_999, 9_999_999, places=2),
+    pa.decimal128(18, 2): st.decimals(-(10**15), 10**15, places=2),
     _DECIMAL: st.decimals(-(10**30), 10**30, places=4),
 }
 
 
 def statistics(table: pa.Table, rows_per_group: int = 1 << 20) -> tuple[tuple[ColumnStatistics, ...], list[RowGroup]]:
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, row_group_size=rows_per_group)
+    pq.write_table(table, sink, row_group_size=rows_per_group, store_decimal_as_integer=True)
     groups = row_groups(pq.read_metadata(pa.BufferReader(sink.getvalue())), table.schema)
     return file_columns(groups, table.schema), list(groups)
 
