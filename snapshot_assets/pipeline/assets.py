@@ -15,7 +15,7 @@ from snapshot_assets.engine.export.start_snapshot import skipped_text
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.automation import fresh, when_missing, when_updated
-from snapshot_assets.pipeline.checks import chunk_checks, manifest_checks, suspects
+from snapshot_assets.pipeline.checks import chunk_checks, failed_chunks, manifest_checks
 from snapshot_assets.pipeline.copies import copy_definitions
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts, runs_asset
 from snapshot_assets.pipeline.exports import ExportConfig, ManifestConfig, chosen_chunks, export_job, export_schedule
@@ -259,7 +259,7 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
                     f"Not sealed: {len(missing):,} windows are not exported, such as chunk {missing[0]}."
                 )
                 return
-            sealed = snapshots.seal(plan.name, config.depth(), suspects(context.instance, plan))
+            sealed = snapshots.seal(plan.name, config.depth(), failed_chunks(context.instance, plan))
             if config.tags(plan):
                 create_due_tag(context, plan)
             state = Catalog.open(snapshots.store(plan.name)).state

@@ -53,6 +53,11 @@ _OF_MANIFEST = {
     COVERAGE: "Every window of the range is exported, without gap or overlap.",
 }
 
+_NOT_SEALED = (
+    "The newest state is not sealed yet, so there is no checksum of it; its documents are whole. Once every window is"
+    " exported, materialise manifest, or run the export job: both seal it."
+)
+
 # Dagster shows a result's description as it is, without Markdown.
 REPAIR = (
     "Materialise this partition again. A run exports a chunk whose files are damaged again, without replace. Then"
@@ -77,19 +82,15 @@ def check_of_chunk(plan: Plan, chunk: int) -> dg.AssetCheckKey:
     return dg.AssetCheckKey(asset_key(plan, "chunks" if chunk != UNTIMED_CHUNK else "untimed_tables"), FILES)
 
 
-def suspects(instance: dg.DagsterInstance, plan: Plan) -> set[int] | None:
-    """Return the chunks whose newest check failed, which a seal must hash; None if it must hash all.
+def failed_chunks(instance: dg.DagsterInstance, plan: Plan) -> set[int]:
+    """Return the chunks for which the newest result of a check is that it failed.
+
+    Seals, checks and verifications hash them until they are whole.
 
     Args:
         instance: The instance that has the checks' results.
         plan: The plan.
     """
-    manifest = (dg.AssetCheckKey(asset_key(plan, "manifest"), name) for name in (CHECKSUM, INTACT))
-    return None if failed_partitions(instance, *manifest) else failed_chunks(instance, plan)
-
-
-def failed_chunks(instance: dg.DagsterInstance, plan: Plan) -> set[int]:
-    """Return the chunks for which the newest result of a check is that it failed."""
     checks = [
         dg.AssetCheckKey(asset_key(plan, asset), name)
         for asset in ("chunks", "untimed_tables")
@@ -103,12 +104,9 @@ def failed_chunks(instance: dg.DagsterInstance, plan: Plan) -> set[int]:
 
 
 def suspected_files(instance: dg.DagsterInstance, plan: Plan, store: ObjectStore, state: State) -> set[str]:
-    """Return the paths of the files of `suspects`, and of what was damaged when the location was last verified.
-
-    Checks and verifications hash them until they are whole.
-    """
-    chunks = suspects(instance, plan)
-    files = {known.file.path for known in state.live_files() if chunks is None or known.file.chunk in chunks}
+    """Return the paths of the files of `failed_chunks`, and of what was damaged when the location was last verified."""
+    chunks = failed_chunks(instance, plan)
+    files = {known.file.path for known in state.live_files() if known.file.chunk in chunks}
     return files | damage_on_record(store, state.location_id)
 
 
@@ -139,7 +137,7 @@ def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
                     check_name=name,
                     passed=not faults,
                     metadata=fault_metadata(faults) | read,
-                    description=remedy(faults) or _OF_MANIFEST[name],
+                    description=remedy(faults) or not_sealed(state, name) or _OF_MANIFEST[name],
                 )
 
     return [whole]
@@ -154,6 +152,11 @@ def head_faults(state: State, report: Report) -> dict[str, list[Fault]]:
         INTACT: [fault for fault in damage if fault.object in files],
         COVERAGE: [Fault(FaultKind.COVERAGE, f"data/{n}", f"Chunk {n} is not exported.", n) for n in state.missing()],
     }
+
+
+def not_sealed(state: State, check: str) -> str | None:
+    """Return what a check of `manifest` says of a state without a seal, which is unfinished and not damaged."""
+    return _NOT_SEALED if check == CHECKSUM and not state.sealed else None
 
 
 def remedy(faults: Sequence[Fault]) -> str | None:
@@ -194,7 +197,7 @@ def _to_hash(context: dg.AssetCheckExecutionContext, plan: Plan, state: State) -
 
 def _checksum_faults(state: State, faults: list[Fault]) -> list[Fault]:
     if not state.sealed or state.newest_seal is None:
-        return [Fault(FaultKind.SNAPSHOT_CHECKSUM, MANIFEST, "The newest state is not sealed.")]
+        return faults
     found, expected = checksum_of(state), state.newest_seal.seal.checksum
     if found != expected:
         message = f"The snapshot has checksum {found}; its seal records {expected}."

@@ -14,7 +14,6 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.databases.open import scratch_database
 from snapshot_assets.engine.restore.drill import Drilled, drill, newest_tag
 from snapshot_assets.engine.restore.settings import RestoreSettings
-from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.units import human_seconds
 from snapshot_assets.pipeline.failures import as_failure
 from snapshot_assets.pipeline.keys import asset_key
@@ -56,10 +55,11 @@ def drill_op(plan: Plan, spark_key: str) -> dg.OpDefinition:
         manifest = asset_key(plan, "manifest")
         try:
             facts = _drill(context, plan, config)
-        except SnapshotError as error:
-            failed = {"error": str(error)}
+        except Exception as error:  # of any kind: the manifest would go on showing the last drill that passed
+            failure = as_failure(error, _REMEDY)
+            failed = {"error": failure.description or ""}
             context.log_event(dg.AssetObservation(manifest, description="Restore drill failed", metadata=failed))
-            raise as_failure(error, _REMEDY) from error
+            raise failure from error
         context.log_event(dg.AssetObservation(manifest, description="Restore drill passed", metadata=facts))
         context.add_output_metadata(facts)
 

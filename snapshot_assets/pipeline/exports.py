@@ -15,12 +15,13 @@ from snapshot_assets.catalog.operations.seal import SealDepth
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.counts import counted
+from snapshot_assets.pipeline.failures import showing_failed_ticks
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans
 from snapshot_assets.pipeline.keys import asset_key, op_name, schedule_status
 from snapshot_assets.pipeline.partitions import chunks_of_run, cron_of, window_of, windows_of
 from snapshot_assets.pipeline.replicas import replica_store
 from snapshot_assets.pipeline.resources import SNAPSHOTS, Snapshots, snapshots_of
-from snapshot_assets.pipeline.runs import running
+from snapshot_assets.pipeline.runs import why_to_wait
 from snapshot_assets.plan.plan import Plan
 
 MANY_WINDOWS = 2000
@@ -144,9 +145,10 @@ def export_schedule(plan: Plan, job: Any) -> dg.ScheduleDefinition:
         default_status=schedule_status(plan),
         description=f"Exports every closed window of {plan.name} that is missing, and seals the snapshot.",
     )
+    @showing_failed_ticks()
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        if running(context.instance, job.name):
-            return dg.SkipReason(f"A run of {job.name} has not ended.")
+        if waiting := why_to_wait(context, job.name):
+            return dg.SkipReason(waiting)
         snapshots = snapshots_of(context)
         state = Catalog.open(snapshots.store(plan.name)).state
         new = not plan.schema_only and any(not state.completed(window.id) for window in windows_of(plan))

@@ -72,18 +72,37 @@ def showing_failures() -> Iterator[None]:
         raise as_failure(error) from error
 
 
-def as_failure(error: SnapshotError, remedy: str = "") -> dg.Failure:
+@contextmanager
+def showing_failed_ticks() -> Iterator[None]:
+    """Raise errors of this package with their remedies as the tick of a schedule or sensor shows them: as its message.
+
+    Raises:
+        dagster.Failure: What runs in the context failed; the next tick tries again.
+    """
+    try:
+        yield
+    except SnapshotError as error:
+        remedy = _remedy_of(error, "Once the cause is gone, the next tick goes on.")
+        raise dg.Failure(f"{error} {remedy}", allow_retries=False) from error
+
+
+def as_failure(error: Exception, remedy: str = "") -> dg.Failure:
     """Return an error as a Dagster failure with a remedy, which no retry policy repeats.
 
     Args:
         error: The error.
         remedy: How to go on, as Markdown; by default what the kind of error asks for.
     """
-    remedy = remedy or next((text for kinds, text in _REMEDIES if isinstance(error, kinds)), _RUN_AGAIN)
+    remedy = remedy or _remedy_of(error, _RUN_AGAIN)
     metadata: dict[str, Any] = {"remedy": dg.MetadataValue.md(remedy), "error": type(error).__name__}
     if isinstance(error, SchemaIncompleteError):
         metadata["failed_steps"] = failed_steps(error.attributes["steps"])
     if isinstance(error, _OF_CHUNKS):
         metadata["failed_chunks"] = dg.MetadataValue.json({str(k): v for k, v in error.attributes["chunks"].items()})
         metadata["causes"] = dg.MetadataValue.json(error.attributes.get("causes", []))
-    return dg.Failure(description=str(error), metadata=metadata, allow_retries=False)
+    description = str(error) if isinstance(error, SnapshotError) else f"{type(error).__name__}: {error}"
+    return dg.Failure(description=description, metadata=metadata, allow_retries=False)
+
+
+def _remedy_of(error: Exception, otherwise: str) -> str:
+    return next((text for kinds, text in _REMEDIES if isinstance(error, kinds)), otherwise)

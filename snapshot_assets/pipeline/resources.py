@@ -196,16 +196,16 @@ class Snapshots:
             self._exports[name] = self._resources.enter_context(run.open(catalog))
         return self._exports[name]
 
-    def seal(self, name: str, verify: SealDepth | None, suspects: Set[int] | None) -> Sealed:
+    def seal(self, name: str, verify: SealDepth | None, suspects: Set[int]) -> Sealed:
         """Seal a plan's snapshot: from the open export if there is one, else as it is.
 
         Args:
             name: The plan.
             verify: What is hashed, if not what the plan says.
-            suspects: Chunks that are hashed in any case; None for all.
+            suspects: Chunks that are hashed in any case.
         """
         exported = self._exports.get(name) or self.export_run(name)
-        return exported.seal("full") if suspects is None else exported.seal(verify, suspects)
+        return exported.seal(verify, suspects)
 
     def restore_run(self, name: str) -> RestoreRun:
         """Return this Dagster run's restore of a plan that has a target, created on first use."""

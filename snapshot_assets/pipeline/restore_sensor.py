@@ -8,10 +8,11 @@ import dagster as dg
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.pipeline.failures import showing_failed_ticks
 from snapshot_assets.pipeline.keys import asset_key, op_name, sensor_status
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.pipeline.restored import RestoreConfig
-from snapshot_assets.pipeline.runs import failed_before, running
+from snapshot_assets.pipeline.runs import failed_before, why_to_wait
 from snapshot_assets.plan.plan import Plan
 
 _SECONDS = 60
@@ -50,13 +51,14 @@ def restore_sensor(plan: Plan, job: Any) -> dg.SensorDefinition:
         if sealed
         else f"Restores the newest seal of `{plan.to}` when `{on}` is materialised.",
     )
+    @showing_failed_ticks()
     def restore(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         state = Catalog.open(snapshots_of(context).store(plan.name)).state
         if state.newest_seal is None:
             return dg.SkipReason(f"{plan.to} has no sealed snapshot.")
         new = _seal(state) if sealed else _event(context.instance, dg.AssetKey(on.split("/")))
-        if running(context.instance, job.name):
-            return dg.SkipReason(f"A run of {job.name} has not ended.")
+        if waiting := why_to_wait(context, job.name):
+            return dg.SkipReason(waiting)
         if not new or (new == context.cursor and not failed_before(context.instance, job.name, _AGAIN)):
             return dg.SkipReason(f"Nothing new: {context.cursor or f'{on} was never materialised'}.")
         context.update_cursor(new)

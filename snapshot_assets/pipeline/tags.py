@@ -15,7 +15,7 @@ from snapshot_assets.catalog.state.totals import RevisionSummary, revision_summa
 from snapshot_assets.catalog.state.versions import version_to_pin
 from snapshot_assets.format.units import duration_text, parse_duration
 from snapshot_assets.pipeline.automation import fresh
-from snapshot_assets.pipeline.failures import showing_failures
+from snapshot_assets.pipeline.failures import showing_failed_ticks, showing_failures
 from snapshot_assets.pipeline.keys import asset_key, op_name, plan_asset, sensor_status
 from snapshot_assets.pipeline.materializations import made_from_versions, materialization
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
@@ -123,6 +123,7 @@ def tag_sensor(plan: Plan, job: Any) -> dg.SensorDefinition:
         default_status=sensor_status(plan),
         description="Tags what the manifest sealed, if no automatic tag was made since the last create_time.",
     )
+    @showing_failed_ticks()
     def tag_sealed(
         context: dg.SensorEvaluationContext, asset_event: dg.EventLogEntry
     ) -> dg.SensorResult | dg.SkipReason:

@@ -17,7 +17,15 @@ from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import human_seconds
-from snapshot_assets.pipeline.checks import REPAIR, check_of_chunk, failed_chunks, head_faults, remedy, suspected_files
+from snapshot_assets.pipeline.checks import (
+    REPAIR,
+    check_of_chunk,
+    failed_chunks,
+    head_faults,
+    not_sealed,
+    remedy,
+    suspected_files,
+)
 from snapshot_assets.pipeline.dagster_internals import check_event
 from snapshot_assets.pipeline.failures import as_failure, showing_failures
 from snapshot_assets.pipeline.keys import asset_key
@@ -115,8 +123,8 @@ def _events(
         yield _event(instance, check, key_of_chunk(plan, chunk), faults, repair, {})
     manifest = asset_key(plan, "manifest")
     for name, faults in head_faults(state, report).items():
-        read = {"hashed_bytes": report.bytes}
-        yield _event(instance, dg.AssetCheckKey(manifest, name), None, faults, remedy(faults) or _WHOLE, read)
+        read, text = {"hashed_bytes": report.bytes}, remedy(faults) or not_sealed(state, name) or _WHOLE
+        yield _event(instance, dg.AssetCheckKey(manifest, name), None, faults, text, read)
 
 
 def _event(

@@ -11,11 +11,13 @@ from typing import Any
 import dagster as dg
 import duckdb
 import pytest
+from dagster import DagsterEvent, DagsterEventType
 
 from snapshot_assets.engine.export import chunks as engine_chunks
 from snapshot_assets.engine.export import run as engine_run
 from snapshot_assets.pipeline import partitions
 from snapshot_assets.pipeline.exports import ExportConfig
+from snapshot_assets.pipeline.runs import SILENT
 from snapshot_assets_tests.pipeline.project import DAY, RANGE_TAGS, ROWS, START, Project, run_job
 
 CONTINUOUS = {"kind": "continuous", "end_time": None}
@@ -143,9 +145,29 @@ def test_no_run_is_requested_while_one_has_not_ended(make_project: Any) -> None:
     project = make_project(durable=True)
     job = project.definitions().resolve_job_def("demo_export")
     run = project.instance.create_run_for_job(job)
-    assert tick(project) == "A run of demo_export has not ended."
+    found = tick(project)
+    assert isinstance(found, str)
+    assert found.startswith(f"Run {run.run_id} of demo_export has not ended; its last event was ")
+    assert "Force termination immediately" in found
     project.instance.report_run_canceled(run)
     assert isinstance(tick(project), dg.RunRequest)
+
+
+def test_a_run_whose_process_is_gone_is_no_longer_waited_for_after_hours_without_an_event(make_project: Any) -> None:
+    """A kill leaves the run as started; a run that goes on has new events, however long ago it started."""
+    project = make_project(durable=True)
+    instance, job = project.instance, project.definitions().resolve_job_def("demo_export")
+    gone, alive = instance.create_run_for_job(job), instance.create_run_for_job(job)
+    long_ago = (datetime.now(UTC) - SILENT - timedelta(minutes=1)).timestamp()
+    for run in (gone, alive):
+        start = DagsterEvent(DagsterEventType.RUN_START.value, job.name)
+        instance.report_dagster_event(start, run.run_id, timestamp=long_ago)
+        assert instance.get_run_by_id(run.run_id).status is dg.DagsterRunStatus.STARTED
+    instance.report_engine_event("exporting: 1 of 6 chunks", alive)
+    assert str(tick(project)).startswith(f"Run {alive.run_id} of demo_export has not ended")
+    instance.report_run_canceled(alive)
+    assert isinstance(tick(project), dg.RunRequest)
+    assert instance.get_run_by_id(gone.run_id).status is dg.DagsterRunStatus.STARTED
 
 
 def test_a_run_that_is_cut_off_leaves_what_it_committed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

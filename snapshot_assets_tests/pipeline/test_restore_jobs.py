@@ -151,7 +151,7 @@ def test_the_sensor_of_an_asset_restores_when_it_is_materialized(
     assert "Nothing new" in evaluated(project, sensor, cursor)[0].skip_message
 
     project.instance.report_runless_asset_event(dg.AssetMaterialization(ready))
-    monkeypatch.setattr(restore_sensor, "running", lambda *_: True)
+    monkeypatch.setattr(restore_sensor, "why_to_wait", lambda *_: "A run has not ended.")
     waiting, same = evaluated(project, sensor, cursor)
     assert ("has not ended" in waiting.skip_message, same) == (True, cursor)  # and asks when it has ended
 

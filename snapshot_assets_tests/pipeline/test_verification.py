@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
+from snapshot_assets.catalog.verify.records import record_verification
+from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets_tests.pipeline.project import Project, job, run_job
 
 OP = "demo_verify_location"
@@ -100,16 +104,22 @@ def test_all_checks_of_an_asset_run_without_a_partition(sealed: Project) -> None
     assert "Materialise this partition again" in shown
 
 
-@pytest.mark.parametrize("found_by", ["check", "verify"])
-def test_damage_that_was_found_is_not_sealed_over(
-    sealed: Project, monkeypatch: pytest.MonkeyPatch, found_by: str
-) -> None:
-    """A seal of new files hashes those, and of the others what checks found damaged."""
+def verify_elsewhere(project: Project) -> None:
+    """Verify the location as `snapshots export verify` does: its record is all that the project's instance gets."""
+    store = Configuration().store(project.plan)
+    record_verification(store, verify(store), datetime.now(UTC))
+
+
+@pytest.mark.parametrize("found_by", ["check", "verify", pytest.param("elsewhere", marks=pytest.mark.slow)])
+def test_damage_that_was_found_is_not_sealed_over(sealed: Project, found_by: str) -> None:
+    """A seal of new files hashes those, and of the others what checks and verifications found damaged."""
     flip(data_file(sealed, 5))
     if found_by == "check":
         assert sealed.run_checks("chunks", keys=sealed.keys[4:5]).success
-    else:
+    elif found_by == "verify":
         assert not run_job(sealed, "demo_verify", {}, raise_on_error=False).success
+    else:
+        verify_elsewhere(sealed)
     replaced = {"chunks": {"replace": True}}
     result = sealed.run("chunks", "manifest", keys=sealed.keys[1:2], config=replaced, with_checks=False)
     assert not result.success
@@ -118,6 +128,25 @@ def test_damage_that_was_found_is_not_sealed_over(
     assert sealed.run("chunks", "manifest", keys=sealed.keys[4:5]).success
     assert sealed.state().sealed
     assert sealed.checks("chunks", "file_checksums")[sealed.keys[4]]
+
+
+@pytest.mark.slow
+def test_a_verification_of_an_unsealed_head_finds_no_damage_and_lets_the_next_seal_read_what_is_new(
+    sealed: Project,
+) -> None:
+    replaced = {"chunks": {"replace": True}}
+    assert sealed.run("chunks", keys=sealed.keys[1:2], config=replaced, with_checks=False).success
+    assert not sealed.state().sealed
+    job(sealed, "demo_verify", OP, depth="quick")
+    assert sealed.run_checks("manifest", keys=()).success
+    assert sealed.checks("manifest", "snapshot_checksum") == {None: True}
+    shown = dg.AssetCheckKey(sealed.key("manifest"), "snapshot_checksum")
+    records = sealed.instance.event_log_storage.get_asset_check_execution_history(shown, limit=10)
+    texts = [record.event.dagster_event.asset_check_evaluation_data.description for record in records if record.event]
+    assert all("is not sealed yet" in text for text in texts)
+    assert sealed.run("manifest", with_checks=False).success
+    new = sum(known.file.bytes for known in sealed.state().live_files(2))
+    assert sealed.materialized("manifest")[None]["verified_bytes"] == new
 
 
 def test_what_no_check_found_is_found_by_a_full_seal(sealed: Project) -> None:

@@ -17,6 +17,7 @@ from snapshot_assets.catalog.rules.rollback import Reversal, reversal
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.unreferenced import EXPIRED, ReleasedObject, released_objects
 from snapshot_assets.catalog.verify.objects import check_head
+from snapshot_assets.catalog.verify.records import damage_on_record
 from snapshot_assets.errors import ConflictError, IncompleteError
 from snapshot_assets.format import actions as act
 
@@ -131,8 +132,8 @@ def _not_adoptable(catalog: Catalog, state: State) -> Iterator[ReleasedObject]:
 
 
 def _check_there(catalog: Catalog, then: State) -> None:
-    """Refuse to go back to a damaged revision. No data is read: the seal read it."""
-    if faults := check_head(catalog.store, then, set()).faults:
+    """Refuse to go back to a damaged revision. The seal read its data, so only damage on record is read again."""
+    if faults := check_head(catalog.store, then, damage_on_record(catalog.store, then.location_id)).faults:
         some = "; ".join(fault.message for fault in islice(faults, _SHOWN))
         raise IncompleteError(
             f"Revision {then.revision} is damaged, so nothing was rolled back to it: {some}",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 from operator import attrgetter
 from typing import Literal
@@ -16,10 +17,12 @@ from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.manifest import checksum_of, consistency_of, write_hints
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.catalog.verify.faults import Fault, again_with
-from snapshot_assets.catalog.verify.objects import check_head, files_to_seal, verified_revision
+from snapshot_assets.catalog.verify.objects import Report, check_head, files_to_seal, verified_revision
+from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.actions import RowsOutside, Seal
 from snapshot_assets.format.counts import counted, noun
+from snapshot_assets.storage.base import ObjectStore
 
 SealDepth = Literal["new", "full"]
 
@@ -62,7 +65,7 @@ def seal(
         rows_outside: Rows of the source outside the range, by table.
         seal_verify: `new` hashes the files that no earlier seal verified; if there are no such files, up to 1 GB of the
             others (see `due_files`). `full` hashes all.
-        suspects: Chunks that are hashed in any case, because a check found them damaged.
+        suspects: Chunks that are hashed in any case, as is all damage on record at the location.
 
     Raises:
         IncompleteError: Windows are missing, or files are damaged; names them.
@@ -74,11 +77,14 @@ def seal(
     while True:
         state = catalog.refresh()
         _check_complete(state)
-        hashed = _check_whole(catalog, state, verified, suspects)
+        report = check_to_seal(catalog.store, state, catalog.now(), verified, suspects)
+        if report.damaged:
+            unsealed = "" if state.sealed else " and was not sealed"
+            raise damage_error(state, report.faults, f"The snapshot is damaged{unsealed}")
         if any(known.added > verified for known in state.live_files()):
-            verified_bytes += hashed
+            verified_bytes += report.bytes
         else:
-            sampled_bytes += hashed
+            sampled_bytes += report.bytes
         verified = state.revision
         prepared = Seal(verified, checksum_of(state), consistency_of(state), tuple(sorted(rows_outside, key=_BY_TABLE)))
         try:
@@ -111,15 +117,26 @@ def _name(state: State, chunk: int) -> str:
     return (str(state.window(chunk)) if chunk else "chunk 0") + error
 
 
-def _check_whole(catalog: Catalog, state: State, verified: int, suspects: Set[int]) -> int:
-    """Verify the head, and return how many bytes were hashed."""
-    hashed = files_to_seal(state, catalog.now(), verified)
+def check_to_seal(
+    store: ObjectStore, state: State, now: datetime, verified: int, suspects: Set[int] = frozenset()
+) -> Report:
+    """Check the newest state as before a seal, and record damage to what was hashed, so that later seals look for it.
+
+    It hashes the files that a seal hashes (see `files_to_seal`), and all that was damaged when last verified.
+
+    Args:
+        store: The location.
+        state: The newest state.
+        now: The present.
+        verified: Files that were added after this revision are new.
+        suspects: Chunks that are hashed in any case.
+    """
+    hashed = files_to_seal(state, now, verified) | damage_on_record(store, state.location_id)
     hashed |= {known.file.path for chunk in suspects for known in state.live_files(chunk)}
-    report = check_head(catalog.store, state, hashed)
-    if report.damaged:
-        unsealed = "" if state.sealed else " and was not sealed"
-        raise damage_error(state, report.faults, f"The snapshot is damaged{unsealed}")
-    return report.bytes
+    report = check_head(store, state, hashed)
+    if any(fault.object in hashed for fault in report.faults):
+        record_verification(store, report, now)
+    return report
 
 
 def damage_error(state: State, faults: Sequence[Fault], what: str) -> IncompleteError:

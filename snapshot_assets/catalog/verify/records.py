@@ -1,7 +1,8 @@
 """Records of verifications: when a location was verified, by whom, how deeply, and with which result (FORMAT.md, 7).
 
 Every verification writes an object of its own, so that verifiers do not disturb each other. No transaction names
-records, and nothing depends on them but reports: a verification that cannot be recorded has done its work.
+records. Seals and samples hash again what records list as damaged; a verification that cannot be recorded still
+reports what it found.
 """
 
 from __future__ import annotations
@@ -203,5 +204,5 @@ def known_damage(verifications: Sequence[Verification]) -> set[str]:
 
 
 def damage_on_record(store: ObjectStore, location_id: str) -> set[str]:
-    """Return the known damage of a location: samples hash these objects, too."""
+    """Return the known damage of a location: seals and samples hash these objects, too."""
     return known_damage(current_verifications(store, location_id, store.list(VERIFICATIONS)))

@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.operations.seal import damage_error
+from snapshot_assets.catalog.operations.seal import check_to_seal, damage_error
 from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import outside_text, refuse_recorded, rows_outside
 from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.catalog.verify.hints import damaged_documents
-from snapshot_assets.catalog.verify.objects import check_head, files_to_seal, verified_revision
+from snapshot_assets.catalog.verify.objects import verified_revision
 from snapshot_assets.cli.export import create_request as request
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.cli.spark import refuse_files_elsewhere, refuse_unreachable_spark, start_spark_early
@@ -86,7 +86,7 @@ def _checked(plan: Plan, store: ObjectStore, state: State) -> tuple[int, list[Fa
     """Check a finished snapshot as a seal does; returns the bytes hashed, and the damage that an export repairs."""
     verified = 0 if plan.seal_verify == "full" else verified_revision(state)
     repaired = damaged_documents(store, state)
-    report = check_head(store, state, files_to_seal(state, datetime.now(UTC), verified))
+    report = check_to_seal(store, state, datetime.now(UTC), verified)
     paths = {fault.object for fault in repaired}
     if lasting := [fault for fault in report.faults if fault.object not in paths]:
         raise damage_error(state, lasting, f"The snapshot at {store.uri} is sealed, but it is damaged")

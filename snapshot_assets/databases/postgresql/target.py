@@ -36,6 +36,8 @@ from snapshot_assets.databases.target import ExistingTable, Load, OtherType, Reh
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Table, TableName
 
+# A commit waits for the disk whatever the role's default, unless it says otherwise; see `flush`.
+_SETTINGS = SETTINGS | {"temp_buffers": "64MB", "synchronous_commit": "on"}
 _STAGE = "snapshot_assets_stage"
 _PORTION_BYTES = 8 << 20
 _EXISTING = """
@@ -129,7 +131,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
     _rows = PostgresqlConnection.rows
 
     def __init__(self, address: DatabaseAddress) -> None:
-        super().__init__(address, SETTINGS | {"temp_buffers": "64MB"})
+        super().__init__(address, _SETTINGS)
 
     def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
         """Describe those of the tables that exist; see `RestoreTarget`."""

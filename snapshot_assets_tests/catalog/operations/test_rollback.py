@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -17,6 +18,7 @@ from snapshot_assets.catalog.operations.rollback import execute_rollback, plan_r
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import AcceptanceNeededError, ConflictError, IncompleteError, VersionNotFoundError
 from snapshot_assets.format import actions as act
@@ -26,7 +28,7 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
 from snapshot_assets_tests.catalog.execute import delete_rows, expire, rollback
-from snapshot_assets_tests.catalog.tags import SEAL, Changed, collected, file_of, readable, reseal, sealed_by
+from snapshot_assets_tests.catalog.tags import SEAL, Changed, collected, file_of, flip, readable, reseal, sealed_by
 
 M = TableName("main", "m")
 MOVED = ("revision", "updated_at", "rolled_back")
@@ -262,6 +264,15 @@ def test_a_revision_whose_files_are_missing_is_named_and_not_gone_back_to(sealed
     lost, before = file_of(sealed, 5), read_state(sealed.store).revision
     sealed.store.delete(lost)
     with pytest.raises(IncompleteError, match=f"Revision 5 is damaged, .*{lost} is missing"):
+        rollback(sealed.catalog, SEAL)
+    assert read_state(sealed.store).revision == before
+
+
+def test_a_revision_that_a_verification_found_damaged_is_not_gone_back_to(sealed: Writer) -> None:
+    damaged, before = file_of(sealed, 5), read_state(sealed.store).revision
+    flip(sealed.store, damaged)
+    record_verification(sealed.store, verify(sealed.store), datetime.now(UTC))
+    with pytest.raises(IncompleteError, match=f"Revision 5 is damaged, .*{damaged} has SHA-256"):
         rollback(sealed.catalog, SEAL)
     assert read_state(sealed.store).revision == before
 

@@ -17,7 +17,9 @@ from snapshot_assets.catalog.verify.objects import (
     files_to_seal,
     verified_revision,
 )
+from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
 from snapshot_assets.catalog.verify.rotation import due_files
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.files import DataFile
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
@@ -91,6 +93,33 @@ def test_a_flipped_byte_of_an_old_file_is_found_once_nothing_is_new(sealed: Writ
     assert [fault.object for fault in check_head(sealed.store, state, left).faults] == [data_file(sealed, 3)]
     with pytest.raises(IncompleteError, match=data_file(sealed, 3)):
         seal(sealed.catalog)
+
+
+def found_by_a_verification(sealed: Writer) -> None:
+    record_verification(sealed.store, verify(sealed.store), datetime.now(UTC))
+
+
+def found_by_a_seal(sealed: Writer) -> None:
+    with pytest.raises(IncompleteError, match="damaged"):
+        seal(Catalog.open_for_writing(sealed.store))
+
+
+@pytest.mark.parametrize("found_by", [found_by_a_verification, found_by_a_seal])
+def test_damage_on_record_is_not_sealed_over_until_it_is_repaired(sealed: Writer, found_by) -> None:
+    """A seal of new files hashes those, and what any verification or seal has found damaged."""
+    path = data_file(sealed, 3)
+    original = sealed.store.get(path)
+    flip(sealed.store, path)
+    found_by(sealed)
+    assert damage_on_record(sealed.store, sealed.catalog.state.location_id) == {path}
+    sealed.complete(1, sealed.file(1, b"late"), replaces=(data_file(sealed, 1),))
+    before = read_state(sealed.store).revision
+    with pytest.raises(IncompleteError, match="damaged and was not sealed") as raised:
+        seal(Catalog.open_for_writing(sealed.store))
+    assert raised.value.attributes["faults"] == [(path, 3)]
+    assert read_state(sealed.store).revision == before
+    sealed.store.put(path, original)
+    assert seal(Catalog.open_for_writing(sealed.store)).verified_bytes == len(b"late") + len(original)
 
 
 def test_of_large_snapshots_every_file_is_hashed_in_turn_and_all_are_looked_for(

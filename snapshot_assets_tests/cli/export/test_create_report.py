@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from snapshot_assets.catalog.verify import objects
 from snapshot_assets_tests.catalog.tags import flip
 from snapshot_assets_tests.cli.helpers import RANGE, Snapshots, export, make_plan, store_of
 
@@ -67,6 +68,19 @@ def test_damage_is_not_called_complete(snapshots: Snapshots, source: str, export
     assert (found.status, found.out) == (3, "")
     assert f"is sealed, but it is damaged: {path} " in found.err
     assert "`snapshots export create --replace 2025-01-02T00:00:00Z/2025-01-03T00:00:00Z`" in found.err
+
+
+def test_damage_that_a_verification_found_is_not_called_complete(
+    snapshots: Snapshots, source: str, exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a snapshot above the budget, only a part is hashed, and what is on record as damaged."""
+    [path] = (str(found.relative_to(exported)) for found in exported.glob("data/2/*.parquet"))
+    flip(store_of(exported), path, 40)
+    assert snapshots("export", "verify", "--snapshot", exported.as_uri()).status == 3
+    monkeypatch.setattr(objects, "HASHED_AGAIN", 0)
+    found = snapshots(*create(source, exported))
+    assert found.status == 3
+    assert f"is sealed, but it is damaged: {path} " in found.err
 
 
 def test_damage_to_chunk_0_names_the_asset_that_exports_it_again(

@@ -358,6 +358,20 @@ def test_loads_do_not_wait_for_the_disk_but_a_flush_and_the_end_do(started, post
         assert run("SELECT n, waits FROM t ORDER BY n") == [(2, "on"), (3, "off"), (4, "off")]
 
 
+def test_a_flush_waits_for_the_disk_whatever_the_role_or_database_is_set_to(postgresql_database):
+    alter = "EXECUTE pg_catalog.format('ALTER DATABASE %I SET synchronous_commit = off', pg_catalog.current_database())"
+    execute(postgresql_database, f"DO $$ BEGIN {alter}; END $$")
+    with closing(open_at(postgresql_database)) as target:
+        begin(target, record(), CREATE)
+        target.load(entry("data/1/a.parquet"), TABLE, [rows(1)])
+        [before] = target.rows("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn AS n", "")
+        target.flush()
+        [after] = target.rows("SELECT pg_current_wal_flush_lsn() - '0/0'::pg_lsn AS n", "")
+        [setting] = target.rows("SHOW synchronous_commit", "")
+    assert int(after["n"]) >= int(before["n"])
+    assert setting["synchronous_commit"] == "on"
+
+
 def test_indexes_get_memory_unless_the_server_has_more(started, postgresql_database):
     def memory(setting: str) -> str:
         execute(postgresql_database, "DROP TABLE IF EXISTS seen")
