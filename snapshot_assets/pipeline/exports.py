@@ -4,7 +4,6 @@ One run reads one state of the database, where the database supports that, so th
 """
 
 # Dagster reads the annotations of assets and schedules, so they must not be postponed here.
-from datetime import timedelta
 from typing import Any, cast
 
 import dagster as dg
@@ -16,8 +15,8 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans
-from snapshot_assets.pipeline.keys import asset_key, op_name, schedule_status
-from snapshot_assets.pipeline.partitions import chunks_of_run, cron_of, window_of, windows_of
+from snapshot_assets.pipeline.keys import asset_key, exported_assets, op_name, schedule_status
+from snapshot_assets.pipeline.partitions import chunks_of_run, closing_cron, window_of, windows_of
 from snapshot_assets.pipeline.replicas import replica_store
 from snapshot_assets.pipeline.resources import SNAPSHOTS, Snapshots, snapshots_of
 from snapshot_assets.pipeline.runs import running
@@ -25,9 +24,6 @@ from snapshot_assets.plan.plan import Plan
 
 MANY_WINDOWS = 2000
 """Windows of one run above which it warns: Dagster stores an event for each."""
-
-_HOURLY = "0 * * * *"
-_MINUTE = timedelta(minutes=1)
 
 
 class ExportConfig(ChunkConfig):
@@ -118,10 +114,8 @@ def _range(plan: Plan, text: str) -> list[int]:
 
 def export_job(plan: Plan) -> Any:
     """Return the job `<plan>_export`. Without partitions it exports what is due; a backfill gives it partitions."""
-    names = ["schema", "manifest"] if plan.schema_only else ["schema", "chunks", "untimed_tables", "manifest"]
-    names += ["replica"] * (plan.replicate_to is not None)
     manifest = asset_key(plan, "manifest")
-    chosen = dg.AssetSelection.assets(*(asset_key(plan, name) for name in names)).without_checks()
+    chosen = dg.AssetSelection.assets(*exported_assets(plan)).without_checks()
     return dg.define_asset_job(
         f"{plan.name}_export",
         selection=chosen | dg.AssetSelection.checks_for_assets(manifest),
@@ -138,7 +132,7 @@ def export_schedule(plan: Plan, job: Any) -> dg.ScheduleDefinition:
     @dg.schedule(
         name=f"{plan.name}_export_schedule",
         job=job,
-        cron_schedule=plan.dagster.export_cron or _cron(plan),
+        cron_schedule=plan.dagster.export_cron or closing_cron(plan),
         execution_timezone="UTC",
         required_resource_keys={SNAPSHOTS},
         default_status=schedule_status(plan),
@@ -175,13 +169,3 @@ def _run_config(plan: Plan, *, late_windows: int) -> dg.RunConfig:
     if not plan.schema_only:
         ops[op_name(plan, "chunks")] = ExportConfig(late_windows=late_windows)
     return dg.RunConfig(ops=ops)
-
-
-def _cron(plan: Plan) -> str:
-    """Return when a plan's windows have closed and its lag is over; hourly for a plan with an end."""
-    if plan.kind != "continuous" or plan.start_time is None:
-        return _HOURLY
-    closes = plan.start_time + plan.lag
-    if closes.second or closes.microsecond:
-        closes = closes.replace(second=0, microsecond=0) + _MINUTE
-    return cron_of(closes, plan.chunk_time_window) or _HOURLY

@@ -25,7 +25,7 @@ class RangeFields(SelectionFields):
         timedelta(0), description="How long after its end a window of a continuous plan may still receive rows."
     )
     late_windows: int = Field(
-        0, ge=0, description="How many windows the export schedule exports again with each new one, for late rows."
+        0, ge=0, description="How many windows the schedule exports or copies again with each new one, for late rows."
     )
     fail_on_rows_outside: bool = Field(
         False, description="Fail, and do not seal, if the source has rows outside the range."
@@ -89,6 +89,8 @@ class RangeFields(SelectionFields):
         if value and info.data.get("kind") == "once":
             name = info.field_name
             raise ValueError(f"only a continuous plan waits for late rows; remove {name}, or write kind: continuous")
+        if value and info.data.get("kind") == "query" and info.data.get("end_time") is not None:
+            raise ValueError(f"only windows without an end wait for late rows; remove {info.field_name}, or end_time")
         return value
 
 
