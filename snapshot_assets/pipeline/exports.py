@@ -1,4 +1,4 @@
-"""The job `<plan>_export`: schema, chunks, untimed tables and manifest in one run, and its schedule.
+"""The job `<plan>_export`: schema, chunks, untimed tables and manifest in one run; the schedule of exports and copies.
 
 One run reads one state of the database, where the database supports that, so the seal records `consistency: run`.
 """
@@ -27,7 +27,7 @@ MANY_WINDOWS = 2000
 
 
 class ExportConfig(ChunkConfig):
-    """Run config of `chunks`."""
+    """Run config of `chunks`, and of `copy` if the query has windows."""
 
     windows: str = Field(
         default="due",
@@ -127,16 +127,17 @@ def export_job(plan: Plan) -> Any:
 
 
 def export_schedule(plan: Plan, job: Any) -> dg.ScheduleDefinition:
-    """Return the schedule that exports what is due: all windows that have closed, however long it did not run."""
+    """Return the schedule that exports or copies what is due: all windows that have closed, however long it stood."""
+    does = "Copies" if plan.kind == "query" else "Exports"
 
     @dg.schedule(
-        name=f"{plan.name}_export_schedule",
+        name=f"{job.name}_schedule",
         job=job,
         cron_schedule=plan.dagster.export_cron or closing_cron(plan),
         execution_timezone="UTC",
         required_resource_keys={SNAPSHOTS},
         default_status=schedule_status(plan),
-        description=f"Exports every closed window of {plan.name} that is missing, and seals the snapshot.",
+        description=f"{does} every closed window of {plan.name} that is missing, and seals the snapshot.",
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         if running(context.instance, job.name):
@@ -165,7 +166,10 @@ def _replicated(snapshots: Snapshots, plan: Plan, state: State) -> bool:
 
 
 def _run_config(plan: Plan, *, late_windows: int) -> dg.RunConfig:
+    windows = ExportConfig(late_windows=late_windows)
+    if plan.kind == "query":
+        return dg.RunConfig(ops={op_name(plan, "copy"): windows})
     ops: dict[str, dg.Config] = {op_name(plan, "manifest"): ManifestConfig(create_due_tag=True)}
     if not plan.schema_only:
-        ops[op_name(plan, "chunks")] = ExportConfig(late_windows=late_windows)
+        ops[op_name(plan, "chunks")] = windows
     return dg.RunConfig(ops=ops)

@@ -135,21 +135,21 @@ class DagsterFields(BaseModel):
             raise ValueError(f"{text!r} is no key of an asset; write sealed, or a key such as staging/ready")
         return text
 
-    def refuse_for_query(self, *, windowed: bool) -> None:
+    def refuse_for_query(self, *, scheduled: bool) -> None:
         """Refuse what has no effect for a plan of kind `query`.
 
         Args:
-            windowed: Whether it is copied by windows, and so has a schedule.
+            scheduled: Whether it has a schedule: it is copied by windows, to one location.
 
         Raises:
             ValueError: A field has another value than its default; names it.
         """
-        for name in (*_NOT_OF_QUERIES, *(() if windowed else _OF_SCHEDULE)):
+        for name in (*_NOT_OF_QUERIES, *(() if scheduled else _OF_SCHEDULE)):
             if getattr(self, name) == type(self).model_fields[name].get_default():
                 continue
             if name in _OF_SCHEDULE:
                 raise ValueError(
-                    f"{name} has no effect: the query does not name :start and :end, so the plan has no schedule. Write"
-                    " one of your own for its job, or remove it"
+                    f"{name} has no effect: only a query that names :start and :end, and is copied to one location, has"
+                    " a schedule. Write one of your own for the plan's job, or remove it"
                 )
             raise ValueError(f"{name} has no effect with kind: query, which has only the asset copy; remove it")

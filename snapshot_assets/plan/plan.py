@@ -30,6 +30,7 @@ from snapshot_assets.format.units import MAX_FILE_SIZE, MIN_FILE_SIZE, MIN_TEXT_
 from snapshot_assets.plan.dagster_fields import DagsterFields
 from snapshot_assets.plan.fields import Duration, FileSize, FormatOptions
 from snapshot_assets.plan.problems import plan_error, problems_of, raising_value_errors
+from snapshot_assets.plan.query_fields import changes_with_time
 from snapshot_assets.plan.range_fields import is_windowed
 from snapshot_assets.plan.replica_fields import ReplicaFields
 from snapshot_assets.plan.retention import RetentionFields
@@ -195,7 +196,7 @@ class Plan(ReplicaFields):
     @classmethod
     def _has_effects(cls, dagster: DagsterFields, info: ValidationInfo) -> DagsterFields:
         if (query := info.data.get("query")) is not None:
-            dagster.refuse_for_query(windowed=is_windowed(query))
+            dagster.refuse_for_query(scheduled=is_windowed(query) and not changes_with_time(info.data.get("to", "")))
         if dagster.automation and info.data.get("late_windows"):
             raise ValueError(
                 "automation: true exports no late_windows again; remove automation and turn the export schedule on,"

@@ -11,7 +11,7 @@ from snapshot_assets.format.units import time_text
 from snapshot_assets.format.windows import count_windows
 from snapshot_assets.plan.fields import Duration, Time
 from snapshot_assets.plan.problems import raising_value_errors
-from snapshot_assets.plan.query_fields import query_of
+from snapshot_assets.plan.query_fields import changes_with_time, query_of
 from snapshot_assets.plan.selection_fields import SelectionFields
 
 
@@ -43,6 +43,11 @@ class RangeFields(SelectionFields):
         if self.kind == "query":
             return "continuous" if self.windowed and self.end_time is None else "once"
         return self.kind
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether a schedule catches up with the plan's windows: not where each copy has another location."""
+        return self.kind != "query" or (self.windowed and not changes_with_time(self.to))
 
     @field_validator("end_time", "chunk_time_window", "lag", "late_windows", "chunks_per_run")
     @classmethod

@@ -36,8 +36,10 @@ def test_what_has_no_effect_on_a_copy_is_refused(fields: dict[str, Any], dagster
 
 @pytest.mark.parametrize("dagster", [{"export_cron": "0 4 * * *"}, {"default_status": "running"}])
 def test_what_sets_a_schedule_is_refused_without_windows(dagster: dict[str, Any]) -> None:
-    with pytest.raises(PlanError, match="does not name :start and :end, so the plan has no schedule"):
+    with pytest.raises(PlanError, match="only a query that names :start and :end, and is copied to one location"):
         plan(kind="query", query="SELECT 1", dagster=dagster)
+    with pytest.raises(PlanError, match="has no effect: only a query"):
+        plan(kind="query", to="s3://first/{date}", dagster=dagster, **DAYS)
     assert plan(kind="query", dagster=dagster, **DAYS).dagster.model_fields_set == set(dagster)
 
 
