@@ -14,7 +14,14 @@ from snapshot_assets.engine.export.restorable import restore_warnings
 from snapshot_assets.engine.export.start_snapshot import skipped_text
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.pipeline.automation import fresh, when_missing, when_updated
+from snapshot_assets.pipeline.automation import (
+    automation_sensor,
+    fresh,
+    when_closed,
+    when_missing,
+    when_updated,
+    when_windows_are,
+)
 from snapshot_assets.pipeline.checks import chunk_checks, failed_chunks, manifest_checks
 from snapshot_assets.pipeline.copies import copy_definitions
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts, runs_asset
@@ -140,7 +147,8 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
             checks += row_counts_checks(plan, spark_key) if plan.target else []
     restoring = [restore_job(plan)] if plan.target else []
     tagging = [tag_job(plan)] if plan.retention.tag else []
-    sensors = [tag_sensor(plan, job) for job in tagging]
+    sensors: list[dg.SensorDefinition] = [tag_sensor(plan, job) for job in tagging]
+    sensors += [automation_sensor(plan)] if plan.dagster.automation else []
     sensors += [restore_sensor(plan, job) for job in restoring if plan.dagster.restore_on]
     specs = [
         *database_specs(plan, configuration.source(plan.source).uri, target),
@@ -165,7 +173,6 @@ def _chunk_asset(plan: Plan, name: str, spark_key: str, **settings: Any) -> Asse
         deps=[asset_key(plan, "schema")],
         io_manager_key=IO_MANAGER,
         metadata={"location": plan.to, PLAN: plan.name},
-        **when_missing(plan),
         **settings,
     )
 
@@ -201,6 +208,7 @@ def _chunks(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
         plan,
         "chunks",
         spark_key,
+        **when_closed(plan),
         partitions_def=partitions_of(plan),
         backfill_policy=dg.BackfillPolicy(max_partitions_per_run=plan.chunks_per_run),
         description=f"One chunk of `{plan.to}` per window: all timed tables' rows of `{plan.source}` in it.",
@@ -217,6 +225,7 @@ def _untimed_tables(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
         plan,
         "untimed_tables",
         spark_key,
+        **when_windows_are(plan),
         backfill_policy=dg.BackfillPolicy.single_run(),
         description="Chunk 0: tables without a time index, and rows whose time is NULL or infinite.",
     )

@@ -7,26 +7,83 @@ from typing import Any
 
 import dagster as dg
 
+from snapshot_assets.pipeline.keys import asset_key, exported_assets, sensor_status
+from snapshot_assets.pipeline.partitions import HOURLY, closing_cron
 from snapshot_assets.plan.plan import Plan
 
 
 def when_missing(plan: Plan) -> dict[str, Any]:
-    """Return the settings of an asset that Dagster materializes where it is missing and its last run did not fail."""
+    """Return the settings of an asset that Dagster materializes where it is missing; what failed, again each hour."""
     condition = dg.AutomationCondition
-    wanted = condition.missing() & ~condition.in_progress() & ~condition.execution_failed()
-    return {"automation_condition": wanted.with_label("missing")} if plan.dagster.automation else {}
+    return _automatic(plan, condition.missing() & (~condition.execution_failed() | _again()), "missing")
+
+
+def when_closed(plan: Plan) -> dict[str, Any]:
+    """Return the settings of the asset of windows: like `when_missing`, once a window's `lag` is over.
+
+    Dagster's partitions wait for whole windows of the lag. The rest of it is over when the export schedule's cron
+    ticks, after the partition has appeared.
+    """
+    condition = dg.AutomationCondition
+    if not plan.lag % plan.chunk_time_window:
+        return when_missing(plan)
+    over = condition.cron_tick_passed(closing_cron(plan)).since(condition.newly_missing())
+    due = (~condition.execution_failed() & over) | (condition.execution_failed() & _again())
+    return _automatic(plan, condition.missing() & due, "missing")
+
+
+def when_windows_are(plan: Plan) -> dict[str, Any]:
+    """Return the settings of the asset of chunk 0: like `when_missing`, and again with new windows.
+
+    Its rows are of no window, so a seal of new windows needs them as they are then.
+    """
+    condition = dg.AutomationCondition
+    if plan.kind != "continuous":
+        return when_missing(plan)
+    exported: Any = condition.asset_matches(asset_key(plan, "chunks"), condition.newly_requested())
+    due = condition.missing() | exported.since_last_handled() | condition.execution_failed()
+    return _automatic(plan, due & (~condition.execution_failed() | _again()), "missing, or older than windows")
 
 
 def when_updated(plan: Plan) -> dict[str, Any]:
     """Return the settings of an asset that Dagster materializes once all upstream partitions are there and newer.
 
     It waits while the newest result of any check of an upstream partition is that it failed:
-    `all_deps_blocking_checks_passed` would be content with one partition whose checks passed.
+    `all_deps_blocking_checks_passed` would be content with one partition whose checks passed. What failed is requested
+    again each hour.
     """
     condition = dg.AutomationCondition
     damaged = condition.any_deps_match(condition.any_checks_match(condition.check_failed()))
-    wanted = condition.eager() & ~damaged
-    return {"automation_condition": wanted.with_label("complete and whole")} if plan.dagster.automation else {}
+    updated: Any = condition.newly_missing() | condition.any_deps_updated()
+    due = updated.since_last_handled() | (condition.execution_failed() & _again())
+    ready = ~condition.any_deps_missing() & ~condition.any_deps_in_progress() & ~damaged
+    return _automatic(plan, due & ready, "complete and whole")
+
+
+def _again() -> dg.AutomationCondition[Any]:
+    """Return the condition that an hour has begun since an asset was last requested or materialized."""
+    hour: Any = dg.AutomationCondition.cron_tick_passed(HOURLY)
+    again: dg.AutomationCondition[Any] = hour.since_last_handled()
+    return again
+
+
+def _automatic(plan: Plan, condition: dg.AutomationCondition[Any], label: str) -> dict[str, Any]:
+    wanted = condition & ~dg.AutomationCondition.in_progress()
+    return {"automation_condition": wanted.with_label(label)} if plan.dagster.automation else {}
+
+
+def automation_sensor(plan: Plan) -> dg.AutomationConditionSensorDefinition:
+    """Return the sensor that evaluates the conditions of a plan's assets, for a plan with `automation`.
+
+    Without it they would belong to Dagster's own sensor, which always ships stopped.
+    """
+    return dg.AutomationConditionSensorDefinition(
+        f"{plan.name}_automation_sensor",
+        target=dg.AssetSelection.assets(*exported_assets(plan)),
+        default_status=sensor_status(plan),
+        description=f"Exports windows of {plan.name} that are missing, and seals the snapshot once all are there and no"
+        " check has failed. What failed runs again each hour.",
+    )
 
 
 def fresh(plan: Plan, interval: timedelta = timedelta()) -> dict[str, Any]:

@@ -9,34 +9,39 @@ import dagster as dg
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.copy import Copied, copy
+from snapshot_assets.pipeline.automation import fresh
 from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, accepting_unstable_parts
+from snapshot_assets.pipeline.exports import ExportConfig, chosen_chunks, export_schedule
 from snapshot_assets.pipeline.failures import showing_failures
+from snapshot_assets.pipeline.io_manager import ChunkScans
 from snapshot_assets.pipeline.keys import plan_asset
 from snapshot_assets.pipeline.materializations import made_from_versions, report_chunks
 from snapshot_assets.pipeline.metadata import first_rows, seal_metadata, with_sizes
-from snapshot_assets.pipeline.partitions import partitions_of, window_of
+from snapshot_assets.pipeline.partitions import partitions_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 
 
 def copy_definitions(plan: Plan, spark_key: str) -> dg.Definitions:
-    """Return the definitions of a plan of kind `query`: its asset `copy`, and the job `<plan>_copy`."""
+    """Return the definitions of a plan of kind `query`: its asset `copy`, the job `<plan>_copy`, and its schedule."""
     with accepting_unstable_parts():
         asset = copy_asset(plan, spark_key)
+    windows = " Without partitions, it copies every closed window that is missing." if plan.windowed else ""
     job = dg.define_asset_job(
         f"{plan.name}_copy",
         selection=dg.AssetSelection.assets(asset.key),
-        description=f"Copies the query of {plan.name}; for schedules.",
+        description=f"Copies the query of {plan.name}; for schedules.{windows}",
     )
-    return dg.Definitions(assets=[asset], jobs=[job])
+    schedules = [export_schedule(plan, job)] if plan.scheduled else []
+    return dg.Definitions(assets=[asset], jobs=[job], schedules=schedules)
 
 
 def copy_asset(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
     """Return the asset `<plan>/copy`; it is partitioned if the query has windows."""
-
-    @plan_asset(
+    decorator = plan_asset(
         plan,
         "copy",
+        **fresh(plan),
         kinds={"pyspark", plan.format},
         required_resource_keys={SNAPSHOTS, spark_key},
         partitions_def=partitions_of(plan) if plan.windowed else None,
@@ -45,30 +50,45 @@ def copy_asset(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
         description=f"Copies a query of `{plan.source}` to `{plan.to}`. The copy is complete once `manifest.json` says"
         " `sealed: true`.",
     )
-    def copy_(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        snapshots = snapshots_of(context)
-        windows = sorted(window_of(plan, key).id for key in context.partition_keys) if plan.windowed else []
 
-        def report(outcomes: Sequence[Outcome], state: State) -> None:
-            for outcome in outcomes:
-                progress.outcome(outcome)
-            if plan.windowed:
-                report_chunks(context, plan, outcomes, state, made_from_versions({}))
-            if committed := [outcome for outcome in outcomes if outcome.status != "skipped"]:
-                context.log.info(progress.committed(committed))
-
+    def windows(context: dg.AssetExecutionContext, config: ExportConfig) -> dg.MaterializeResult[None]:
         with showing_failures():
-            run = snapshots.export_run(plan.name)
-            with snapshots.counting("copying", len(windows) or 1, context.log.info) as progress:
-                copied = copy(run, windows, overwrite=snapshots.overwrite, on_commit=report)
-        context.log.info(f"COPY {copied.rows}")
-        metadata = _metadata(plan, copied, run.store.uri)
-        if not plan.windowed:
-            return dg.MaterializeResult(metadata=metadata)
+            metadata = _copy(context, plan, chosen_chunks(context, plan, config))
         context.log_event(dg.AssetObservation(context.asset_key, metadata=metadata))
         return dg.MaterializeResult(metadata=metadata | NO_EVENTS_AT_THE_END)
 
-    return copy_
+    def whole(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        with showing_failures():
+            return dg.MaterializeResult(metadata=_copy(context, plan, ChunkScans(())))
+
+    return decorator(windows if plan.windowed else whole)
+
+
+def _copy(context: dg.AssetExecutionContext, plan: Plan, chosen: ChunkScans) -> dict[str, Any]:
+    """Copy the chosen windows, or a query without windows; returns the metadata."""
+    snapshots = snapshots_of(context)
+
+    def report(outcomes: Sequence[Outcome], state: State) -> None:
+        for outcome in outcomes:
+            progress.outcome(outcome)
+        if plan.windowed:
+            report_chunks(context, plan, outcomes, state, made_from_versions({}))
+        if committed := [outcome for outcome in outcomes if outcome.status != "skipped"]:
+            context.log.info(progress.committed(committed))
+
+    run = snapshots.export_run(plan.name)
+    chunks = len(chosen.chunks) + len(chosen.late) or 1
+    with snapshots.counting("copying", chunks, context.log.info) as progress:
+        copied = copy(
+            run,
+            chosen.chunks,
+            replace=chosen.replace,
+            late=chosen.late,
+            overwrite=snapshots.overwrite,
+            on_commit=report,
+        )
+    context.log.info(f"COPY {copied.rows}")
+    return _metadata(plan, copied, run.store.uri)
 
 
 def _metadata(plan: Plan, copied: Copied, uri: str) -> dict[str, Any]:

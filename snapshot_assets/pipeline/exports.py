@@ -1,10 +1,9 @@
-"""The job `<plan>_export`: schema, chunks, untimed tables and manifest in one run, and its schedule.
+"""The job `<plan>_export`: schema, chunks, untimed tables and manifest in one run; the schedule of exports and copies.
 
 One run reads one state of the database, where the database supports that, so the seal records `consistency: run`.
 """
 
 # Dagster reads the annotations of assets and schedules, so they must not be postponed here.
-from datetime import timedelta
 from typing import Any, cast
 
 import dagster as dg
@@ -17,8 +16,8 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.pipeline.failures import showing_failed_ticks
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans
-from snapshot_assets.pipeline.keys import asset_key, op_name, schedule_status
-from snapshot_assets.pipeline.partitions import chunks_of_run, cron_of, window_of, windows_of
+from snapshot_assets.pipeline.keys import asset_key, exported_assets, op_name, schedule_status
+from snapshot_assets.pipeline.partitions import chunks_of_run, closing_cron, window_of, windows_of
 from snapshot_assets.pipeline.replicas import replica_store
 from snapshot_assets.pipeline.resources import SNAPSHOTS, Snapshots, snapshots_of
 from snapshot_assets.pipeline.runs import why_to_wait
@@ -27,12 +26,9 @@ from snapshot_assets.plan.plan import Plan
 MANY_WINDOWS = 2000
 """Windows of one run above which it warns: Dagster stores an event for each."""
 
-_HOURLY = "0 * * * *"
-_MINUTE = timedelta(minutes=1)
-
 
 class ExportConfig(ChunkConfig):
-    """Run config of `chunks`."""
+    """Run config of `chunks`, and of `copy` if the query has windows."""
 
     windows: str = Field(
         default="due",
@@ -119,10 +115,8 @@ def _range(plan: Plan, text: str) -> list[int]:
 
 def export_job(plan: Plan) -> Any:
     """Return the job `<plan>_export`. Without partitions it exports what is due; a backfill gives it partitions."""
-    names = ["schema", "manifest"] if plan.schema_only else ["schema", "chunks", "untimed_tables", "manifest"]
-    names += ["replica"] * (plan.replicate_to is not None)
     manifest = asset_key(plan, "manifest")
-    chosen = dg.AssetSelection.assets(*(asset_key(plan, name) for name in names)).without_checks()
+    chosen = dg.AssetSelection.assets(*exported_assets(plan)).without_checks()
     return dg.define_asset_job(
         f"{plan.name}_export",
         selection=chosen | dg.AssetSelection.checks_for_assets(manifest),
@@ -134,16 +128,17 @@ def export_job(plan: Plan) -> Any:
 
 
 def export_schedule(plan: Plan, job: Any) -> dg.ScheduleDefinition:
-    """Return the schedule that exports what is due: all windows that have closed, however long it did not run."""
+    """Return the schedule that exports or copies what is due: all windows that have closed, however long it stood."""
+    does = "Copies" if plan.kind == "query" else "Exports"
 
     @dg.schedule(
-        name=f"{plan.name}_export_schedule",
+        name=f"{job.name}_schedule",
         job=job,
-        cron_schedule=plan.dagster.export_cron or _cron(plan),
+        cron_schedule=plan.dagster.export_cron or closing_cron(plan),
         execution_timezone="UTC",
         required_resource_keys={SNAPSHOTS},
         default_status=schedule_status(plan),
-        description=f"Exports every closed window of {plan.name} that is missing, and seals the snapshot.",
+        description=f"{does} every closed window of {plan.name} that is missing, and seals the snapshot.",
     )
     @showing_failed_ticks()
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
@@ -173,17 +168,10 @@ def _replicated(snapshots: Snapshots, plan: Plan, state: State) -> bool:
 
 
 def _run_config(plan: Plan, *, late_windows: int) -> dg.RunConfig:
+    windows = ExportConfig(late_windows=late_windows)
+    if plan.kind == "query":
+        return dg.RunConfig(ops={op_name(plan, "copy"): windows})
     ops: dict[str, dg.Config] = {op_name(plan, "manifest"): ManifestConfig(create_due_tag=True)}
     if not plan.schema_only:
-        ops[op_name(plan, "chunks")] = ExportConfig(late_windows=late_windows)
+        ops[op_name(plan, "chunks")] = windows
     return dg.RunConfig(ops=ops)
-
-
-def _cron(plan: Plan) -> str:
-    """Return when a plan's windows have closed and its lag is over; hourly for a plan with an end."""
-    if plan.kind != "continuous" or plan.start_time is None:
-        return _HOURLY
-    closes = plan.start_time + plan.lag
-    if closes.second or closes.microsecond:
-        closes = closes.replace(second=0, microsecond=0) + _MINUTE
-    return cron_of(closes, plan.chunk_time_window) or _HOURLY

@@ -20,7 +20,7 @@ from snapshot_assets.plan.retention import SavepointFields, TagFields
 
 _MONTHLY = "0 4 1 * *"
 SCHEDULES = {"checkpoint": "15 2 * * *", "gc": "45 2 * * *", "verify": "30 3 * * *", "compact": "15 3 * * 0"}
-"""When the schedules of jobs run that no rule of the plan sets, UTC."""
+"""When the schedules of jobs run that no rule of the plan sets, UTC; `verify_cron` sets that of `verify`."""
 
 
 def plan_jobs(plan: Plan, spark_key: str) -> list[dg.JobDefinition]:
@@ -49,7 +49,7 @@ def plan_schedules(plan: Plan, jobs: Iterable[dg.JobDefinition]) -> list[dg.Sche
     a missed one.
     """
     rules = plan.retention
-    schedules = dict(SCHEDULES)
+    schedules = SCHEDULES | ({"verify": plan.dagster.verify_cron} if plan.dagster.verify_cron else {})
     if rules.tag or rules.rule:
         schedules["retention"] = _daily(rules.tag)
     if rules.savepoint:

@@ -19,6 +19,13 @@ def asset_key(plan: Plan, name: str) -> dg.AssetKey:
     return dg.AssetKey([*plan.dagster.key_prefix, plan.name, name])
 
 
+def exported_assets(plan: Plan) -> list[dg.AssetKey]:
+    """Return the keys of the assets that an export makes, from the schema to the seal and its replica."""
+    names = ["schema", "manifest"] if plan.schema_only else ["schema", "chunks", "untimed_tables", "manifest"]
+    names += ["replica"] * (plan.replicate_to is not None)
+    return [asset_key(plan, name) for name in names]
+
+
 def op_name(plan: Plan, name: str) -> str:
     """Return the name of an asset's op, under which run config configures it."""
     return "__".join(asset_key(plan, name).path)

@@ -24,6 +24,8 @@ _HOURS = tuple(hours for hours in range(1, 24) if 24 % hours == 0)
 CRON_LENGTHS = (*(n * _MINUTE for n in _MINUTES), *(n * _HOUR for n in _HOURS), _DAY, _WEEK)
 """Window lengths that a cron schedule repeats exactly, from any start on a whole minute."""
 
+HOURLY = "0 * * * *"
+
 _MOST_LISTED = 1000
 """Windows of a finished range that are a list of keys: a code location sends each list to the UI."""
 
@@ -115,6 +117,16 @@ def cron_of(start: datetime, length: timedelta) -> str | None:
     if length < _DAY:
         return f"{start.minute} {_every(length // _HOUR, start.hour, 24)} * * *"
     return f"{start.minute} {start.hour} * * {start.isoweekday() % 7 if length == _WEEK else '*'}"
+
+
+def closing_cron(plan: Plan) -> str:
+    """Return when a plan's windows have closed and its lag is over, in UTC; hourly for a plan with an end."""
+    if plan.range_kind != "continuous" or plan.start_time is None:
+        return HOURLY
+    closes = plan.start_time + plan.lag
+    if closes.second or closes.microsecond:
+        closes = closes.replace(second=0, microsecond=0) + _MINUTE
+    return cron_of(closes, plan.chunk_time_window) or HOURLY
 
 
 def key_of(window: Window) -> str:

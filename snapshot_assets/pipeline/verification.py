@@ -44,9 +44,10 @@ class VerifyConfig(dg.Config):
     """Run config of `<plan>_verify`."""
 
     depth: str = Field(
-        default="sample",
-        description="`quick`: every object of the newest state exists with its size. `sample`: up to 1 GB of the files,"
-        " another part each day, have their SHA-256, too. `full`: all objects of all readable revisions.",
+        default="",
+        description="By default what the plan's `verify_depth` says. `quick`: every object of the newest state exists"
+        " with its size. `sample`: up to 1 GB of the files, another part each day, have their SHA-256, too. `full`: all"
+        " objects of all readable revisions.",
     )
 
 
@@ -59,13 +60,14 @@ def verify_op(plan: Plan) -> dg.OpDefinition:
         description="Verifies the location, and records damage as results of the asset checks.",
     )
     def verify_location(context: dg.OpExecutionContext, config: VerifyConfig) -> None:
-        if config.depth not in _DEPTHS:
-            raise as_failure(PlanError(f"depth {config.depth!r} is invalid; write one of {', '.join(_DEPTHS)}."))
+        depth = config.depth or plan.dagster.verify_depth
+        if depth not in _DEPTHS:
+            raise as_failure(PlanError(f"depth {depth!r} is invalid; write one of {', '.join(_DEPTHS)}."))
         store = snapshots_of(context).store(plan.name)
         with showing_failures():
             state = Catalog.open(store).require_snapshot()
             suspected = suspected_files(context.instance, plan, store, state)
-            report = _report(store, state, config.depth, suspected)
+            report = _report(store, state, depth, suspected)
             record_verification(store, report, datetime.now(UTC))
         for event in _events(context.instance, plan, state, report):
             context.log_event(event)  # type: ignore[arg-type]  # Dagster takes results of checks; its stub does not

@@ -74,6 +74,9 @@ def _is_tag(tags: dict[str, str]) -> dict[str, str]:
     return tags
 
 
+_NOT_OF_QUERIES = ("automation", "table_assets", "verify_cron", "verify_depth")
+_OF_SCHEDULE = ("export_cron", "default_status")
+
 Name = Annotated[str, AfterValidator(_is_name)]
 Owner = Annotated[str, AfterValidator(_is_owner)]
 Tags = Annotated[dict[str, str], AfterValidator(_is_tag)]
@@ -92,7 +95,14 @@ class DagsterFields(BaseModel):
         "stopped", description="Whether schedules and sensors run without being turned on."
     )
     export_cron: str | None = Field(
-        None, description="When the export schedule runs, UTC; by default when windows close, hourly for `once`."
+        None,
+        description="When exports or copies are scheduled, UTC; by default when windows close, hourly if they end.",
+    )
+    verify_cron: str | None = Field(None, description="When the location is verified, UTC; by default daily at 03:30.")
+    verify_depth: Literal["quick", "sample", "full"] = Field(
+        "sample",
+        description="What that verification reads. `quick`: existence and size of the newest state's objects. `sample`:"
+        " up to 1 GB of its files, too, another part each day. `full`: all of all readable revisions.",
     )
     drill_cron: str | None = Field(
         None, description="When a plan with `scratch` has its restore drill, UTC; by default on the 1st of each month."
@@ -102,13 +112,16 @@ class DagsterFields(BaseModel):
         description="What starts `restored`: `sealed`, a new seal at the location, whoever made it; or the key of an"
         " asset, such as `staging/ready`.",
     )
-    automation: bool = Field(False, description="Whether the assets have automation conditions.")
+    automation: bool = Field(
+        False, description="Whether the assets have automation conditions, and a sensor that evaluates them."
+    )
     table_assets: bool = Field(True, description="Whether each table that the plan lists has an asset.")
     fresh_for: PositiveDuration | None = Field(
-        None, description="Age of the newest seal at which `manifest` counts as stale; by default it never does."
+        None,
+        description="Age of the newest seal at which `manifest`, or the `copy` of a query, is stale; by default never.",
     )
 
-    @field_validator("export_cron", "drill_cron")
+    @field_validator("export_cron", "verify_cron", "drill_cron")
     @classmethod
     def _is_cron(cls, text: str | None) -> str | None:
         if text is not None and not _fits_cron(text):
@@ -121,3 +134,22 @@ class DagsterFields(BaseModel):
         if text is not None and not _KEY.fullmatch(text):
             raise ValueError(f"{text!r} is no key of an asset; write sealed, or a key such as staging/ready")
         return text
+
+    def refuse_for_query(self, *, scheduled: bool) -> None:
+        """Refuse what has no effect for a plan of kind `query`.
+
+        Args:
+            scheduled: Whether it has a schedule: it is copied by windows, to one location.
+
+        Raises:
+            ValueError: A field has another value than its default; names it.
+        """
+        for name in (*_NOT_OF_QUERIES, *(() if scheduled else _OF_SCHEDULE)):
+            if getattr(self, name) == type(self).model_fields[name].get_default():
+                continue
+            if name in _OF_SCHEDULE:
+                raise ValueError(
+                    f"{name} has no effect: only a query that names :start and :end, and is copied to one location, has"
+                    " a schedule. Write one of your own for the plan's job, or remove it"
+                )
+            raise ValueError(f"{name} has no effect with kind: query, which has only the asset copy; remove it")

@@ -30,6 +30,8 @@ from snapshot_assets.format.units import MAX_FILE_SIZE, MIN_FILE_SIZE, MIN_TEXT_
 from snapshot_assets.plan.dagster_fields import DagsterFields
 from snapshot_assets.plan.fields import Duration, FileSize, FormatOptions
 from snapshot_assets.plan.problems import plan_error, problems_of, raising_value_errors
+from snapshot_assets.plan.query_fields import changes_with_time
+from snapshot_assets.plan.range_fields import is_windowed
 from snapshot_assets.plan.replica_fields import ReplicaFields
 from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.plan.spark_settings import SparkSettings
@@ -188,6 +190,18 @@ class Plan(ReplicaFields):
             )
         if dagster.drill_cron is not None and info.data.get("scratch") is None:
             raise ValueError("drill_cron needs a scratch database, for a drill; write scratch, or remove it")
+        return dagster
+
+    @field_validator("dagster")
+    @classmethod
+    def _has_effects(cls, dagster: DagsterFields, info: ValidationInfo) -> DagsterFields:
+        if (query := info.data.get("query")) is not None:
+            dagster.refuse_for_query(scheduled=is_windowed(query) and not changes_with_time(info.data.get("to", "")))
+        if dagster.automation and info.data.get("late_windows"):
+            raise ValueError(
+                "automation: true exports no late_windows again; remove automation and turn the export schedule on,"
+                " which does, or remove late_windows and let windows wait with lag"
+            )
         return dagster
 
     @field_validator("format_options")

@@ -11,7 +11,7 @@ from snapshot_assets.format.units import time_text
 from snapshot_assets.format.windows import count_windows
 from snapshot_assets.plan.fields import Duration, Time
 from snapshot_assets.plan.problems import raising_value_errors
-from snapshot_assets.plan.query_fields import query_of
+from snapshot_assets.plan.query_fields import changes_with_time, query_of
 from snapshot_assets.plan.selection_fields import SelectionFields
 
 
@@ -25,7 +25,7 @@ class RangeFields(SelectionFields):
         timedelta(0), description="How long after its end a window of a continuous plan may still receive rows."
     )
     late_windows: int = Field(
-        0, ge=0, description="How many windows the export schedule exports again with each new one, for late rows."
+        0, ge=0, description="How many windows the schedule exports or copies again with each new one, for late rows."
     )
     fail_on_rows_outside: bool = Field(
         False, description="Fail, and do not seal, if the source has rows outside the range."
@@ -43,6 +43,11 @@ class RangeFields(SelectionFields):
         if self.kind == "query":
             return "continuous" if self.windowed and self.end_time is None else "once"
         return self.kind
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether a schedule catches up with the plan's windows: not where each copy has another location."""
+        return self.kind != "query" or (self.windowed and not changes_with_time(self.to))
 
     @field_validator("end_time", "chunk_time_window", "lag", "late_windows", "chunks_per_run")
     @classmethod
@@ -89,6 +94,8 @@ class RangeFields(SelectionFields):
         if value and info.data.get("kind") == "once":
             name = info.field_name
             raise ValueError(f"only a continuous plan waits for late rows; remove {name}, or write kind: continuous")
+        if value and info.data.get("kind") == "query" and info.data.get("end_time") is not None:
+            raise ValueError(f"only windows without an end wait for late rows; remove {info.field_name}, or end_time")
         return value
 
 

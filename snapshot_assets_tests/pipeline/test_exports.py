@@ -38,11 +38,11 @@ def closed(monkeypatch: pytest.MonkeyPatch, days: int) -> Iterator[None]:
         yield
 
 
-def tick(project: Project) -> dg.RunRequest | str:
-    """Evaluate the export schedule; returns the request, or why there is none."""
+def tick(project: Project, name: str = "demo_export_schedule") -> dg.RunRequest | str:
+    """Evaluate a schedule; returns the request, or why there is none."""
     definitions = project.definitions()
     repository = definitions.get_repository_def()
-    schedule = repository.get_schedule_def("demo_export_schedule")
+    schedule = repository.get_schedule_def(name)
     with dg.build_schedule_context(
         instance_ref=project.instance.get_ref(), repository_def=repository, resources=definitions.resources
     ) as context:

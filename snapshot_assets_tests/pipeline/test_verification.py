@@ -75,6 +75,14 @@ def test_damage_fails_the_run_and_the_checks_of_what_has_it(sealed: Project, dep
     assert sealed.checks("untimed_tables", "file_checksums") == {None: True}
 
 
+def test_the_plan_chooses_depth_and_time(sealed: Project) -> None:
+    sealed.plan = sealed.plan.changed(dagster={"verify_depth": "quick", "verify_cron": "0 5 * * 0"})
+    assert job(sealed, "demo_verify", OP)["hashed_bytes"] == 0
+    assert job(sealed, "demo_verify", OP, depth="sample")["hashed_bytes"] > 0
+    schedule = sealed.definitions().get_repository_def().get_schedule_def("demo_verify_schedule")
+    assert schedule.cron_schedule == "0 5 * * 0"
+
+
 def test_an_unknown_depth_is_refused(sealed: Project) -> None:
     result = run_job(sealed, "demo_verify", {OP: {"config": {"depth": "deep"}}}, raise_on_error=False)
     assert "depth 'deep' is invalid; write one of quick, sample, full." in sealed.failure(result).description

@@ -45,6 +45,8 @@ def copy(
     run: ExportRun,
     windows: Sequence[int] = (),
     *,
+    replace: bool = False,
+    late: Sequence[int] = (),
     overwrite: bool = False,
     on_commit: Callable[[Sequence[Outcome], State], None] = lambda *_: None,
 ) -> Copied:
@@ -53,6 +55,8 @@ def copy(
     Args:
         run: The run of a plan of kind `query`.
         windows: Ids of the windows to copy; empty for a query without windows.
+        replace: Whether windows that are completed are copied again.
+        late: Ids of further windows, which are copied again for late rows.
         overwrite: Whether a copy that is there is deleted first.
         on_commit: Called with the outcomes of each transaction's chunks, and with the state, once they are committed.
 
@@ -61,14 +65,18 @@ def copy(
         ExportFailedError: Rows could not be copied; names the cause.
     """
     prepare_location(run, overwrite=overwrite)
+    chunks = windows if run.plan.windowed else [UNTIMED_CHUNK]
+    if not chunks and not (state := Catalog.open(run.store).state).has_snapshot:
+        return Copied((), None, state)  # no window has closed yet
     outcomes: list[Outcome] = []
     with run.open() as export:
         try:
-            with closing(export.commits(list(windows) or [UNTIMED_CHUNK])) as commits:
-                for committed in commits:
-                    if done := [outcome for outcome in committed if outcome.error is None]:
-                        outcomes += done
-                        on_commit(done, export.catalog.state)
+            for some, again in ((chunks, replace), (late, True)):
+                with closing(export.commits(some, replace_completed=again)) as commits:
+                    for committed in commits:
+                        if done := [outcome for outcome in committed if outcome.error is None]:
+                            outcomes += done
+                            on_commit(done, export.catalog.state)
         except ExportFailedError as error:
             if run.plan.windowed:
                 raise

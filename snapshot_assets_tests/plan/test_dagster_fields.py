@@ -1,0 +1,63 @@
+"""The section `dagster` of a plan: what has no effect is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from snapshot_assets.errors import PlanError
+from snapshot_assets.plan.plan import Plan
+
+START = "2025-01-01T00:00:00Z"
+DAYS = {"query": "SELECT * FROM t WHERE at >= :start AND at < :end", "start_time": START}
+
+
+def plan(**fields: Any) -> Plan:
+    return Plan(**{"name": "demo", "source": "duckdb:///srv/a.duckdb", "to": "s3://first/demo"} | fields)
+
+
+@pytest.mark.parametrize(
+    ("dagster", "message"),
+    [
+        ({"automation": True}, "automation has no effect with kind: query"),
+        ({"table_assets": False}, "table_assets has no effect with kind: query"),
+        ({"verify_cron": "0 4 * * *"}, "verify_cron has no effect with kind: query"),
+        ({"verify_depth": "full"}, "verify_depth has no effect with kind: query"),
+        ({"restore_on": "sealed"}, "restore_on needs a target"),
+        ({"drill_cron": "0 4 * * *"}, "drill_cron needs a scratch database"),
+    ],
+)
+@pytest.mark.parametrize("fields", [{"query": "SELECT 1"}, DAYS])
+def test_what_has_no_effect_on_a_copy_is_refused(fields: dict[str, Any], dagster: dict[str, Any], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        plan(kind="query", dagster=dagster, **fields)
+
+
+@pytest.mark.parametrize("dagster", [{"export_cron": "0 4 * * *"}, {"default_status": "running"}])
+def test_what_sets_a_schedule_is_refused_without_windows(dagster: dict[str, Any]) -> None:
+    with pytest.raises(PlanError, match="only a query that names :start and :end, and is copied to one location"):
+        plan(kind="query", query="SELECT 1", dagster=dagster)
+    with pytest.raises(PlanError, match="has no effect: only a query"):
+        plan(kind="query", to="s3://first/{date}", dagster=dagster, **DAYS)
+    assert plan(kind="query", dagster=dagster, **DAYS).dagster.model_fields_set == set(dagster)
+
+
+def test_late_windows_need_the_export_schedule() -> None:
+    late = {"kind": "continuous", "start_time": START, "late_windows": 2}
+    with pytest.raises(PlanError, match="remove automation and turn the export schedule on"):
+        plan(dagster={"automation": True}, **late)
+    assert plan(dagster={"default_status": "running"}, **late).late_windows == 2
+
+
+@pytest.mark.parametrize("fields", [{"late_windows": 1}, {"lag": "1h"}])
+def test_windows_of_a_copy_with_an_end_wait_for_nothing(fields: dict[str, Any]) -> None:
+    with pytest.raises(PlanError, match="only windows without an end wait for late rows"):
+        plan(kind="query", end_time="2025-02-01T00:00:00Z", **DAYS, **fields)
+    assert plan(kind="query", **DAYS, **fields).range_kind == "continuous"
+
+
+@pytest.mark.parametrize("cron", ["daily", "61 * * * *"])
+def test_a_cron_expression_is_checked(cron: str) -> None:
+    with pytest.raises(PlanError, match="is no cron expression"):
+        plan(dagster={"verify_cron": cron})
