@@ -13,9 +13,22 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+    field_validator,
+)
 
+from snapshot_assets.errors import PlanError
+from snapshot_assets.format.names import parse_table, table_text
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.plan.fields import PositiveDuration
+from snapshot_assets.plan.problems import raising_value_errors
 
 _NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 _CRON = (
@@ -74,9 +87,27 @@ def _is_tag(tags: dict[str, str]) -> dict[str, str]:
     return tags
 
 
+def _parse_table_assets(value: object) -> bool | tuple[TableName, ...] | None:
+    if value is None or isinstance(value, bool):
+        return value
+    if not isinstance(value, list | tuple):
+        raise PlanError(f"{value!r} is neither true nor false; write one of them, or a list such as [public.orders]")
+    return tuple(sorted({parse_table(each) for each in value}))
+
+
+def _as_texts(tables: bool | tuple[TableName, ...] | None) -> bool | list[str] | None:
+    return [table_text(each) for each in tables] if isinstance(tables, tuple) else tables
+
+
 Name = Annotated[str, AfterValidator(_is_name)]
 Owner = Annotated[str, AfterValidator(_is_owner)]
 Tags = Annotated[dict[str, str], AfterValidator(_is_tag)]
+TableAssets = Annotated[
+    bool | tuple[TableName, ...] | None,
+    PlainValidator(raising_value_errors(_parse_table_assets)),
+    PlainSerializer(_as_texts, when_used="json"),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"type": "array", "items": {"type": "string"}}]}),
+]
 
 
 class DagsterFields(BaseModel):
@@ -103,7 +134,11 @@ class DagsterFields(BaseModel):
         " asset, such as `staging/ready`.",
     )
     automation: bool = Field(False, description="Whether the assets have automation conditions.")
-    table_assets: bool = Field(True, description="Whether each table that the plan lists has an asset.")
+    table_assets: TableAssets = Field(
+        None,
+        description="Tables that have an asset each: a list, or `false` for none; by default those in `tables`.",
+        examples=["[public.orders]"],
+    )
     fresh_for: PositiveDuration | None = Field(
         None, description="Age of the newest seal at which `manifest` counts as stale; by default it never does."
     )

@@ -32,6 +32,7 @@ from snapshot_assets.plan.fields import Duration, FileSize, FormatOptions
 from snapshot_assets.plan.problems import plan_error, problems_of, raising_value_errors
 from snapshot_assets.plan.replica_fields import ReplicaFields
 from snapshot_assets.plan.retention import RetentionFields
+from snapshot_assets.plan.selection_fields import require_exported
 from snapshot_assets.plan.spark_settings import SparkSettings
 
 _MB = 1 << 20
@@ -188,6 +189,22 @@ class Plan(ReplicaFields):
             )
         if dagster.drill_cron is not None and info.data.get("scratch") is None:
             raise ValueError("drill_cron needs a scratch database, for a drill; write scratch, or remove it")
+        return dagster
+
+    @field_validator("dagster")
+    @classmethod
+    def _has_tables_to_show(cls, dagster: DagsterFields, info: ValidationInfo) -> DagsterFields:
+        wanted = dagster.table_assets
+        if not wanted:
+            return dagster
+        if info.data.get("schema_only") or info.data.get("kind") == "query":
+            raise ValueError("table_assets has no effect with schema_only: true or kind: query; remove it")
+        if wanted is True and not info.data.get("tables"):
+            raise ValueError(
+                "table_assets: true needs the names of the tables, for which definitions do not ask the source; write"
+                " table_assets: [schema.table, …], or list them in tables"
+            )
+        require_exported(wanted if isinstance(wanted, tuple) else (), info)
         return dagster
 
     @field_validator("format_options")
