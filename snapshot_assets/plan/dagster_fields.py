@@ -119,6 +119,9 @@ class DagsterFields(BaseModel):
     key_prefix: tuple[Name, ...] = Field((), description="Parts of the assets' keys before the plan's name.")
     owners: tuple[Owner, ...] = Field((), description="Owners of the assets: email addresses, or `team:NAME`.")
     tags: Tags = Field(default_factory=dict, description="Tags of the assets.")
+    pool: Annotated[str, Field(pattern=r"^\S+$")] = Field(
+        "snapshots", description="Concurrency pool of the assets, such as one for all plans of a database."
+    )
     default_status: Literal["stopped", "running"] = Field(
         "stopped", description="Whether schedules and sensors run without being turned on."
     )
