@@ -52,6 +52,13 @@ _SETTINGS = tuple(
     if not name.startswith("_") and name not in ("configuration", "run_id", "session", "spark_key", "s3")
 )
 
+_HASHED = {
+    "new": "Hashes the files that no seal has verified, or if there are none, up to 1 GB of the others, another part"
+    " each day.",
+    "full": "Hashes all files.",
+}
+"""What `manifest` hashes, by the plan's `seal_verify`."""
+
 
 def build_definitions(
     configuration: Configuration,
@@ -172,7 +179,7 @@ def _chunk_asset(plan: Plan, name: str, spark_key: str, **settings: Any) -> Asse
         required_resource_keys={SNAPSHOTS, spark_key},
         deps=[asset_key(plan, "schema")],
         io_manager_key=IO_MANAGER,
-        metadata={"location": plan.to, PLAN: plan.name},
+        metadata={"location": plan.to, "dagster/uri": plan.to, PLAN: plan.name},
         **settings,
     )
 
@@ -253,9 +260,9 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
         deps=_upstream_of_manifest(plan),
         backfill_policy=dg.BackfillPolicy.single_run(),
         output_required=False,
-        description="Checks that every file exists with its size. Hashes the files that no seal has verified, or if "
-        "there are none, up to 1 GB of the others, another part each day. Then seals the snapshot and writes "
-        "`manifest.json` and `SHA256SUMS`.",
+        metadata={"dagster/uri": plan.to},
+        description=f"Checks that every file exists with its size. {_HASHED[plan.seal_verify]} Then seals the snapshot"
+        " and writes `manifest.json` and `SHA256SUMS`.",
     )
     def manifest(context: dg.AssetExecutionContext, config: ManifestConfig) -> Iterator[dg.MaterializeResult[None]]:
         snapshots = snapshots_of(context)

@@ -190,9 +190,9 @@ def _to_hash(context: dg.AssetCheckExecutionContext, plan: Plan, state: State) -
     made = records[0].asset_materialization if records and records[0].run_id == context.run.run_id else None
     if made is None:
         return files_to_seal(state, now, 0 if plan.seal_verify == "full" else verified_revision(state))
-    verified = made.metadata["verified_before"].value
-    assert isinstance(verified, int)
-    return files_after_seal(state, now, verified)
+    verified = made.metadata["verified_before"].value  # text; a number in events of earlier releases
+    assert isinstance(verified, str | int)
+    return files_after_seal(state, now, int(verified))
 
 
 def _checksum_faults(state: State, faults: list[Fault]) -> list[Fault]:

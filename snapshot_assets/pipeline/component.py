@@ -8,17 +8,23 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import dagster as dg
+from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
 from pydantic import BaseModel, Field, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 
 from snapshot_assets.errors import PlanError
 from snapshot_assets.pipeline.assets import plan_definitions
-from snapshot_assets.pipeline.resources import SPARK
+from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
+from snapshot_assets.pipeline.resources import PLAN, SPARK, TABLE
 from snapshot_assets.pipeline.shared import shared_resources
 from snapshot_assets.pipeline.spark_session import spark_resource
 from snapshot_assets.plan.configuration import Configuration, StorageByScheme
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.read_configuration import configuration_of, load_configuration
+
+_OWN_ATTRIBUTES = ("key", "deps", "partitions_def", "code_version", "skippable")
+_OWN_METADATA = (PLAN, TABLE, "dagster/io_manager_key")
+"""What a plan's jobs, checks, events and IO manager rely on."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,14 @@ class SnapshotPlan(dg.Component, dg.Model, dg.Resolvable):
         None, description="Resource key of the project's own Spark session; by default the component brings one."
     )
 
+    translation: Annotated[TranslationFn[Plan], TranslationFnResolver[Plan](lambda plan: {"plan": plan})] | None = (
+        Field(
+            None,
+            description="Attributes of each asset that replace those of the plan, such as group_name, owners, kinds and"
+            " description; tags and metadata are added. Templates have `spec` and `plan`.",
+        )
+    )
+
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the definitions of the plans, with the resources that all components of the project share.
 
@@ -77,9 +91,27 @@ class SnapshotPlan(dg.Component, dg.Model, dg.Resolvable):
         place = (context.project_root, context.defs_module_name)
         project = _projects.setdefault(place, _Project())
         resources = project.add(str(context.component_path), configuration, self.spark_key)
-        return dg.Definitions.merge(
-            dg.Definitions(resources=resources), plan_definitions(configuration, self.spark_key or SPARK)
+        plans = (
+            self._translated(
+                plan_definitions(replace(configuration, plans=(plan,)), self.spark_key or SPARK), plan, context.path
+            )
+            for plan in configuration.plans
         )
+        return dg.Definitions.merge(dg.Definitions(resources=resources), *plans)
+
+    def _translated(self, definitions: dg.Definitions, plan: Plan, path: Path) -> dg.Definitions:
+        """Return the definitions of a plan with the attributes that `translation` gives its assets."""
+        translate = self.translation
+        if translate is None:
+            return definitions
+
+        def translated(spec: dg.AssetSpec) -> dg.AssetSpec:
+            changed = translate(spec, plan)
+            _require_own_attributes(spec, changed, path)
+            return changed
+
+        with accepting_unstable_parts():
+            return definitions.map_asset_specs(func=translated)
 
     def _configuration(self, path: Path) -> Configuration:
         """Return the sources, storage options and plans that the component describes."""
@@ -93,6 +125,17 @@ class SnapshotPlan(dg.Component, dg.Model, dg.Resolvable):
             raise PlanError(f"{path}: there is no plan; write plan with its fields, or configuration with a path.")
         inline["plans"] = {self.plan.get("name", "plan"): self.plan}
         return configuration_of(inline, path, os.environ)
+
+
+def _require_own_attributes(spec: dg.AssetSpec, changed: dg.AssetSpec, path: Path) -> None:
+    """Refuse a translation that changes what the plan's jobs, checks, events and IO manager rely on."""
+    wrong = [name for name in _OWN_ATTRIBUTES if getattr(spec, name) != getattr(changed, name)]
+    wrong += [f"metadata {name}" for name in _OWN_METADATA if spec.metadata.get(name) != changed.metadata.get(name)]
+    if wrong:
+        raise PlanError(
+            f"{path}: translation changes {', '.join(wrong)} of {spec.key.to_user_string()}, on which the plan's jobs"
+            " and checks rely; change other attributes. A key begins with what the plan's dagster: {key_prefix: …} has."
+        )
 
 
 @dataclass

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
+from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.engine.export.chunks import Outcome, completed_chunks
 from snapshot_assets.engine.reading.frames import load_frames
 from snapshot_assets.engine.session_start import worker_python_of_others_chosen
@@ -32,7 +33,7 @@ from snapshot_assets.pipeline.materializations import made_from_versions, materi
 from snapshot_assets.pipeline.metadata import schema_metadata
 from snapshot_assets.pipeline.partitions import window_of
 from snapshot_assets.pipeline.resources import PLAN, SNAPSHOTS, SPARK, TABLE, snapshots_of
-from snapshot_assets.pipeline.tables import names_of, report_tables
+from snapshot_assets.pipeline.tables import names_of, report_tables, require_tables, tables_with_assets
 from snapshot_assets.plan.plan import Plan
 
 
@@ -171,7 +172,7 @@ def _metadata_of(output: dg.OutputContext | None, name: str) -> str | None:
 def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Tables, int, _Commits]:
     """Return the location, the tables, the number of chunks, and their outcomes by commit: iterating over them exports.
 
-    If the source is not needed, there are no tables.
+    If the source is not needed, the tables are those of the newest schema. DataFrames have none.
     """
     snapshots = snapshots_of(context)
     run = snapshots.export_run(plan)
@@ -184,7 +185,8 @@ def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Ta
     if not (obj.replace or obj.late or run.force) and all(catalog.state.completed(chunk) for chunk in obj.chunks):
         damaged, skipped = completed_chunks(catalog.store, catalog.state, obj.chunks)
         if not damaged:
-            return catalog, {}, len(skipped), (each for each in [skipped])  # the source is not needed
+            # The source is not needed.
+            return catalog, _committed_tables(run.plan, catalog), len(skipped), (each for each in [skipped])
     export = snapshots.open_export(plan, catalog)
     first = export.commits(obj.chunks, replace_completed=obj.replace)
     late = export.commits(obj.late, replace_completed=True)
@@ -193,8 +195,18 @@ def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Ta
         version = export.catalog.state.snapshot_id
         store_events(context, [materialization(schema, schema_metadata(export), version=version)])
     tables = {table.table_name: table for table in export.schema.tables}
+    require_tables(run.plan, tables, names_of(run.plan, snapshots.configuration))
     both = (outcomes for commits in (first, late) for outcomes in commits)
     return export.catalog, tables, len(obj.chunks) + len(obj.late), both
+
+
+def _committed_tables(plan: Plan, catalog: Catalog) -> Tables:
+    """Return the tables of the newest schema, for the events of tables; a rebuilt location may have none."""
+    state = catalog.state
+    if state.schema_id not in state.schemas or not tables_with_assets(plan):
+        return {}
+    schema = read_schema(catalog.store, state.schemas[state.schema_id])
+    return {table.table_name: table for table in schema.tables}
 
 
 def _warning_of_skipped(context: dg.OutputContext, uri: str, commits: Iterable[Sequence[Outcome]]) -> _Commits:

@@ -93,7 +93,7 @@ def savepoint_op(plan: Plan, spark_key: str) -> dg.OpDefinition:
                     metadata |= _saved(context, plan, catalog)
                 gone = tuple(each for each in gone if delete_pin(catalog, each))
             metadata["savepoints_deleted"] = [each.pin.id for each in gone]
-        context.add_output_metadata(metadata)
+        context.add_output_metadata(with_sizes(metadata))
 
     return save
 

@@ -8,7 +8,6 @@ from typing import Any
 import dagster as dg
 
 from snapshot_assets.pipeline.materializations import CODE_VERSION
-from snapshot_assets.pipeline.resources import POOL
 from snapshot_assets.plan.plan import Plan
 
 AssetDecorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
@@ -32,9 +31,13 @@ def op_name(plan: Plan, name: str) -> str:
 
 
 def plan_asset(plan: Plan, name: str, **settings: Any) -> AssetDecorator:
-    """Return Dagster's decorator `asset` with the key, group, owners and tags that the plan gives."""
+    """Return Dagster's decorator `asset` with the key, group, owners, tags and pool that the plan gives."""
     decorator: AssetDecorator = dg.asset(
-        key=asset_key(plan, name), code_version=CODE_VERSION, pool=POOL, **shared_settings(plan), **settings
+        key=asset_key(plan, name),
+        code_version=CODE_VERSION,
+        pool=plan.dagster.pool,
+        **shared_settings(plan),
+        **settings,
     )
     return decorator
 

@@ -1,7 +1,11 @@
-"""Metadata of chunks, seals, checks and jobs in Dagster's UI, which plots numbers: so ids and revisions are text."""
+"""Metadata of chunks, seals, checks and jobs in Dagster's UI, which plots numbers.
+
+Numbers are rows, bytes, seconds and rates only. Ids, revisions and all other counts are text.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -22,10 +26,15 @@ from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.run import OpenExport
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.steps import FailedStep
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.relations import Table
+from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.format.units import duration_text, human_bytes, time_text
 
+_PLOTTED = frozenset(("rows", "row", "record", "bytes", "seconds", "second"))
+"""Words in the names of numbers that stay numbers."""
+
+_MB = 1 << 20
 _MOST_ROWS = 50
 _DIGITS = 12
 """Digits of a SHA-256 in a table: all 64 would make it scroll. `SHA256SUMS` and the log have them."""
@@ -36,13 +45,29 @@ _HOW_TO_REPLACE = (
 
 
 def with_sizes(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metadata with a text such as `size: 1.2 MB` after each number of bytes."""
+    """Return metadata with a text such as `size: 1.2 MB` after each number of bytes, and with counts as text.
+
+    Dagster plots each number, and its course is of interest only for rows, bytes, seconds and rates.
+    """
     shown: dict[str, Any] = {}
     for name, value in metadata.items():
-        shown[name] = value
-        if "bytes" in name.split("_"):
+        words = set(re.split("[/_]", name))
+        counts = isinstance(value, int) and not isinstance(value, bool) and not words & _PLOTTED
+        shown[name] = str(value) if counts else value
+        if "bytes" in words:
             shown[name.replace("bytes", "size")] = human_bytes(value)
     return shown
+
+
+def rates(rows: int, size: int, seconds: float) -> dict[str, float]:
+    """Return the metadata of the time that a chunk took, with its rates; nothing if it took no time."""
+    if not seconds:
+        return {}
+    return {
+        "seconds": round(seconds, 3),
+        "rows_per_second": round(rows / seconds, 1),
+        "mb_per_second": round(size / seconds / _MB, 3),
+    }
 
 
 def chunk_metadata(outcome: Outcome, state: State) -> dict[str, Any]:
@@ -54,6 +79,7 @@ def chunk_metadata(outcome: Outcome, state: State) -> dict[str, Any]:
         "bytes": outcome.bytes,
         "file_count": len(outcome.files),
         "status": outcome.status,
+        **rates(outcome.rows, outcome.bytes, outcome.seconds),
         "chunk": str(outcome.chunk),
         "snapshot_id": state.snapshot_id,
         "chunk_checksum": known.chunk.checksum if known else "",
@@ -62,8 +88,6 @@ def chunk_metadata(outcome: Outcome, state: State) -> dict[str, Any]:
         metadata["how_to_replace"] = dg.MetadataValue.md(_HOW_TO_REPLACE)
     if outcome.faults:
         metadata |= {"repaired": len(outcome.faults), "damage": _fault_rows(outcome.faults)}
-    if outcome.seconds:
-        metadata["seconds"] = round(outcome.seconds, 3)
     if outcome.files:
         metadata["files"] = first_rows(
             {
@@ -86,17 +110,20 @@ def first_rows(rows: Iterable[Mapping[str, Any]]) -> dg.TableMetadataValue:
 def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
     """Return the metadata of the manifest's materialization."""
     manifest = manifest_of(state)
+    files = [file for chunk in manifest["chunks"] for file in chunk["files"]]
+    chunks = {chunk["id"] for chunk in manifest["chunks"]}
     metadata = {
+        "summary": dg.MetadataValue.md(_seal_summary(manifest, len(files), sum(file["bytes"] for file in files))),
         "location": dg.MetadataValue.text(uri),
         "snapshot_id": state.snapshot_id,
         "revision": str(sealed.seal.revision),
         "snapshot_checksum": sealed.seal.seal.checksum,
         "consistency": sealed.seal.seal.consistency,
         "dagster/row_count": manifest["rows"],
-        "chunk_count": len(manifest["chunks"]),
-        "empty_window_count": len(manifest["empty_windows"]),
-        "file_count": sum(len(chunk["files"]) for chunk in manifest["chunks"]),
-        "bytes": sum(file["bytes"] for chunk in manifest["chunks"] for file in chunk["files"]),
+        "chunk_count": len(chunks),
+        "empty_window_count": sum(1 for window in state.windows() if window.id not in chunks),
+        "file_count": len(files),
+        "bytes": sum(file["bytes"] for file in files),
         "rows_outside": sum(table["rows_outside"] for table in manifest["tables"]),
         "verified_bytes": sealed.verified_bytes,
         "sampled_bytes": sealed.sampled_bytes,
@@ -108,19 +135,37 @@ def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
     return with_sizes(metadata)
 
 
+def _seal_summary(manifest: Mapping[str, Any], files: int, size: int) -> str:
+    """Return what a seal contains, in Markdown: a sentence, and the first 50 tables with their rows."""
+    tables, times = manifest["tables"], " to ".join(manifest["time_range"].values())
+    lines = [
+        f"Revision {manifest['revision']}: {counted(manifest['rows'], 'row')} in {counted(len(tables), 'table')},"
+        f" {human_bytes(size)} in {counted(files, 'file')}."
+    ]
+    if times:
+        lines[0] += f" From {times}."
+    if tables:
+        lines += ["", "| table | rows |", "| --- | --- |"]
+        for each in tables[:_MOST_ROWS]:
+            lines.append(f"| {_code(str(TableName(each['schema'], each['table'])))} | {each['rows']:,} |")
+    return "\n".join(lines)
+
+
 def schema_metadata(export: OpenExport) -> dict[str, Any]:
     """Return the metadata of the schema's materialization."""
     state = export.catalog.state
-    return {
-        **({"hidden": list(state.header.hidden)} if state.header and state.header.hidden else {}),
-        "tables_skipped": [str(name) for name in export.skipped],
-        "snapshot_id": state.snapshot_id,
-        "schema_id": str(state.schema_id),
-        "folder": state.schemas[state.schema_id].folder,
-        "table_count": len(export.schema.tables),
-        "view_count": len(export.schema.views),
-        "tables": dg.MetadataValue.md(_table_of(export.schema.tables)),
-    }
+    return with_sizes(
+        {
+            **({"hidden": list(state.header.hidden)} if state.header and state.header.hidden else {}),
+            "tables_skipped": [str(name) for name in export.skipped],
+            "snapshot_id": state.snapshot_id,
+            "schema_id": str(state.schema_id),
+            "folder": state.schemas[state.schema_id].folder,
+            "table_count": len(export.schema.tables),
+            "view_count": len(export.schema.views),
+            "tables": dg.MetadataValue.md(_table_of(export.schema.tables)),
+        }
+    )
 
 
 def _table_of(tables: Sequence[Table]) -> str:
@@ -151,7 +196,7 @@ def restored_schema(plan: RestorePlan, failed: Sequence[FailedStep]) -> dict[str
     if plan.lost:
         facts["not_carried"] = counts_text(counts_by_kind(plan.lost))
         facts["not_carried_objects"] = first_rows({"what": what} for what in plan.lost)
-    return facts
+    return with_sizes(facts)
 
 
 def failed_steps(steps: Iterable[Mapping[str, Any]]) -> dg.TableMetadataValue:
@@ -164,7 +209,7 @@ def failed_steps(steps: Iterable[Mapping[str, Any]]) -> dg.TableMetadataValue:
 
 def fault_metadata(faults: Sequence[Fault]) -> dict[str, Any]:
     """Return the metadata of a check: the number of faults, and the first 50; nothing without any."""
-    return {"faults": len(faults), "first_faults": _fault_rows(faults)} if faults else {}
+    return with_sizes({"faults": len(faults), "first_faults": _fault_rows(faults)}) if faults else {}
 
 
 def _fault_rows(faults: Sequence[Fault]) -> dg.TableMetadataValue:

@@ -27,7 +27,7 @@ def replica_asset(plan: Plan) -> dg.AssetsDefinition:
         required_resource_keys={SNAPSHOTS},
         deps=[asset_key(plan, "manifest")],
         backfill_policy=dg.BackfillPolicy.single_run(),
-        metadata={"location": plan.replicate_to},
+        metadata={"location": plan.replicate_to, "dagster/uri": plan.replicate_to},
         description=f"Copies what `{plan.replicate_to}` lacks of `{plan.to}`, byte for byte. Every object is hashed on"
         " the way; damage fails the run. Files that the source deletes stay in the replica.",
     )

@@ -62,9 +62,6 @@ PLAN = "snapshots/plan"
 TABLE = "snapshots/table"
 """Metadata of an asset that is one table of its plan."""
 
-POOL = "snapshots"
-"""Concurrency pool of the assets."""
-
 
 @dataclass
 class Snapshots:

@@ -25,7 +25,7 @@ from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, sto
 from snapshot_assets.pipeline.failures import showing_failures
 from snapshot_assets.pipeline.keys import asset_key, plan_asset
 from snapshot_assets.pipeline.materializations import made_from_seal, materialization
-from snapshot_assets.pipeline.metadata import first_rows, restored_schema, with_sizes
+from snapshot_assets.pipeline.metadata import first_rows, rates, restored_schema, with_sizes
 from snapshot_assets.pipeline.partitions import chunks_of_run, key_of_chunk, partitions_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.pipeline.tables import target_lineage
@@ -161,6 +161,7 @@ def _metadata(outcome: ChunkOutcome, plan: RestorePlan) -> dict[str, Any]:
         "rows_loaded": outcome.rows,
         "bytes": outcome.bytes,
         "status": outcome.status,
+        **rates(outcome.rows, outcome.bytes, outcome.seconds),
         "chunk": str(outcome.chunk),
         "revision": str(plan.state.revision),
         "snapshot_id": plan.state.snapshot_id,
@@ -205,6 +206,7 @@ def _counting(context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[tu
                 {"table": str(name), "expected": expected, "found": found}
                 for name, (expected, found) in sorted(different.items())
             )
-            return False, {"tables_that_differ": len(different), "differences": first_rows(rows)}, _RESTORE_AGAIN
+            found = with_sizes({"tables_that_differ": len(different), "differences": first_rows(rows)})
+            return False, found, _RESTORE_AGAIN
 
         yield chunks, judge

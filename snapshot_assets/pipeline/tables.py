@@ -1,4 +1,4 @@
-"""One asset for each table that a plan lists, and external assets for the plan's databases.
+"""One asset for each table that a plan names, and external assets for the plan's databases.
 
 A table's asset is not executable: it is materialised with each chunk, so that any asset can depend on one table. Its
 key has the plan's spelling: what a project defines does not ask the database for its own.
@@ -6,21 +6,23 @@ key has the plan's spelling: what a project defines does not ask the database fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
 import dagster as dg
 
 from snapshot_assets.databases.open import kind_of
+from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.errors import PlanError
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.pipeline.dagster_internals import store_events
 from snapshot_assets.pipeline.keys import asset_key, shared_settings
-from snapshot_assets.pipeline.materializations import materialization
+from snapshot_assets.pipeline.materializations import CODE_VERSION, made_from_versions, materialization
 from snapshot_assets.pipeline.metadata import with_sizes
 from snapshot_assets.pipeline.partitions import key_of_chunk, partitions_of
 from snapshot_assets.pipeline.resources import IO_MANAGER, PLAN, TABLE
@@ -33,9 +35,12 @@ def table_key(plan: Plan, name: TableName) -> dg.AssetKey:
     return dg.AssetKey([*asset_key(plan, name.schema).path, name.table])
 
 
-def has_table_assets(plan: Plan) -> bool:
-    """Return whether a plan has an asset for each table: if it lists its tables, and does not say otherwise."""
-    return bool(plan.tables) and plan.dagster.table_assets and not plan.schema_only
+def tables_with_assets(plan: Plan) -> tuple[TableName, ...]:
+    """Return the tables of a plan that have an asset: those in `table_assets`, by default those that it exports."""
+    wanted = plan.dagster.table_assets
+    if plan.schema_only or wanted is False:
+        return ()
+    return wanted if isinstance(wanted, tuple) else plan.tables
 
 
 def names_of(plan: Plan, configuration: Configuration) -> NameRule:
@@ -49,27 +54,27 @@ def untimed(plan: Plan, name: TableName, names: NameRule) -> bool:
 
 
 def table_specs(plan: Plan, names: NameRule) -> list[dg.AssetSpec]:
-    """Return the assets of the tables that a plan lists.
+    """Return the assets of a plan's tables.
 
     Args:
         plan: The plan.
         names: How its source compares names.
     """
-    if not has_table_assets(plan):
-        return []
-    whole = {name for name in plan.tables if untimed(plan, name, names)}
+    tables = tables_with_assets(plan)
+    whole = {name for name in tables if untimed(plan, name, names)}
     return [
         dg.AssetSpec(
             table_key(plan, name),
             deps=[asset_key(plan, "untimed_tables" if name in whole else "chunks")],
             **shared_settings(plan),
             kinds={"table", plan.format},
+            code_version=CODE_VERSION,
             partitions_def=None if name in whole else partitions_of(plan),
             metadata={"dagster/table_name": str(name), "dagster/uri": plan.to, PLAN: plan.name, TABLE: str(name)},
             description=f"Table `{name}` of `{plan.to}`, materialised with each chunk. A downstream asset gets its rows"
             " as a DataFrame.",
         ).with_io_manager_key(IO_MANAGER)
-        for name in plan.tables
+        for name in tables
     ]
 
 
@@ -94,6 +99,26 @@ def _database(plan: Plan, name: str, uri: str, deps: list[dg.AssetKey], descript
     )
 
 
+def require_tables(plan: Plan, tables: Iterable[TableName], names: NameRule) -> None:
+    """Refuse names in `table_assets` of which no rows are exported.
+
+    Args:
+        plan: The plan.
+        tables: The exported tables.
+        names: How the source compares names.
+
+    Raises:
+        PlanError: The source has no such table, or the plan leaves it out.
+    """
+    exported = list(tables)
+    for name in tables_with_assets(plan):
+        if not any(names.same(name, table) for table in exported):
+            raise PlanError(
+                f"plan {plan.name!r}: table_assets has {name}, of which no rows are exported."
+                f" {suggestion(str(name), [str(each) for each in exported])}"
+            )
+
+
 def report_tables(
     context: dg.OutputContext,
     plan: Plan,
@@ -112,7 +137,7 @@ def report_tables(
     """
     exported = {TableName(file.schema, file.table) for outcome in outcomes for file in outcome.files}
     spellings = Spellings(names, {*tables, *exported})
-    for name in plan.tables if has_table_assets(plan) else ():
+    for name in tables_with_assets(plan):
         alone, spelled = untimed(plan, name, names), spellings.of(name)
         table = tables.get(spelled)
         if table is not None and (table.time_index is None) is not alone:
@@ -150,7 +175,8 @@ def _materialization(
     if table is not None:
         metadata |= _columns(plan, table)
     version = sha256("".join(file.sha256 for file in files).encode()).hexdigest()
-    return materialization(table_key(plan, name), metadata, key_of_chunk(plan, outcome.chunk), version)
+    partition = key_of_chunk(plan, outcome.chunk)
+    return materialization(table_key(plan, name), metadata, partition, version, made_from_versions({}))
 
 
 def _columns(plan: Plan, table: Table) -> dict[str, Any]:
@@ -180,16 +206,17 @@ def target_lineage(
         names: Their names in the snapshot and in the target.
         rule: How the snapshot's source compares names.
     """
-    if not has_table_assets(plan):
+    shown = tables_with_assets(plan)
+    if not shown:
         return {}
-    spellings = Spellings(rule, plan.tables)
+    spellings = Spellings(rule, shown)
     sources = {new: spellings.of(old) for old, new in names.items()}
     deps = {
         f"{table.table_name}.{column.name}": [
             dg.TableColumnDep(asset_key=table_key(plan, sources[table.table_name]), column_name=column.name)
         ]
         for table in tables
-        if sources[table.table_name] in plan.tables
+        if sources[table.table_name] in shown
         for column in table.columns
     }
     return {"dagster/column_lineage": dg.TableColumnLineage(deps)}

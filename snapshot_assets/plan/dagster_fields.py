@@ -13,9 +13,22 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+    field_validator,
+)
 
+from snapshot_assets.errors import PlanError
+from snapshot_assets.format.names import parse_table, table_text
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.plan.fields import PositiveDuration
+from snapshot_assets.plan.problems import raising_value_errors
 
 _NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 _CRON = (
@@ -77,9 +90,28 @@ def _is_tag(tags: dict[str, str]) -> dict[str, str]:
 _NOT_OF_QUERIES = ("automation", "table_assets", "verify_cron", "verify_depth")
 _OF_SCHEDULE = ("export_cron", "default_status")
 
+
+def _parse_table_assets(value: object) -> bool | tuple[TableName, ...] | None:
+    if value is None or isinstance(value, bool):
+        return value
+    if not isinstance(value, list | tuple):
+        raise PlanError(f"{value!r} is neither true nor false; write one of them, or a list such as [public.orders]")
+    return tuple(sorted({parse_table(each) for each in value}))
+
+
+def _as_texts(tables: bool | tuple[TableName, ...] | None) -> bool | list[str] | None:
+    return [table_text(each) for each in tables] if isinstance(tables, tuple) else tables
+
+
 Name = Annotated[str, AfterValidator(_is_name)]
 Owner = Annotated[str, AfterValidator(_is_owner)]
 Tags = Annotated[dict[str, str], AfterValidator(_is_tag)]
+TableAssets = Annotated[
+    bool | tuple[TableName, ...] | None,
+    PlainValidator(raising_value_errors(_parse_table_assets)),
+    PlainSerializer(_as_texts, when_used="json"),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"type": "array", "items": {"type": "string"}}]}),
+]
 
 
 class DagsterFields(BaseModel):
@@ -91,6 +123,9 @@ class DagsterFields(BaseModel):
     key_prefix: tuple[Name, ...] = Field((), description="Parts of the assets' keys before the plan's name.")
     owners: tuple[Owner, ...] = Field((), description="Owners of the assets: email addresses, or `team:NAME`.")
     tags: Tags = Field(default_factory=dict, description="Tags of the assets.")
+    pool: Annotated[str, Field(pattern=r"^\S+$")] = Field(
+        "snapshots", description="Concurrency pool of the assets, such as one for all plans of a database."
+    )
     default_status: Literal["stopped", "running"] = Field(
         "stopped", description="Whether schedules and sensors run without being turned on."
     )
@@ -115,7 +150,11 @@ class DagsterFields(BaseModel):
     automation: bool = Field(
         False, description="Whether the assets have automation conditions, and a sensor that evaluates them."
     )
-    table_assets: bool = Field(True, description="Whether each table that the plan lists has an asset.")
+    table_assets: TableAssets = Field(
+        None,
+        description="Tables that have an asset each: a list, or `false` for none; by default those in `tables`.",
+        examples=["[public.orders]"],
+    )
     fresh_for: PositiveDuration | None = Field(
         None,
         description="Age of the newest seal at which `manifest`, or the `copy` of a query, is stale; by default never.",

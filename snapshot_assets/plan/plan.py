@@ -34,6 +34,7 @@ from snapshot_assets.plan.query_fields import changes_with_time
 from snapshot_assets.plan.range_fields import is_windowed
 from snapshot_assets.plan.replica_fields import ReplicaFields
 from snapshot_assets.plan.retention import RetentionFields
+from snapshot_assets.plan.selection_fields import require_exported
 from snapshot_assets.plan.spark_settings import SparkSettings
 
 _MB = 1 << 20
@@ -202,6 +203,22 @@ class Plan(ReplicaFields):
                 "automation: true exports no late_windows again; remove automation and turn the export schedule on,"
                 " which does, or remove late_windows and let windows wait with lag"
             )
+        return dagster
+
+    @field_validator("dagster")
+    @classmethod
+    def _has_tables_to_show(cls, dagster: DagsterFields, info: ValidationInfo) -> DagsterFields:
+        wanted = dagster.table_assets
+        if not wanted:
+            return dagster
+        if info.data.get("schema_only") or info.data.get("kind") == "query":
+            raise ValueError("table_assets has no effect with schema_only: true or kind: query; remove it")
+        if wanted is True and not info.data.get("tables"):
+            raise ValueError(
+                "table_assets: true needs the names of the tables, for which definitions do not ask the source; write"
+                " table_assets: [schema.table, …], or list them in tables"
+            )
+        require_exported(wanted if isinstance(wanted, tuple) else (), info)
         return dagster
 
     @field_validator("format_options")

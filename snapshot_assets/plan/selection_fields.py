@@ -132,9 +132,7 @@ class SelectionFields(SourceFields):
     @field_validator("time_columns", "carriers", "exclude_columns", "mask")
     @classmethod
     def _of_selected_tables(cls, named: Any, info: ValidationInfo) -> Any:
-        tables = [key.table if isinstance(key, ColumnPath) else key for key in named]
-        _require_selected(tables, info.data.get("schemas", ()), info.data.get("tables", ()))
-        _require_kept(tables, info.data.get("exclude_tables", ()))
+        require_exported((key.table if isinstance(key, ColumnPath) else key for key in named), info)
         return named
 
     @field_validator("exclude_tables")
@@ -180,6 +178,17 @@ class SelectionFields(SourceFields):
         if zone != "UTC" and zone not in zoneinfo.available_timezones():
             raise ValueError(f"{zone!r} is not an IANA time zone. {suggestion(zone, zoneinfo.available_timezones())}")
         return zone
+
+
+def require_exported(tables: Iterable[TableName], info: ValidationInfo) -> None:
+    """Refuse tables that the other fields of a plan select no rows of, whatever database compares their names.
+
+    Raises:
+        ValueError: `schemas`, `tables` or `exclude_tables` leave out a table.
+    """
+    named = list(tables)
+    _require_selected(named, info.data.get("schemas", ()), info.data.get("tables", ()))
+    _require_kept(named, info.data.get("exclude_tables", ()))
 
 
 def _require_selected(tables: Iterable[TableName], schemas: Sequence[str], selected: Sequence[TableName]) -> None:

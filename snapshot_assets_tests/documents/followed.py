@@ -31,6 +31,10 @@ ELSEWHERE = {
     ("docs/how-to/dagster-project.md", "In your own Dagster project"): "snapshot_assets_tests/wheel.py",
     ("docs/how-to/dagster-project.md", "Failures"): "snapshot_assets_tests/pipeline/test_failures.py",
     ("docs/how-to/dagster-project.md", "In a project made by dg"): "snapshot_assets_tests/wheel.py",
+    (
+        "docs/how-to/dagster-project.md",
+        "Groups, owners and tags of single assets",
+    ): "snapshot_assets_tests/pipeline/test_component.py",
     ("docs/how-to/nightly.md", "With Prometheus"): "snapshot_assets_tests/documents/test_alerts.py",
     ("docs/how-to/outgrow-one-machine.md", ""): "snapshot_assets_tests/test_how_to_cluster.py",
 }

@@ -277,7 +277,11 @@ def metadata_page() -> str:
         parts.append(f"### {name.removeprefix('$')}\n")
         parts.append(table(("column", "type"), [[f"`{c.split()[0]}`", c.split()[1]] for c in each.columns.split(",")]))
     parts.append("## Metadata of events in Dagster\n")
-    parts.append("Each number of bytes has a text beside it, such as `size` beside `bytes`.\n")
+    parts.append(
+        "Each number of bytes has a text beside it, such as `size` beside `bytes`. Dagster plots numbers, so only rows,"
+        " bytes,\nseconds and rates are numbers; counts, ids and revisions are text. The `mb` of `mb_per_second` is"
+        " 1,048,576 bytes.\n"
+    )
     rows = [[_text(what), ", ".join(f"`{key}`" for key in keys)] for what, keys in _keys_of_events()]
     parts.append(table(("what", "keys"), rows))
     return "\n".join(parts)

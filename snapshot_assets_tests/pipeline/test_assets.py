@@ -18,7 +18,8 @@ def test_a_range_in_one_run_materialises_every_window_with_its_own_numbers(expor
         assert metadata["chunk"] == str(chunk)
         assert metadata["dagster/partition_row_count"] == sum(file.rows for file in files) == ROWS[chunk - 1]
         assert metadata["bytes"] == sum(file.bytes for file in files)
-        assert metadata["file_count"] == len(files) == ("files" in metadata) == bool(ROWS[chunk - 1])
+        assert metadata["file_count"] == str(len(files))
+        assert ("files" in metadata) == bool(files) == bool(ROWS[chunk - 1])
         assert metadata["chunk_checksum"] == state.chunks[chunk].chunk.checksum
         assert metadata["status"] == "exported"
     assert len({found[key]["chunk_checksum"] for key in exported.keys}) == len(ROWS)
@@ -30,18 +31,37 @@ def test_the_manifest_asset_tells_what_was_sealed(exported):
     assert found["snapshot_checksum"] == seal.seal.checksum
     assert found["revision"] == str(seal.revision)
     assert found["dagster/row_count"] == sum(ROWS) + 2
-    assert (found["chunk_count"], found["empty_window_count"]) == (6, 1)  # chunk 0 and five days with rows
+    assert (found["chunk_count"], found["empty_window_count"]) == ("6", "1")  # chunk 0 and five days with rows
+    assert found["summary"] == (
+        f"Revision {seal.revision}: 122 rows in 2 tables, {found['size']} in 6 files."
+        " From 2013-01-01T00:00:00Z to 2013-01-07T00:00:00Z.\n\n"
+        "| table | rows |\n| --- | --- |\n| `main.readings` | 120 |\n| `main.sensors` | 2 |"
+    )
     assert found["rows_outside"] == 0
     assert "not_exported" not in found
 
 
 def test_the_schema_asset_tells_what_was_found(exported):
     found = exported.materialized("schema")[None]
-    assert (found["table_count"], found["view_count"]) == (2, 0)
+    assert (found["table_count"], found["view_count"]) == ("2", "0")
     assert found["tables"].splitlines()[2:] == [
         "| `main.readings` | `moment` | 3 |  |",
         "| `main.sensors` | none: in `untimed_tables` | 2 | `id` |",
     ]
+
+
+def test_only_rows_bytes_seconds_and_rates_are_numbers_which_are_plotted(exported):
+    plotted = {"rows_outside", "dagster/row_count", "dagster/partition_row_count", "bytes", "verified_bytes"}
+    plotted |= {"sampled_bytes", "seconds", "rows_per_second", "mb_per_second"}
+    found = [*exported.materialized().values()]
+    found += [exported.materialized(asset)[None] for asset in ("manifest", "schema", "untimed_tables")]
+    for metadata in found:
+        numbers = {name for name, value in metadata.items() if type(value) in (int, float)}
+        assert numbers <= plotted
+    for metadata in found[: len(ROWS)]:
+        rows, seconds = metadata["dagster/partition_row_count"], metadata["seconds"]
+        assert metadata["rows_per_second"] == pytest.approx(rows / seconds, rel=0.1)
+        assert metadata["mb_per_second"] == pytest.approx(metadata["bytes"] / seconds / (1 << 20), rel=0.1, abs=0.001)
 
 
 def test_every_check_passes_for_every_partition_of_a_range(exported):

@@ -127,6 +127,29 @@ def test_a_key_prefix_goes_before_the_plans_that_have_none(project, key_prefix):
     assert graph.get(dg.AssetKey(["lake", "owned", "chunks"])).owners == ("team:data",)
 
 
+def assets_of(configuration: Configuration) -> dict[str, dg.AssetsDefinition]:
+    """Return the assets that a plan executes, by the last part of their keys."""
+    definitions = build_definitions(configuration, resources={"pyspark": OwnSpark(spark_config={})})
+    return {each.key.path[-1]: each for each in definitions.assets if isinstance(each, dg.AssetsDefinition)}
+
+
+def test_assets_are_in_the_pool_of_their_plan(project):
+    sources = {alias: DatabaseAddress(alias, uri) for alias, uri in project.sources.items()}
+    pooled = project.plan.changed(dagster={"pool": "shop/database"})
+    for plan, pool in ((project.plan, "snapshots"), (pooled, "shop/database")):
+        assert {each.op.pool for each in assets_of(Configuration(sources, plans=(plan,))).values()} == {pool}
+
+
+def test_a_seal_is_described_as_the_plan_has_it(project):
+    sources = {alias: DatabaseAddress(alias, uri) for alias, uri in project.sources.items()}
+    full = project.plan.changed(seal_verify="full")
+    for plan, hashed in ((project.plan, "Hashes the files that no seal has verified"), (full, "Hashes all files.")):
+        assets = assets_of(Configuration(sources, plans=(plan,)))
+        specs = {name: assets[name].get_asset_spec() for name in ("manifest", "chunks", "untimed_tables")}
+        assert hashed in specs["manifest"].description
+        assert {spec.metadata["dagster/uri"] for spec in specs.values()} == {plan.to}
+
+
 @pytest.mark.parametrize(
     ("keyword", "message"),
     [

@@ -18,6 +18,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.errors import PlanError
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.documents.blocks import blocks
 from snapshot_assets_tests.pipeline.project import ROOT
 
 # Dagster's own calls, when it loads a project's folder.
@@ -145,6 +146,54 @@ def test_a_project_with_a_spark_session_of_its_own_names_it(wrong) -> None:
     dg.Definitions.validate_loadable(dg.Definitions.merge(defs, own))
 
 
+TRANSLATION = """
+  translation:
+    group_name: "{{ plan.name }}_backups"
+    owners: ["team:{{ spec.key.path[-1] }}"]
+    description: "{{ spec.description }} Ask the team."
+    tags: {tier: gold}
+    metadata: {runbook: "https://wiki.example.com/{{ plan.name }}"}
+"""
+
+
+def test_a_translation_gives_assets_other_attributes(wrong, spark, tmp_path: Path) -> None:
+    database = tmp_path / "shop.duckdb"
+    with duckdb.connect(str(database)) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(FLIGHTS.replace("2013", "2025"))
+    fields = "    tables: [main.flights]\n    dagster: {tags: {team: data}}\n"
+    written = plan(database=str(database)).replace("file:///srv", tmp_path.as_uri())
+    defs = wrong(written + fields + TRANSLATION.removeprefix("\n"))
+    graph = defs.resolve_asset_graph()
+    for name in ("source", "chunks", "manifest", "main/flights"):
+        node = graph.get(dg.AssetKey(["shop", *name.split("/")]))
+        assert (node.group_name, node.owners) == ("shop_backups", [f"team:{node.key.path[-1]}"])
+        assert (node.tags["team"], node.tags["tier"]) == ("data", "gold")
+        assert node.metadata["runbook"] == "https://wiki.example.com/shop"
+        assert node.description is not None
+        assert node.description.endswith(" Ask the team.")
+    assert graph.get(dg.AssetKey(["shop", "chunks"])).kinds >= {"pyspark", "parquet"}
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        materialise(defs, instance, ["shop", "chunks"], partition="2025-01-02T00:00")
+        assert instance.get_latest_materialization_event(dg.AssetKey(["shop", "main", "flights"])) is not None
+
+
+def test_the_documented_translation(wrong, tmp_path: Path) -> None:
+    heading = "Groups, owners and tags of single assets"
+    [text] = [each.text for each in blocks("docs/how-to/dagster-project.md") if each.heading == heading]
+    (tmp_path / "wrong" / "defs").mkdir(parents=True)
+    database = f"sources: {{shop: duckdb:///{tmp_path}/shop.duckdb}}\n"
+    fields = "source: shop, start_time: 2025-01-01T00:00:00Z, end_time: 2025-01-03T00:00:00Z"
+    plans = "".join(f"  {name}: {{{fields}, to: 'file:///srv/{name}'}}\n" for name in ("shop", "stock"))
+    (tmp_path / "wrong" / "defs" / "snapshots.yaml").write_text(f"{database}plans:\n{plans}")
+    graph = wrong(text).resolve_asset_graph()
+    for name in ("shop", "stock"):
+        for asset, team in (("chunks", "team:data"), ("manifest", "team:platform")):
+            node = graph.get(dg.AssetKey([name, asset]))
+            assert (node.group_name, node.owners, node.tags["tier"]) == (f"{name}_backups", [team], "gold")
+
+
 @pytest.mark.parametrize(
     ("components", "message"),
     [
@@ -156,6 +205,9 @@ def test_a_project_with_a_spark_session_of_its_own_names_it(wrong) -> None:
         ([plan().replace("2025-01-03", "2024-01-03")], "end_time"),
         ([plan().replace("source: shop", "source: shup")], "'shup' is not among sources"),
         ([plan().replace("start_time", "begin")], "begin"),
+        ([plan() + "  translation: {key_prefix: lake}\n"], "translation changes key of shop/"),
+        ([plan() + "  translation: {key: all}\n"], "A key begins with what the plan's dagster: {key_prefix: …} has"),
+        ([plan() + "  translation: {deps: [upstream]}\n"], "translation changes deps of shop/"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_remedy(wrong, components: list[str], message: str) -> None:

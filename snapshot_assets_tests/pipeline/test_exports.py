@@ -228,7 +228,7 @@ def test_a_damaged_partition_is_exported_again_and_others_are_skipped(
     assert "replace: true" in facts[project.keys[3]]["how_to_replace"]
     [line] = [line for line in project.log() if line.startswith("Committed ")]
     assert line.startswith("Committed chunk 5: ")
-    assert (facts[project.keys[4]]["status"], facts[project.keys[4]]["repaired"]) == ("repaired", 1)
+    assert (facts[project.keys[4]]["status"], facts[project.keys[4]]["repaired"]) == ("repaired", "1")
     assert facts[project.keys[3]]["dagster/partition_row_count"] == ROWS[3]
     assert project.run("manifest").success
     assert project.checks("manifest", "files_intact") == {None: True}

@@ -191,7 +191,7 @@ def test_a_savepoint_that_is_due_is_made_once_and_the_oldest_automatic_ones_go(
     assert expected == {"dry_run": True, "due": True, "savepoints_deleted": [2]}
     assert set(state(writer).pins.savepoints) == {1, 2}
     made = job(project, "demo_savepoint", "demo_save")
-    assert (made["due"], made["chunks_compacted"], made["savepoint"]) == (True, 0, "3")
+    assert (made["due"], made["chunks_compacted"], made["savepoint"]) == (True, "0", "3")
     assert made["savepoints_deleted"] == [2]
     assert {number: each.pin.automatic for number, each in state(writer).pins.savepoints.items()} == {
         1: False,

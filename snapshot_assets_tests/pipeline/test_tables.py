@@ -62,6 +62,33 @@ def test_there_are_none_where_the_plan_lists_no_tables_or_wants_none(make_projec
     assert {key.path[-1] for key in keys} == {"source", "schema", "chunks", "untimed_tables", "manifest", "tag"}
 
 
+def test_a_plan_of_all_tables_names_those_that_have_an_asset(make_project: Callable[..., Project]) -> None:
+    project = make_project(dagster={"table_assets": ["main.readings"]})
+    readings = dg.AssetKey(["demo", "main", "readings"])
+    graph = project.definitions().get_repository_def().asset_graph
+    assert {key for key in graph.get_all_asset_keys() if len(key.path) == 3} == {readings}
+    code = graph.get(project.key("chunks")).code_version
+    assert graph.get(readings).code_version == code is not None
+
+    for _ in range(2):  # the second run only skips
+        assert project.run("chunks", keys=project.keys[:2], with_checks=False).success
+    events = [each.asset_materialization for each in project.instance.fetch_materializations(readings, limit=9).records]
+    assert len(events) == 4
+    for event in events:
+        assert event is not None
+        columns = event.metadata["dagster/column_schema"].value.columns
+        assert [column.name for column in columns] == ["moment", "sensor", "value"]
+        assert event.tags["dagster/code_version"] == code
+
+
+def test_a_table_asset_without_a_table_is_refused_before_rows_are_read(make_project: Callable[..., Project]) -> None:
+    project = make_project(dagster={"table_assets": ["main.reading"]})
+    result = project.run("chunks", keys=project.keys[:1], with_checks=False)
+    message = "table_assets has main.reading, of which no rows are exported. Did you mean 'main.readings'?"
+    assert message in project.failure(result).description
+    assert project.materialized() == {}
+
+
 def test_an_asset_of_a_table_in_chunk_0_says_what_the_plan_lacks(make_project: Callable[..., Project]) -> None:
     project = make_project(tables=["main.readings", "main.sensors"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,6 +37,7 @@ class ChunkOutcome:
         status: `loaded`, `replaced`, `skipped` (the ledger has all its files) or `failed`.
         rows: Rows inserted by this run.
         bytes: Bytes of the files that they came from.
+        seconds: Time of its job, hashing and loading; of a job of several chunks, its part by bytes.
         counted: Whether people count the chunk; see `ChunkLoad.counted`.
     """
 
@@ -43,6 +45,7 @@ class ChunkOutcome:
     status: str
     rows: int = 0
     bytes: int = 0
+    seconds: float = 0.0
     error: SnapshotError | None = None
     counted: bool = True
 
@@ -95,6 +98,7 @@ class Loader:
 
     def _attempt(self, loads: Sequence[ChunkLoad]) -> list[ChunkOutcome]:
         """Hash all files, then load the chunks without a damaged file; returns one outcome per chunk."""
+        started = time.monotonic()
         try:
             works = {load.chunk.chunk: [self._work(plan) for plan in load.plans] for load in loads}
             tasks = self._tasks([work for each in works.values() for work in each])
@@ -103,7 +107,8 @@ class Loader:
             results = self._load([load for load in loads if load.chunk.chunk not in damaged], works)
         except SnapshotError as error:
             return [ChunkOutcome(load.chunk.chunk, "failed", error=error) for load in loads]
-        return [self._outcome(load, [*errors, *results]) for load in loads]
+        per_byte = (time.monotonic() - started) / max(sum(load.bytes for load in loads), 1)
+        return [self._outcome(load, [*errors, *results], load.bytes * per_byte) for load in loads]
 
     def _load(self, loads: Sequence[ChunkLoad], works: Mapping[int, list[FileWork]]) -> list[FileResult]:
         plain = [work for load in loads if not load.replace for work in works[load.chunk.chunk]]
@@ -140,11 +145,11 @@ class Loader:
             sizes[smallest] += work.plan.file.bytes
         return [FilesTask(self.address, self.store, tuple(share)) for share in shares]
 
-    def _outcome(self, load: ChunkLoad, results: Sequence[FileResult]) -> ChunkOutcome:
+    def _outcome(self, load: ChunkLoad, results: Sequence[FileResult], seconds: float) -> ChunkOutcome:
         chunk = load.chunk.chunk
         mine = [result for result in results if result.chunk == chunk]
         error = next((result.error for result in mine if result.error is not None), None)
         if error is not None:
             return ChunkOutcome(chunk, "failed", error=error)
         rows = sum(result.rows or 0 for result in mine)
-        return ChunkOutcome(chunk, "replaced" if load.replace else "loaded", rows, load.bytes)
+        return ChunkOutcome(chunk, "replaced" if load.replace else "loaded", rows, load.bytes, seconds)
