@@ -32,7 +32,7 @@ from snapshot_assets.databases.spark.failures import error_text, lacks_interpret
 from snapshot_assets.databases.spark.session_zone import why_not_utc
 from snapshot_assets.engine.session_settings import DYNAMIC_SETTINGS, is_dynamic, is_local, most_dynamic_tasks
 from snapshot_assets.errors import SnapshotError, TaskFailedError, TaskLostError
-from snapshot_assets.plan.spark_settings import MASTER
+from snapshot_assets.plan.spark_settings import DEFAULT_PARALLELISM, MASTER
 from snapshot_assets.scratch_folders import process_folder
 
 Session = Callable[[], SparkSession]
@@ -117,6 +117,11 @@ def parallel_tasks(spark: SparkSession) -> int:
     with spark_errors():  # Connect shows the number only by the partitions that Spark makes of a range
         [row] = spark.range(_MANY).select(spark_partition_id().alias("part")).agg({"part": "max"}).collect()
     return max(2, int(row[0]) + 1)
+
+
+def parallel_chunks(spark: SparkSession) -> int:
+    """Return how many chunks a run processes at a time if its plan does not say: each has at least one task."""
+    return min(DEFAULT_PARALLELISM, parallel_tasks(spark))
 
 
 def _wait_for_executors(spark: SparkSession) -> None:
