@@ -48,7 +48,7 @@ class _Request:
     named: Plan
     address: DatabaseAddress
     settings: RestoreSettings
-    parallelism: int
+    parallelism: int | None
 
     @property
     def store(self) -> ObjectStore:

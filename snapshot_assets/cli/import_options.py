@@ -60,8 +60,8 @@ def _unquoted(name: str) -> str:
     return name[1:-1].replace('""', '"') if _QUOTED.fullmatch(name) else name
 
 
-def parallelism_of(options: argparse.Namespace, plan: Plan) -> int:
-    """Return the chunks that are restored in parallel.
+def parallelism_of(options: argparse.Namespace, plan: Plan) -> int | None:
+    """Return the chunks that are restored in parallel; None for Spark's cores.
 
     Raises:
         PlanError: The number is out of range.

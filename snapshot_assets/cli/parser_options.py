@@ -56,7 +56,8 @@ def create(parser: argparse.ArgumentParser) -> None:
         "--skip-large-objects", dest="large_objects", action="store_const", const="skip", default=None, help=skip
     )
     how = parser.add_argument_group("how")
-    how.add_argument("--parallelism", type=int, metavar="N", help="chunks exported in parallel (default: 1)")
+    parallelism = "chunks exported in parallel (default: Spark's cores, at most 8)"
+    how.add_argument("--parallelism", type=int, metavar="N", help=parallelism)
     how.add_argument("--max-file-size", metavar="SIZE", help="256MB (default); units B kB MB GB TB, multiplier 1024")
     outside = "fail, before anything is written, if the source has rows outside the range"
     how.add_argument("--fail-on-rows-outside", action="store_true", default=None, help=outside)
@@ -173,7 +174,8 @@ def import_(parser: argparse.ArgumentParser) -> None:
         text = f"restore {what_it_is} under another name; may be given several times"
         what.add_argument(name, action="append", default=[], metavar=metavar, help=text)
     how = parser.add_argument_group("how")
-    how.add_argument("--parallelism", type=int, metavar="N", help="chunks restored in parallel (default: 1)")
+    parallelism = "chunks restored in parallel (default: Spark's cores, at most 8)"
+    how.add_argument("--parallelism", type=int, metavar="N", help=parallelism)
     flags = {
         "--dry-run": "print what the import would do, change nothing. PostgreSQL rehearses the schema in a transaction"
         " that is rolled back: functions of the target that its defaults, checks, indexes and views call may run",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from snapshot_assets.errors import SnapshotError, TaskLostError, TransientError
@@ -143,7 +144,7 @@ def shared_jobs(
 def side_by_side(
     run: Callable[[list[Chunk], threading.Event], Sequence[Outcome]],
     jobs: Iterable[list[Chunk]],
-    parallelism: int,
+    parallelism: Callable[[], int],
     name: str,
     failed: Failures,
     interrupt: Callable[[], None],
@@ -157,18 +158,22 @@ def side_by_side(
         run: Called with a job and the event.
         jobs: The jobs. Each is taken when a thread is about to be free, so that later ones are planned while others
             run.
-        parallelism: Most jobs at a time.
+        parallelism: Returns the most jobs at a time; called only if there is a job, and once the first is planned.
         name: Prefix of the threads' names.
         failed: Gets the error of each failed chunk.
         interrupt: Interrupts running tasks.
     """
-    stop = threading.Event()
+    todo = iter(jobs)
+    first = next(todo, None)
+    if first is None:
+        return
+    stop, most = threading.Event(), parallelism()
     running: set[Future[Sequence[Outcome]]] = set()
-    with ThreadPoolExecutor(parallelism, thread_name_prefix=name) as pool:
+    with ThreadPoolExecutor(most, thread_name_prefix=name) as pool:
         try:
-            for job in jobs:
+            for job in chain([first], todo):
                 running.add(pool.submit(run, job, stop))
-                full = len(running) > parallelism  # one job waits, so that no thread does
+                full = len(running) > most  # one job waits, so that no thread does
                 done, running = wait(running, timeout=None if full else 0, return_when=FIRST_COMPLETED)
                 yield from _outcomes(done, failed)
             while running:

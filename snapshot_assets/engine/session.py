@@ -30,9 +30,9 @@ from pyspark.sql.types import StructType
 
 from snapshot_assets.databases.spark.failures import error_text, lacks_interpreter
 from snapshot_assets.databases.spark.session_zone import why_not_utc
-from snapshot_assets.engine.session_settings import is_local
+from snapshot_assets.engine.session_settings import DYNAMIC_SETTINGS, is_dynamic, is_local, most_dynamic_tasks
 from snapshot_assets.errors import SnapshotError, TaskFailedError, TaskLostError
-from snapshot_assets.plan.spark_settings import MASTER
+from snapshot_assets.plan.spark_settings import DEFAULT_PARALLELISM, MASTER
 from snapshot_assets.scratch_folders import process_folder
 
 Session = Callable[[], SparkSession]
@@ -103,16 +103,25 @@ def parallel_tasks(spark: SparkSession) -> int:
     """Return how many tasks the executors of a session run at a time, at least 2.
 
     A cluster's executors register one after the other once a session has started. The first call waits until none came
-    for a second, so that the first chunks are not planned for the cores of the first executor.
+    for a second, so that the first chunks are not planned for the cores of the first executor. With dynamic allocation,
+    executors come only once jobs wait for them: then those count that may come.
     """
     if is_classic(spark):
-        if spark not in _counted and not _IN_PROCESS.match(spark.conf.get(MASTER, "") or ""):
+        settings = {name: spark.conf.get(name, None) or "" for name in DYNAMIC_SETTINGS}
+        if not _IN_PROCESS.match(settings[MASTER]) and is_dynamic(settings):
+            return max(2, most_dynamic_tasks(settings) or 0, spark.sparkContext.defaultParallelism)
+        if spark not in _counted and not _IN_PROCESS.match(settings[MASTER]):
             _wait_for_executors(spark)
         _counted.add(spark)
         return max(2, spark.sparkContext.defaultParallelism)
     with spark_errors():  # Connect shows the number only by the partitions that Spark makes of a range
         [row] = spark.range(_MANY).select(spark_partition_id().alias("part")).agg({"part": "max"}).collect()
     return max(2, int(row[0]) + 1)
+
+
+def parallel_chunks(spark: SparkSession) -> int:
+    """Return how many chunks a run processes at a time if its plan does not say: each has at least one task."""
+    return min(DEFAULT_PARALLELISM, parallel_tasks(spark))
 
 
 def _wait_for_executors(spark: SparkSession) -> None:

@@ -36,6 +36,10 @@ API_MODE, API_MODE_VARIABLE = "spark.api.mode", "SPARK_API_MODE"
 """Setting and variable by which a session with a master may be one of Spark Connect."""
 GATEWAY = "PYSPARK_GATEWAY_PORT"
 """Variable of a program that `spark-submit` started: its JVM runs already, with settings that only it knows."""
+_DYNAMIC = "spark.dynamicAllocation.enabled"
+_MOST_EXECUTORS, _EXECUTOR_CORES = "spark.dynamicAllocation.maxExecutors", "spark.executor.cores"
+DYNAMIC_SETTINGS = (MASTER, _DYNAMIC, _MOST_EXECUTORS, _EXECUTOR_CORES)
+"""Settings that decide how many executors a session may get."""
 _PROPERTY = re.compile(r"\s*([^\s#!=:][^\s=:]*)\s*[\s=:]\s*(.*?)\s*")
 
 
@@ -45,6 +49,21 @@ def is_local(master: str) -> bool:
     Tasks of `local-cluster[…]` do, in separate executor processes.
     """
     return master.startswith("local")
+
+
+def is_dynamic(settings: Mapping[str, str]) -> bool:
+    """Return whether a session asks its cluster for executors only while jobs wait for them, as EMR's does."""
+    return settings.get(_DYNAMIC, "").lower() == "true"
+
+
+def most_dynamic_tasks(settings: Mapping[str, str]) -> int | None:
+    """Return how many tasks the executors of such a session may run at a time; None if nothing limits them.
+
+    YARN and Kubernetes give an executor one core by default, a standalone cluster all that a worker has.
+    """
+    default = "" if settings.get(MASTER, "").startswith(("spark:", "local")) else "1"
+    executors, cores = settings.get(_MOST_EXECUTORS), settings.get(_EXECUTOR_CORES) or default
+    return int(executors) * int(cores) if executors and cores else None
 
 
 def session_settings(chosen: Mapping[str, str], environment: Mapping[str, str] | None = None) -> dict[str, str]:

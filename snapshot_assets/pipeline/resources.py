@@ -26,7 +26,7 @@ from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.runner import SparkRunner
-from snapshot_assets.engine.session import Session, master_of
+from snapshot_assets.engine.session import Session, master_of, parallel_chunks
 from snapshot_assets.engine.session_settings import known_master
 from snapshot_assets.engine.session_start import running_session
 from snapshot_assets.errors import PlanError
@@ -181,6 +181,7 @@ class Snapshots:
             runner=self._runner(name),
             run_id=self.run_id,
             session=partial(self.spark, name),
+            parallelism=None,
             most_parts=plan.parts_per_chunk,
             written=self.written.get(name),
             force=name in self.force and name not in self._exports,
@@ -243,7 +244,11 @@ class Snapshots:
         """Return a compaction of a plan's location, opened for writing; Spark starts only to merge files."""
         plan = self.configuration.plan(name)
         refuse_local_files(plan, None, partial(self._master, name))
-        return CompactRun(catalog, self._runner(name), self.run_id, plan.parallelism)
+        parallelism = partial(self._parallelism, plan)
+        return CompactRun(catalog, self._runner(name), self.run_id, parallelism)
+
+    def _parallelism(self, plan: Plan) -> int:
+        return plan.parallelism or parallel_chunks(self.spark(plan.name))
 
     def _address(self, plan: Plan, reference: DatabaseReference) -> DatabaseAddress:
         """Return a database of a plan; refuse a file of this machine if Spark's tasks run on others."""

@@ -95,7 +95,9 @@ class Plan(ReplicaFields):
         description="Settings of the Spark session, which override those of the configuration.",
         examples=["{master: spark://host:7077, spark.executor.memory: 4g}"],
     )
-    parallelism: int = Field(1, ge=1, le=MAX_PARALLELISM, description="Chunks processed in parallel.")
+    parallelism: int | None = Field(
+        None, ge=1, le=MAX_PARALLELISM, description="Chunks processed in parallel; null for Spark's cores, at most 8."
+    )
     parts_per_chunk: int | None = Field(
         None, ge=1, le=MAX_TASKS, description="Most tasks that read a table's part of a chunk; null for Spark's cores."
     )

@@ -18,6 +18,8 @@ from snapshot_assets.format.scrub import scrub
 from snapshot_assets.plan.problems import raising_value_errors
 
 MASTER, REMOTE = "spark.master", "spark.remote"
+DEFAULT_PARALLELISM = 8
+"""Most chunks that are processed in parallel where a plan leaves their number to Spark's cores."""
 _SHORT = {"master": MASTER, "remote": REMOTE}
 _OF_SQL = "spark.sql."
 _NAME = re.compile(r"spark\.[^\s=]+")

@@ -7,6 +7,7 @@ first look-up and at each renewal.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import threading
@@ -14,9 +15,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from snapshot_assets.errors import StoreDeniedError, StoreUnavailableError
+from snapshot_assets.scratch_folders import process_folder
 
 if TYPE_CHECKING:
     from botocore.exceptions import BotoCoreError, ClientError
@@ -35,39 +38,40 @@ GIVE_CREDENTIALS = (
     "AWS_SECRET_ACCESS_KEY or AWS_PROFILE in the environment, or give this machine a role"
 )
 
-_Key = tuple[int, str | None, tuple[tuple[str, str], ...]]
+_Key = tuple[int, str | None, str | None, tuple[tuple[str, str], ...]]
 _providers: dict[_Key, tuple[float, Provider]] = {}
 _lock = threading.Lock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
-def aws_credentials(uri: str, profile: str | None) -> Provider:
+def aws_credentials(uri: str, profile: str | None, ca_bundle: str | None = None) -> Provider:
     """Return a provider of credentials, which were found once.
 
-    The stores of a process that ask for a profile within five minutes get the same provider, unless the environment
+    The stores of a process that ask for the same within five minutes get the same provider, unless the environment
     has changed. Then it is made again, because the files of the profile may have changed.
 
     Args:
         uri: The location, for messages.
         profile: The profile; None for boto3's chain.
+        ca_bundle: Certificates, as PEM, of authorities that are trusted beside botocore's own.
 
     Raises:
         StoreDeniedError: There are no credentials, or they cannot be renewed.
         StoreUnavailableError: Their service does not answer.
     """
     environment = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
-    key = os.getpid(), profile, environment
+    key = os.getpid(), profile, ca_bundle, environment
     with _lock:
         made, known = _providers.get(key, (0.0, None))
         if known is None or time.monotonic() - made > _ASK_AGAIN.total_seconds():
-            known = _provider(uri, profile)
+            known = _provider(uri, profile, ca_bundle)
             _providers.clear()  # others are of another environment, or as old
             _providers[key] = time.monotonic(), known
     return known
 
 
-def _provider(uri: str, profile: str | None) -> Provider:
+def _provider(uri: str, profile: str | None, ca_bundle: str | None) -> Provider:
     import boto3
     import botocore.session
     from obstore.auth.boto3 import Boto3CredentialProvider
@@ -79,6 +83,9 @@ def _provider(uri: str, profile: str | None) -> Provider:
         for name, value in _METADATA.items():
             if session.get_config_variable(name) == 1:  # botocore's default: otherwise the user's
                 session.set_config_variable(name, value)
+        if ca_bundle is not None:
+            # The clients that botocore makes for STS and SSO verify by it, too.
+            session.set_config_variable("ca_bundle", _authorities_file(ca_bundle))
         with_region = boto3.Session(botocore_session=session)
         if with_region.get_credentials() is None:
             if _metadata_fails(session):
@@ -98,6 +105,16 @@ def _provider(uri: str, profile: str | None) -> Provider:
     provider = Renewed()
     provider()
     return provider
+
+
+def _authorities_file(ca_bundle: str) -> str:
+    """Return a file of this process with botocore's own authorities and others: it takes no certificates as text."""
+    from botocore.httpsession import get_cert_path
+
+    text = f"{Path(get_cert_path(True)).read_text(encoding='utf-8')}\n{ca_bundle}"
+    file = process_folder() / f"authorities-{hashlib.sha256(text.encode()).hexdigest()[:12]}.pem"
+    file.write_text(text, encoding="utf-8")
+    return str(file)
 
 
 @contextmanager

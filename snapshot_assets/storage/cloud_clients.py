@@ -100,7 +100,7 @@ def _s3(uri: str, options: StoreOptions) -> dict[str, Any]:
             "expires_at": None,
         }
     else:
-        settings["credential_provider"] = aws_credentials(uri, options.profile)
+        settings["credential_provider"] = aws_credentials(uri, options.profile, options.ca_bundle)
     return settings
 
 

@@ -127,6 +127,8 @@ class StoreOptions:
             name: next((environment[key] for key in keys if environment.get(key)), None)
             for name, keys in _VARIABLES.get(scheme, {}).items()
         }
+        if scheme == "gs" and not found["service_account"]:
+            found["service_account"] = _gcloud_credentials(environment)
         credentials = CREDENTIALS[scheme]
         if any(getattr(self, name) is not None for name in credentials):
             found = {name: value for name, value in found.items() if name not in credentials}
@@ -151,6 +153,14 @@ class StoreOptions:
             if option.name not in used and getattr(self, option.name) != option.default:
                 others = f"; use {', '.join(used)}" if used else ""
                 raise PlanError(f"Storage option {option.name} has no effect on {scheme}:// locations{others}.")
+
+
+def _gcloud_credentials(environment: Mapping[str, str]) -> str | None:
+    """Return the file that `gcloud auth application-default login` writes; None if there is none."""
+    home = environment.get("HOME")
+    folder = environment.get("CLOUDSDK_CONFIG") or (f"{home}/.config/gcloud" if home else None)
+    file = Path(folder, "application_default_credentials.json") if folder else None
+    return str(file.absolute()) if file is not None and file.exists() else None
 
 
 def _content(text: str, what: str) -> str:
@@ -220,6 +230,11 @@ _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 VARIABLES = frozenset(
-    {"AWS_ALLOW_HTTP", *(key for names in _VARIABLES.values() for keys in names.values() for key in keys)}
+    {
+        "AWS_ALLOW_HTTP",
+        "CLOUDSDK_CONFIG",
+        "HOME",
+        *(key for names in _VARIABLES.values() for keys in names.values() for key in keys),
+    }
 )
 """All variables of the environment that `StoreOptions.resolved` reads."""

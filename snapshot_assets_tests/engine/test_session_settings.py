@@ -12,7 +12,9 @@ from snapshot_assets.databases.spark.session_zone import TIME_ZONE
 from snapshot_assets.engine.session_settings import (
     JAVA_OPTIONS,
     LOCAL_SETTINGS,
+    is_dynamic,
     known_master,
+    most_dynamic_tasks,
     session_settings,
     settings_of_environment,
 )
@@ -51,6 +53,24 @@ def test_this_machine_gets_our_conveniences() -> None:
 def test_a_cluster_keeps_its_own_settings(master: str) -> None:
     chosen = {"spark.master": master}
     assert session_settings(chosen) == session_config(chosen) == OURS | chosen
+
+
+@pytest.mark.parametrize(
+    ("settings", "tasks"),
+    [
+        ({"spark.master": "yarn", "maxExecutors": "10", "cores": "4"}, 40),
+        ({"spark.master": "k8s://https://host:443", "maxExecutors": "10"}, 10),
+        ({"spark.master": "spark://host:7077", "maxExecutors": "10", "cores": "2"}, 20),
+        ({"spark.master": "spark://host:7077", "maxExecutors": "10"}, None),
+        ({"spark.master": "yarn", "cores": "4"}, None),
+    ],
+)
+def test_dynamic_allocation_counts_the_executors_that_may_come(settings: dict[str, str], tasks: int | None) -> None:
+    full = {"maxExecutors": "spark.dynamicAllocation.maxExecutors", "cores": "spark.executor.cores"}
+    named = {full.get(name, name): value for name, value in settings.items()}
+    assert is_dynamic(named | {"spark.dynamicAllocation.enabled": "true"})
+    assert not is_dynamic(named)
+    assert most_dynamic_tasks(named) == tasks
 
 
 @pytest.mark.parametrize("master", CLUSTERS)

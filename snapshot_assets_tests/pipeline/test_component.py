@@ -220,11 +220,12 @@ def test_what_is_wrong_is_said_with_its_remedy(wrong, components: list[str], mes
 def test_the_json_schema_has_the_fields_as_users_write_them() -> None:
     schema = SnapshotPlan.get_model_cls().model_json_schema()
     fields = schema["$defs"]["Plan"]["properties"]
-    assert {name: fields[name]["type"] for name in ("source", "to", "chunk_time_window", "parallelism")} == {
+    assert {name: fields[name]["type"] for name in ("source", "to", "chunk_time_window", "format")} == {
         "source": "string",
         "to": "string",
         "chunk_time_window": "string",
-        "parallelism": "integer",
+        "format": "string",
     }
+    assert fields["parallelism"]["anyOf"][0]["type"] == "integer"
     assert {"$ref": "#/$defs/Plan"} in schema["properties"]["plan"]["anyOf"]
     assert set(schema["$defs"]["StorageByScheme"]["properties"]) == {"s3", "gs", "azblob", "oss", "locations"}

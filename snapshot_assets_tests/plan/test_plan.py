@@ -184,7 +184,7 @@ def test_schema_only_refuses_every_option_about_rows_by_name():
 
 
 def test_schema_only_accepts_defaults_that_are_spelt_out():
-    assert _plan(schema_only=True, parallelism=1, chunk_time_window="1d", format="parquet").schema_only
+    assert _plan(schema_only=True, parallelism=None, chunk_time_window="1d", format="parquet").schema_only
 
 
 @pytest.mark.parametrize("role", ["source", "target"])

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
+import ssl
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,10 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.errors import StoreDeniedError, StoreUnavailableError
+from snapshot_assets.errors import StorageError, StoreDeniedError, StoreUnavailableError
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets_tests.servers.certificates import certificates
 from snapshot_assets_tests.servers.s3 import S3Server
 
 ROLE = "/latest/meta-data/iam/security-credentials/"
@@ -146,6 +151,61 @@ def test_an_sts_that_is_not_there_is_unavailable(
     options = replace(s3_server.options, access_key_id=None, secret_access_key=None, profile="far", retries=0)
     with pytest.raises(StoreUnavailableError, match="of profile 'far'"):
         open_store(parse_location(s3_location), options).put("a", b"x")
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make certificates")
+def test_an_own_authority_is_trusted_by_sts_too(
+    metadata: Metadata, s3_server: S3Server, s3_location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = certificates(tmp_path)
+    (tmp_path / "config").write_text(
+        "[profile far]\nrole_arn = arn:aws:iam::1:role/x\nsource_profile = near\nregion = us-east-1\n"
+        "[profile near]\naws_access_key_id = a\naws_secret_access_key = b\n"
+    )
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)  # as in an executor, which gets the certificates as text
+    options = replace(s3_server.options, access_key_id=None, secret_access_key=None, profile="far", retries=0)
+    with sts(tmp_path, s3_server.options) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", url)
+        with pytest.raises(StorageError, match="CERTIFICATE_VERIFY_FAILED"):
+            open_store(parse_location(s3_location), options).put("a", b"x")
+        store = open_store(parse_location(s3_location), replace(options, ca_bundle=authority.read_text()))
+        store.put("a", b"x")
+        assert store.get("a") == b"x"
+
+
+@contextmanager
+def sts(folder: Path, options: StoreOptions) -> Iterator[str]:
+    """Run a service that gives everybody an administrator's keys, with the certificate in a folder; yields its URL."""
+    keys = {"AccessKeyId": options.access_key_id, "SecretAccessKey": options.secret_access_key, "SessionToken": ""}
+    elements = "".join(f"<{name}>{value}</{name}>" for name, value in keys.items())
+    end = f"<Expiration>{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}</Expiration>"
+    body = (
+        '<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><Credentials>'
+        f"{elements}{end}</Credentials></AssumeRoleResult></AssumeRoleResponse>"
+    ).encode()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "leaf.pem", folder / "leaf.key")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        running.socket = context.wrap_socket(running.socket, server_side=True)
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"https://localhost:{running.server_port}"
+        running.shutdown()
+        thread.join()
 
 
 def test_the_stores_of_a_process_share_a_look_up(metadata: Metadata, s3_server: S3Server, s3_location: str) -> None:

@@ -26,6 +26,7 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import VARIABLES, StoreOptions
 from snapshot_assets.storage.oss import OpendalStore
+from snapshot_assets_tests.servers.certificates import certificates
 
 GOOGLE = '{{"disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": "", "gcs_base_url": "{}"}}'
 
@@ -291,6 +292,21 @@ def test_files_of_credentials_and_certificates_travel_by_content(tmp_path: Path)
         StoreOptions(ca_bundle="/no/such").resolved("s3", {})
 
 
+def test_the_login_of_gcloud_travels_by_content_unless_something_else_is_named(tmp_path: Path) -> None:
+    login, account = tmp_path / ".config" / "gcloud" / "application_default_credentials.json", tmp_path / "account.json"
+    home = {"HOME": str(tmp_path)}
+    assert StoreOptions().resolved("gs", home).service_account is None
+    login.parent.mkdir(parents=True)
+    login.write_text('{"type": "authorized_user"}')
+    account.write_text('{"type": "service_account"}')
+    for environment in (home, {"CLOUDSDK_CONFIG": str(login.parent)}):
+        assert StoreOptions().resolved("gs", environment).service_account == login.read_text()
+    named = home | {"GOOGLE_APPLICATION_CREDENTIALS": str(account)}
+    assert StoreOptions().resolved("gs", named).service_account == account.read_text()
+    assert StoreOptions(service_account="{}").resolved("gs", home).service_account == "{}"
+    assert StoreOptions(region="a").resolved("s3", home).service_account is None
+
+
 def test_certificates_below_comments_are_certificates() -> None:
     text = "\n# Issuer: CN=Example\n-----BEGIN CERTIFICATE-----\n"
     assert StoreOptions(ca_bundle=text).resolved("s3", {}).ca_bundle == text
@@ -377,20 +393,6 @@ def test_an_unknown_authority_is_permanent_and_says_what_to_do(tmp_path: Path, m
             shown = subprocess.run(command, env=trusting, capture_output=True, text=True, check=True, timeout=60).stdout
             assert TransientError.__name__ in shown  # now it is heard: 503
             assert seen.requests
-
-
-def certificates(folder: Path) -> Path:
-    """Make an authority and a certificate for localhost signed by it; return the authority's."""
-    (folder / "extensions").write_text("subjectAltName=DNS:localhost\nbasicConstraints=CA:FALSE\n")
-    new = ("-newkey", "rsa:2048", "-nodes")
-    for arguments in (
-        ("req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=Test authority"),
-        ("req", *new, "-keyout", "leaf.key", "-out", "leaf.csr", "-subj", "/CN=localhost"),
-        ("x509", "-req", "-in", "leaf.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out", "leaf.pem",
-         "-days", "2", "-extfile", "extensions"),
-    ):  # fmt: skip
-        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=60)
-    return folder / "ca.pem"
 
 
 HEAVY = {"opendal", "dagster", "pyspark", "pyarrow", "duckdb", "boto3", "pydantic"}

@@ -25,6 +25,7 @@ from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.query_fields import is_template, resolve_location
 from snapshot_assets.plan.read_configuration import NO_SOURCE, load_configuration
+from snapshot_assets.plan.spark_settings import DEFAULT_PARALLELISM
 from snapshot_assets.storage.location import FILE, parse_location
 from snapshot_assets.storage.options import StoreOptions
 
@@ -155,5 +156,5 @@ def _folders(configuration: Configuration, plans: tuple[Plan, ...]) -> dict[Path
     for plan in plans:
         location = parse_location(_location(plan))
         if location.scheme == FILE and plan.to != _NOWHERE:
-            folders[location.local_path] = plan.parallelism * plan.file_size
+            folders[location.local_path] = (plan.parallelism or DEFAULT_PARALLELISM) * plan.file_size
     return folders

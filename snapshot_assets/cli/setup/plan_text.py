@@ -41,7 +41,7 @@ _CONTINUOUS = """
 """
 _TAIL = """
     # Sizes and formats.
-    # parallelism: 1       # chunks exported in parallel
+    # parallelism: 4       # chunks exported in parallel; by default as many as Spark has cores, at most 8
     # max_file_size: 256MB
     # format: parquet      # or csv, json
 

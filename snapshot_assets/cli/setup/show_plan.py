@@ -29,7 +29,7 @@ from snapshot_assets.plan.read_configuration import load_configuration
 
 _APART = ("name", "source", "to", "storage", "spark", "start_time", "end_time", "chunk_time_window")
 """Fields that are no rules, or are shown apart."""
-_MAIN_RULES = ("untimed_tables", "null_time", "time_zone", "format", "max_file_size", "parallelism", "seal_verify")
+_MAIN_RULES = ("untimed_tables", "null_time", "time_zone", "format", "max_file_size", "seal_verify")
 """Fields that are shown though they have their defaults."""
 
 

@@ -6,7 +6,7 @@ interrupted run leaves some chunks compacted, and files that garbage collection 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -72,13 +72,13 @@ class CompactRun:
         catalog: The location, opened for writing.
         runner: Runs the tasks; called only when there is something to merge.
         run_id: Name of the run, in the log and in receipts.
-        parallelism: Most Spark jobs at a time.
+        parallelism: Returns the most Spark jobs at a time.
     """
 
     catalog: Catalog
     runner: MapRunner
     run_id: str
-    parallelism: int = 1
+    parallelism: Callable[[], int] = lambda: 1
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
     def execute(self, plan: CompactionPlan) -> Generator[Compacted, None, None]:

@@ -32,7 +32,7 @@ from snapshot_assets.engine.export.start_snapshot import header_of, skipped_tabl
 from snapshot_assets.engine.export.tasks import Provenance, Task
 from snapshot_assets.engine.export.withheld import withholding
 from snapshot_assets.engine.retry import RetryPolicy
-from snapshot_assets.engine.session import Session, parallel_tasks
+from snapshot_assets.engine.session import Session, parallel_chunks, parallel_tasks
 from snapshot_assets.errors import ConflictError
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.layout import UNTIMED_CHUNK
@@ -53,7 +53,8 @@ class ExportRun:
         run_id: Name of the run, in fences and receipts.
         written: The plan as the user wrote it, if its range was not resolved there.
         force: Whether `open` starts a new snapshot in place of the existing one.
-        session: Returns the Spark session, for a source that is a Spark catalog.
+        session: Returns the Spark session.
+        parallelism: Chunks processed in parallel where the plan does not say; None asks the session.
         most_parts: Most slices of one table's scan; None for as many as the session runs tasks at a time.
         check_rows: Whether `open` reads the rows once, to refuse what cannot be exported before anything is written.
     """
@@ -66,6 +67,7 @@ class ExportRun:
     written: Plan | None = None
     force: bool = False
     session: Session = SparkSession.active
+    parallelism: int | None = 1
     most_parts: int | None = 2
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     check_rows: bool = False
@@ -111,6 +113,9 @@ class ExportRun:
 
     def _most_parts(self) -> int:
         return self.most_parts or parallel_tasks(self.session())
+
+    def _parallelism(self) -> int:
+        return self.plan.parallelism or self.parallelism or parallel_chunks(self.session())
 
     @contextmanager
     def open(self, catalog: Catalog | None = None, *, extend: bool = True) -> Iterator[OpenExport]:
@@ -241,7 +246,7 @@ class OpenExport:
             token=self.token,
             task=Task(address, self.catalog.store, self._provenance(), (), run.plan.file_size),
             runner=run.runner,
-            parallelism=run.plan.parallelism,
+            parallelism=run._parallelism,
             replace=replace_completed,
             status="replaced" if replace_completed else "exported",
             retry=run.retry,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
@@ -29,7 +29,7 @@ class Export:
 
     Attributes:
         task: A task without works: where the run's tasks read and write, and the origin of their files.
-        parallelism: Most Spark jobs at a time.
+        parallelism: Returns the most Spark jobs at a time.
         replace: Whether completed chunks are exported again.
         status: The status of chunks that were read, in their outcomes.
         replaced: With `replace`, the files of each chunk when the run planned.
@@ -41,7 +41,7 @@ class Export:
     token: Token
     task: Task
     runner: Runner
-    parallelism: int = 1
+    parallelism: Callable[[], int] = lambda: 1
     replace: bool = False
     status: str = "exported"
     retry: RetryPolicy = field(default_factory=RetryPolicy)

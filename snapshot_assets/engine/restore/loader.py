@@ -57,7 +57,7 @@ class Loader:
     Attributes:
         tables: Tables as the target holds them.
         documents: Schemas by id; the schema that a file was written with has its columns' carriers.
-        parallelism: Jobs at a time.
+        parallelism: Returns the jobs at a time.
         slots: Returns the tasks of one job.
     """
 
@@ -67,7 +67,7 @@ class Loader:
     record: RestoreRecord
     tables: Mapping[TableName, Table]
     documents: Mapping[int, DatabaseSchema]
-    parallelism: int = 1
+    parallelism: Callable[[], int] = lambda: 1
     slots: Callable[[], int] = lambda: 1
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 

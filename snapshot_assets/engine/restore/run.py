@@ -30,7 +30,7 @@ from snapshot_assets.engine.restore.spark_loader import SparkLoader, is_spark, o
 from snapshot_assets.engine.restore.steps import FailedStep, incomplete
 from snapshot_assets.engine.restore.target import read_target
 from snapshot_assets.engine.retry import RetryPolicy
-from snapshot_assets.engine.session import Session, parallel_tasks
+from snapshot_assets.engine.session import Session, parallel_chunks, parallel_tasks
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -43,7 +43,7 @@ class RestoreRun:
     Attributes:
         address: The target.
         runner: Where tasks run; used only when there is something to load.
-        parallelism: Jobs at a time; a target that allows one writer has one.
+        parallelism: Jobs at a time; None asks the session. A target that allows one writer has one.
         slots: Tasks of one job; None for as many as the session runs at a time.
         session: Returns the Spark session; called only for a target that is a Spark catalog.
         plan: The plan, if there is one already; it is made on first use.
@@ -55,7 +55,7 @@ class RestoreRun:
     address: DatabaseAddress
     runner: MapRunner
     settings: RestoreSettings = field(default_factory=RestoreSettings)
-    parallelism: int = 1
+    parallelism: int | None = 1
     slots: int | None = 2
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     session: Session | None = None
@@ -204,15 +204,16 @@ class RestoreRun:
             record=plan.record,
             tables={table.table_name: table for table in plan.definition.tables},
             documents=plan.source.documents,
-            parallelism=1 if in_order or spark else self.parallelism,
+            parallelism=(lambda: 1) if in_order or spark else self._parallelism,
             slots=(lambda: 1) if in_order and not spark else self._slots,
             retry=self.retry,
         )
 
+    def _parallelism(self) -> int:
+        return self.parallelism or (parallel_chunks(self.session()) if self.session else 1)
+
     def _slots(self) -> int:
-        if self.slots is not None or self.session is None:
-            return self.slots or 2
-        return parallel_tasks(self.session())
+        return self.slots or (parallel_tasks(self.session()) if self.session else 2)
 
     def check_rows(self, plan: RestorePlan, *, added: bool = False) -> None:
         """Check that the target holds the rows that its ledger lists, before a run that loads nothing or little.

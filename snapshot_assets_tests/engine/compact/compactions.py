@@ -170,7 +170,7 @@ def planned(store: ObjectStore, **wanted: Any) -> CompactionPlan:
 def compact(store: ObjectStore, runner: Any = None, *, parallelism: int = 1, **wanted: Any) -> dict[int, Compacted]:
     """Compact and return the outcomes by chunk."""
     plan, catalog = planned(store, **wanted), Catalog.open_for_writing(store)
-    run = CompactRun(catalog, runner or InlineRunner(), "compact", parallelism, RetryPolicy(base=0))
+    run = CompactRun(catalog, runner or InlineRunner(), "compact", lambda: parallelism, RetryPolicy(base=0))
     return {outcome.chunk: outcome for outcome in run.execute(plan)}
 
 

@@ -1,5 +1,7 @@
 """Which scans make up a chunk, how large ones are cut, and how small ones share a task."""
 
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,9 +9,9 @@ from hypothesis import strategies as st
 from snapshot_assets.databases.source import AllRows, TimelessRows, WindowRows
 from snapshot_assets.engine.export import chunks as engine_export
 from snapshot_assets.engine.export import planning
-from snapshot_assets.engine.export.chunks import SMALL_CHUNK, ChunkPlan, _job_bytes
+from snapshot_assets.engine.export.chunks import SMALL_CHUNK, ChunkPlan, Outcome, _job_bytes
 from snapshot_assets.engine.export.tasks import ChunkWork
-from snapshot_assets.engine.jobs import JOB_BYTES, Pace, shared_jobs
+from snapshot_assets.engine.jobs import JOB_BYTES, Failures, Pace, shared_jobs, side_by_side
 from snapshot_assets_tests.engine.exports import FailingRunner
 
 _sizes = st.one_of(st.integers(0, 3 * SMALL_CHUNK), st.just(0), st.integers(0, 1000))
@@ -57,6 +59,26 @@ def test_jobs_grow_while_they_are_short_and_shrink_when_they_are_long():
     for _ in range(20):
         pace.finished(pace.chunks, 0.001)
     assert pace.chunks == 256
+
+
+def test_jobs_run_side_by_side_as_many_as_are_asked_for_once_there_is_one():
+    asked, together = [], threading.Barrier(3, timeout=30)
+
+    def three():
+        asked.append(len(asked))
+        return 3
+
+    def run(job, stop):
+        together.wait()
+        return [Outcome(chunk, "exported") for chunk in job]
+
+    def ran(jobs):
+        return sorted(each.chunk for some in side_by_side(run, jobs, three, "t", Failures(), list) for each in some)
+
+    assert ran([]) == []
+    assert asked == []  # the answer may need Spark
+    assert ran([number] for number in range(6)) == list(range(6))
+    assert asked == [0]
 
 
 @pytest.fixture
