@@ -54,8 +54,8 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
         """Until the transaction ends, keep other imports from starting; concurrent loads may go on."""
         return
 
-    def _quiet(self, tables: Sequence[Table]) -> AbstractContextManager[None]:
-        """Within a transaction, keep triggers and rules that a restore itself made from running on its rows."""
+    def _quiet(self, tables: Sequence[Table], read: Sequence[TableName] = ()) -> AbstractContextManager[None]:
+        """Within a transaction, keep what a restore itself made from acting on rows of tables; others are only read."""
         return nullcontext()
 
     @abstractmethod
@@ -179,12 +179,12 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
             self._lock([each.table for each in references])
             for name, load in by_table.items():
                 self._check_newest(name, load.import_id)
-            for reference in references:
-                if self._prevents_deletion(reference, by_table):
-                    message = refusal(chunk, reference, with_children=self.deletes_parents)
-                    raise RestoreError(message, chunk=chunk, table=str(reference.parent), key=reference.name)
             ordered = [by_table[name] for name in parents_first(list(by_table), references)]
-            with self._quiet([load.table for load in ordered]):
+            with self._quiet([load.table for load in ordered], [each.child for each in references]):
+                for reference in references:
+                    if self._prevents_deletion(reference, by_table):
+                        message = refusal(chunk, reference, with_children=self.deletes_parents)
+                        raise RestoreError(message, chunk=chunk, table=str(reference.parent), key=reference.name)
                 for load in reversed(ordered):
                     self._delete(chunk, load)
                 for load in ordered:

@@ -41,6 +41,7 @@ class Statement:
         changes: The step whose object it changes; if that kept the target's own, this is left out. "" for none.
         there: Query that yields a row if this very object is there, and not another one of its name; "" for none.
         of_existing: Whether it is only for a table that no import made.
+        reads: Tables whose rows it reads, by a query of its own.
     """
 
     makes: str
@@ -54,6 +55,7 @@ class Statement:
     changes: str = ""
     there: str = ""
     of_existing: bool = False
+    reads: tuple[TableName, ...] = ()
 
 
 def comment(

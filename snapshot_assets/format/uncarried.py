@@ -20,6 +20,8 @@ _KINDS = (
     "large objects",
     "operator class",
     "operator family",
+    "place of extension sequence",
+    "rows of extension table",
     "security label",
     "text search configuration",
     "user mapping",

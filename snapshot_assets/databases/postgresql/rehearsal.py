@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from snapshot_assets.databases.kinds import kind_of_object
 from snapshot_assets.databases.ledger import LEDGER
+from snapshot_assets.databases.postgresql.quiet import every_row
 from snapshot_assets.databases.postgresql.rehearsal_causes import message_of, rehearsal_of
 from snapshot_assets.databases.postgresql.rehearsal_limits import event_trigger, unsafe
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
@@ -112,7 +113,9 @@ class _Attempt:
         self._connection.execute("SAVEPOINT rehearsed", doing)
         try:
             if not (statement.unless and self._connection.rows(statement.unless, doing)):
-                self._connection.execute(_without_rows(statement.sql), doing)
+                sql = _without_rows(statement.sql)
+                with every_row(self._connection, statement.reads if sql == statement.sql else ()):
+                    self._connection.execute(sql, doing)
             elif statement.keeps:
                 self._kept.add(statement.makes)
             self._connection.execute("RELEASE SAVEPOINT rehearsed", doing)

@@ -26,6 +26,8 @@ from snapshot_assets.databases.sql import literal
 from snapshot_assets.errors import ConsistencyLostError, DatabaseUnavailableError, SnapshotError
 
 SETTINGS = {
+    # The driver takes all texts for UTF-8. The server converts them, and refuses those that have no such form.
+    "client_encoding": "UTF8",
     # The text of values. A restore reads it under the same settings.
     "DateStyle": "ISO, YMD",
     "IntervalStyle": "postgres",

@@ -23,13 +23,14 @@ from snapshot_assets.databases.postgresql.large_objects import (
 )
 from snapshot_assets.databases.postgresql.limits import rounds, smaller_limit
 from snapshot_assets.databases.postgresql.objects import lookup
-from snapshot_assets.databases.postgresql.quiet import quiet
+from snapshot_assets.databases.postgresql.quiet import every_row, is_forced, quiet
+from snapshot_assets.databases.postgresql.references import references_to
 from snapshot_assets.databases.postgresql.rehearsal import rehearse
 from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.postgresql.write_forms import Receiver, WriteForm, receivers, receivers_query, write_form
 from snapshot_assets.databases.references import Reference
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.source import DatabaseAddress, Rows
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.target import ExistingTable, Load, OtherType, Rehearsal, Statement
@@ -60,36 +61,6 @@ WHERE n.nspname = {schema} AND c.relname = {name}
 """
 _ADVISORY = """
 SELECT pg_catalog.pg_advisory_xact_lock{kind}(pg_catalog.hashtextextended('snapshot_assets', 0)) IS NULL AS got
-"""
-
-# Left out: foreign keys that partitions inherit, and those of a hypertable's chunks.
-_REFERENCES = """
-WITH relation AS (
-    SELECT c.oid, n.nspname AS schema, c.relname AS name
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-), key AS (
-    SELECT k.conname, k.conkey, k.confkey, k.conpfeqop, k.conrelid, k.confrelid,
-        coalesce(pg_catalog.pg_partition_root(k.conrelid), k.conrelid) AS table_id,
-        coalesce(pg_catalog.pg_partition_root(k.confrelid), k.confrelid) AS parent_id
-    FROM pg_catalog.pg_constraint k WHERE k.contype = 'f' AND k.conparentid = 0
-)
-SELECT key.conname AS name, child.schema AS child_schema, child.name AS child_name,
-    own.schema AS table_schema, own.name AS table_name,
-    referred.schema AS referred_schema, referred.name AS referred_name,
-    parent.schema AS parent_schema, parent.name AS parent_name,
-    (SELECT pg_catalog.string_agg(
-            pg_catalog.format('p.%I OPERATOR(%I.%s) c.%I', there.attname, s.nspname, o.oprname, here.attname), ' AND ')
-        FROM ROWS FROM (
-            pg_catalog.unnest(key.conkey), pg_catalog.unnest(key.confkey), pg_catalog.unnest(key.conpfeqop)
-        ) AS pair (here, there, operator)
-        JOIN pg_catalog.pg_attribute here ON here.attrelid = key.conrelid AND here.attnum = pair.here
-        JOIN pg_catalog.pg_attribute there ON there.attrelid = key.confrelid AND there.attnum = pair.there
-        JOIN pg_catalog.pg_operator o ON o.oid = pair.operator
-        JOIN pg_catalog.pg_namespace s ON s.oid = o.oprnamespace) AS match
-FROM key JOIN relation child ON child.oid = key.conrelid JOIN relation own ON own.oid = key.table_id
-JOIN relation referred ON referred.oid = key.confrelid JOIN relation parent ON parent.oid = key.parent_id
-WHERE (parent.schema, parent.name) IN ({names}) AND child.schema <> '_timescaledb_internal'
-ORDER BY own.schema, own.name, key.conname
 """
 
 _INDEX_MEMORY = 256 << 10
@@ -262,8 +233,30 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
             self.execute(f"TRUNCATE pg_temp.{_STAGE}", f"emptying the staging table of {name}")
         self.execute(f"DROP TABLE pg_temp.{_STAGE}", f"dropping the staging table of {name}")
 
-    def _quiet(self, tables: Sequence[Table]) -> AbstractContextManager[None]:
-        return quiet(self, tables)
+    def _quiet(self, tables: Sequence[Table], read: Sequence[TableName] = ()) -> AbstractContextManager[None]:
+        return quiet(self, tables, read)
+
+    def _run(self, statement: Statement) -> None:
+        with every_row(self, statement.reads):
+            super()._run(statement)
+
+    def count(self, table: Table, rows: Rows) -> int:
+        """Count a table's rows; see `RestoreTarget`."""
+        with self._reading(table.table_name):
+            return super().count(table, rows)
+
+    def _has_rows(self, name: TableName) -> bool:
+        with self._reading(name):
+            return super()._has_rows(name)
+
+    @contextmanager
+    def _reading(self, name: TableName) -> Iterator[None]:
+        """Outside a transaction, read all rows of a table, also if its row security is forced."""
+        if is_forced(self, [name]):
+            with self._transaction(), every_row(self, [name]):
+                yield
+        else:
+            yield
 
     def _delete_rows(self, load: Load, doing: str) -> None:
         if is_large_objects(load.table):
@@ -279,13 +272,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         return f"ONLY {qualified(name)}" if alone else qualified(name)
 
     def _references(self, tables: Sequence[TableName]) -> list[Reference]:
-        references = []
-        for row in self.rows(_REFERENCES.format(names=names_of(tables)), "looking up foreign keys"):
-            child, table, referred, parent = (
-                TableName(row[f"{end}_schema"], row[f"{end}_name"]) for end in ("child", "table", "referred", "parent")
-            )
-            references.append(Reference(row["name"], child, table, referred, parent, row["match"]))
-        return references
+        return references_to(self, tables)
 
     def _lock_imports(self) -> None:
         self.rows(_ADVISORY.format(kind="_shared"), "waiting for other imports")

@@ -7,7 +7,9 @@ A restore's own role owns what it creates, so owners other than the database's o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import starmap
 
+from snapshot_assets.databases.postgresql.code.extension_rows import read_extension_rows
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 
 
@@ -30,16 +32,57 @@ _RELATION_DEFAULT = "acldefault(CAST(CASE o.relkind WHEN 'S' THEN 's' ELSE 'r' E
 _RELATION_KIND = """CASE o.relkind WHEN 'S' THEN 'sequence' WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view'
     WHEN 'f' THEN 'foreign table' ELSE 'table' END"""
 
+
+def _in_schema(word: str, catalog: str, prefix: str) -> str:
+    """Return the query for schema, owner and name of the objects of a catalog."""
+    return f"""
+SELECT o.{prefix}namespace AS schema, o.{prefix}owner AS owner,
+    format('{word} %I.%I', n.nspname, o.{prefix}name) AS object
+FROM {catalog} o JOIN pg_namespace n ON n.oid = o.{prefix}namespace WHERE {_by_users(catalog)}"""
+
+
+def _of_database(word: str, catalog: str, prefix: str) -> str:
+    """Return the query for owner and name of the objects of a catalog that lie in no schema."""
+    return (
+        f"SELECT o.{prefix}owner AS owner, format('{word} %I', o.{prefix}name) AS object FROM {catalog} o"
+        f" WHERE {_by_users(catalog)}"
+    )
+
+
+_IN_SCHEMA = (
+    ("collation", "pg_collation", "coll"),
+    ("conversion", "pg_conversion", "con"),
+    ("operator class", "pg_opclass", "opc"),
+    ("operator family", "pg_opfamily", "opf"),
+    ("statistics", "pg_statistic_ext", "stx"),
+    ("text search configuration", "pg_ts_config", "cfg"),
+    ("text search dictionary", "pg_ts_dict", "dict"),
+)
+_OF_DATABASE = (
+    ("event trigger", "pg_event_trigger", "evt"),
+    ("foreign data wrapper", "pg_foreign_data_wrapper", "fdw"),
+    ("foreign server", "pg_foreign_server", "srv"),
+    ("language", "pg_language", "lan"),
+    ("publication", "pg_publication", "pub"),
+)
+"""Word, catalog, and the prefix of its columns, of objects that have owners."""
+
+_DATABASE_OWNER = "(SELECT d.datdba FROM pg_database d WHERE d.datname = current_database())"
+
 _OWNED = f"""
 SELECT o.relnamespace AS schema, o.relowner AS owner, format('%s %s', {_RELATION_KIND}, o.oid::regclass) AS object
 FROM pg_class o WHERE o.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND {_by_users("pg_class")}
 UNION ALL SELECT o.pronamespace, o.proowner, format('function %s', o.oid::regprocedure)
 FROM pg_proc o WHERE {_by_users("pg_proc")}
 UNION ALL SELECT o.typnamespace, o.typowner, format('type %s', o.oid::regtype)
-FROM pg_type o WHERE {_by_users("pg_type")} AND (o.typtype IN ('e', 'd', 'r') OR EXISTS (
+FROM pg_type o WHERE {_by_users("pg_type")} AND (o.typtype IN ('e', 'd', 'r') OR o.typtype = 'b' AND NOT EXISTS (
+    SELECT FROM pg_type e WHERE e.typarray = o.oid) OR EXISTS (
     SELECT FROM pg_class c WHERE c.oid = o.typrelid AND c.relkind = 'c'))
 UNION ALL SELECT o.oid, o.nspowner, format('schema %I', o.nspname)
 FROM pg_namespace o WHERE {_by_users("pg_namespace")}
+UNION ALL SELECT o.oprnamespace, o.oprowner, format('operator %s', o.oid::regoperator)
+FROM pg_operator o WHERE {_by_users("pg_operator")}
+UNION ALL {" UNION ALL ".join(starmap(_in_schema, _IN_SCHEMA))}
 """
 
 _OF_SCHEMAS = f"""
@@ -57,7 +100,7 @@ UNION ALL SELECT o.oid, format('grant on schema %I', o.nspname)
 FROM pg_namespace o WHERE {_granted("pg_namespace", "nspacl", "acldefault('n', o.nspowner)")}
 UNION ALL SELECT o.schema, format('owner %I of %s', pg_get_userbyid(o.owner), o.object)
 FROM ({_OWNED}) o
-WHERE o.owner <> (SELECT d.datdba FROM pg_database d WHERE d.datname = current_database())
+WHERE o.owner <> {_DATABASE_OWNER}
 UNION ALL SELECT c.relnamespace,
     format('index %s of %s, which is invalid', i.indexrelid::regclass, i.indrelid::regclass)
 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE c.relkind = 'i' AND NOT i.indisvalid
@@ -99,7 +142,9 @@ UNION ALL SELECT format('comment on database %I', o.datname) FROM pg_database o
 WHERE o.datname = current_database() AND shobj_description(o.oid, 'pg_database') IS NOT NULL
 UNION ALL SELECT format('owner %I of %s large objects', pg_get_userbyid(o.lomowner), count(*))
 FROM pg_largeobject_metadata o
-WHERE o.lomowner <> (SELECT d.datdba FROM pg_database d WHERE d.datname = current_database()) GROUP BY o.lomowner
+WHERE o.lomowner <> {_DATABASE_OWNER} GROUP BY o.lomowner
+UNION ALL SELECT format('owner %I of %s', pg_get_userbyid(o.owner), o.object)
+FROM ({" UNION ALL ".join(starmap(_of_database, _OF_DATABASE))}) o WHERE o.owner <> {_DATABASE_OWNER}
 UNION ALL SELECT format('grant on %s large objects', count(*)) FROM pg_largeobject_metadata o
 WHERE o.lomacl IS DISTINCT FROM acldefault('L', o.lomowner) AND o.lomacl IS NOT NULL HAVING count(*) > 0
 ORDER BY object
@@ -114,5 +159,6 @@ def read_uncarried(session: PostgresqlSession, schemas: Mapping[int, str]) -> di
     found: dict[str, list[str]] = {}
     for row in session.rows(of_schemas, "listing grants and other objects of schemas"):
         found.setdefault(schemas[row["schema"]], []).append(row["object"])
-    of_database = session.rows(_OF_THE_DATABASE, "listing objects of the database")
-    return found | ({"": [row["object"] for row in of_database]} if of_database else {})
+    of_database = [row["object"] for row in session.rows(_OF_THE_DATABASE, "listing objects of the database")]
+    of_database += read_extension_rows(session)
+    return found | ({"": of_database} if of_database else {})

@@ -53,7 +53,7 @@ def _define(context: RestoreContext) -> Definition:
     order = list(_creation_order(context))
     restored = {each.table_name: tables.as_restored(context, each) for each in order if isinstance(each, Table)}
     used = columns.sequence_uses(context)
-    before = [*types.schemas(context), *types.extensions(context)]
+    before = list(types.schemas_and_extensions(context))
     for use in used:
         before += columns.create_sequence(use)
     late = defaults.late(context)

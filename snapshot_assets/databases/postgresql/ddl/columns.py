@@ -229,13 +229,13 @@ def advance_sequence(use: SequenceUse) -> Iterator[Statement]:
         f" FROM (SELECT pg_catalog.{furthest}(x.place) AS place FROM ({' UNION ALL '.join(places)}) x (place)) p"
         " WHERE p.place IS NOT NULL"
     )
-    drawing = () if sequence.cycle else (relation for relation, _ in use.columns)
+    drawing = () if sequence.cycle else tuple(relation for relation, _ in use.columns)
     gone = " OR ".join(
         f"pg_catalog.to_regclass({literal(qualified(relation))}) IS NULL" for relation in (use.name, *drawing)
     )
     unless = f"SELECT 1 AS one WHERE {gone}"  # a user may have dropped them between two imports
     changes = f"sequence {use.name}"
-    yield Statement(f"place of sequence {use.name}", sql, use.of, unless, always=True, changes=changes)
+    yield Statement(f"place of sequence {use.name}", sql, use.of, unless, always=True, changes=changes, reads=drawing)
 
 
 def advance_own(table: Table) -> Iterator[Statement]:
@@ -259,7 +259,7 @@ def advance_own(table: Table) -> Iterator[Statement]:
         )
         unless = f"SELECT 1 AS one WHERE {owned} IS NULL"
         what = f"place of sequence of {name}.{column.name}"
-        yield Statement(what, sql, name, unless, always=True, of_existing=True)
+        yield Statement(what, sql, name, unless, always=True, of_existing=True, reads=(name,))
 
 
 def _is_number(column: Column) -> bool:

@@ -216,5 +216,5 @@ def _foreign_key(
         context.lose(f"{capital(what)} is left out: it refers to {referred}, which is not restored.")
         return
     added = relation.alter(f"ADD CONSTRAINT {identifier(name)} {definition}", what, only=only)
-    yield replace(added, there=constraint_of(relation.name, name, "f"))
+    yield replace(added, there=constraint_of(relation.name, name, "f"), reads=(relation.name, referred))
     yield from _constraint_comment(relation, name, what)

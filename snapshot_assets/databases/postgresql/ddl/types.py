@@ -17,12 +17,22 @@ from snapshot_assets.format.relations import Schema, Table, TableName, UserType,
 _STANDARD_COMMENT = "standard public schema"
 
 
-def schemas(context: RestoreContext) -> Iterator[Statement]:
-    """Yield the statements that create all schemas, also those of types, sequences and extensions."""
+def schemas_and_extensions(context: RestoreContext) -> Iterator[Statement]:
+    """Yield the statements that create all schemas and extensions; an extension makes the schemas that it owns."""
+    of_extensions = {each.name for each in context.schema.schemas if each.options.get("of_extension")}
+    of_extensions -= {place for _, place in _extensions(context)} | {
+        str(each.schema) for each in context.code if each.kind == "extension"
+    }
+    named = _needed_schemas(context)
+    yield from _schemas(context, named - of_extensions)
+    yield from _create_extensions(context)
+    yield from _schemas(context, named & of_extensions)
+
+
+def _needed_schemas(context: RestoreContext) -> set[str]:
+    """Return the names of all schemas, also those of types, sequences and extensions."""
     schema = context.schema
-    # An empty comment removes the standard one of a schema that the target has.
-    comments = {each.name: "" if each.options.get("uncommented") else each.comment for each in schema.schemas}
-    needed = {name.schema for name in context.relations}
+    needed = {each.name for each in schema.schemas} | {name.schema for name in context.relations}
     for table in schema.tables:
         needed.update(sequence.schema_name for sequence in table.sequences)
         for part in context.partitions(table):
@@ -32,7 +42,13 @@ def schemas(context: RestoreContext) -> Iterator[Statement]:
         needed.update(kind.schema_name for kind in view_types(view.options))
     needed.update(place for _, place in _extensions(context))
     needed.update(each.schema for each in context.code if each.schema is not None)
-    for name in sorted({*comments, *needed} - {"pg_catalog"}):
+    return needed - {"pg_catalog"}
+
+
+def _schemas(context: RestoreContext, names: set[str]) -> Iterator[Statement]:
+    # An empty comment removes the standard one of a schema that the target has.
+    comments = {each.name: "" if each.options.get("uncommented") else each.comment for each in context.schema.schemas}
+    for name in sorted(names):
         exists = f"SELECT 1 AS one FROM pg_catalog.pg_namespace n WHERE n.nspname = {literal(name)}"
         # Even IF NOT EXISTS requires the privilege to create schemas.
         sql, what = f"CREATE SCHEMA IF NOT EXISTS {identifier(name)}", f"schema {name}"
@@ -44,7 +60,7 @@ def schemas(context: RestoreContext) -> Iterator[Statement]:
         yield from comment(f"SCHEMA {identifier(name)}", content, what, None, unless, changes=what)
 
 
-def extensions(context: RestoreContext) -> Iterator[Statement]:
+def _create_extensions(context: RestoreContext) -> Iterator[Statement]:
     """Yield the statements that create the extensions whose types, functions and operators are used."""
     for name, schema in sorted(set(_extensions(context))):
         sql = f"CREATE EXTENSION IF NOT EXISTS {identifier(name)} SCHEMA {identifier(schema)}"

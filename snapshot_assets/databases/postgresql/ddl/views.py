@@ -58,7 +58,7 @@ def _created(context: RestoreContext) -> Iterator[tuple[TableName, list[Statemen
         statements = []
         for statement in _create(context, view, filled=name not in empty):
             either = " UNION ALL ".join(filter(None, (statement.unless, unless)))
-            statements.append(Statement(statement.makes, statement.sql, name, unless=either))
+            statements.append(Statement(statement.makes, statement.sql, name, unless=either, reads=statement.reads))
         yield name, statements
 
 
@@ -85,7 +85,8 @@ def _create(context: RestoreContext, view: View, *, filled: bool) -> Iterator[St
     what = f"{kind} {name}"
     body = f"{qualified(name)}{relation.storage(what)} AS {text.query(view.definition, what)}"
     data = f" WITH{'' if filled else ' NO'} DATA" if view.materialized else ""
-    yield Statement(what, f"CREATE {kind.upper()} {body}{data}", name)
+    reads = view.depends_on if filled and view.materialized else ()
+    yield Statement(what, f"CREATE {kind.upper()} {body}{data}", name, reads=reads)
     if tablespace := view.options.get("tablespace"):
         context.lose(f"View {name} was in tablespace {tablespace} and is created in the default one.")
     for column in view.columns:

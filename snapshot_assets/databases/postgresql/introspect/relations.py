@@ -15,14 +15,28 @@ from snapshot_assets.format.relations import Schema, TableName
 
 KINDS = {"r": "table", "p": "partitioned table", "v": "view", "m": "materialized view", "f": "foreign table"}
 
-# Not exported: schemas of the system, of extensions (TimescaleDB keeps its chunks in one), and of a restore's ledger.
+_HAS_OWN_OBJECTS = """
+    SELECT o.schema FROM (
+        SELECT c.relnamespace AS schema, 'pg_class'::regclass AS class, c.oid FROM pg_class c
+        WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S', 'c') AND c.relpersistence <> 't'
+        UNION ALL SELECT p.pronamespace, 'pg_proc'::regclass, p.oid FROM pg_proc p
+        UNION ALL SELECT t.typnamespace, 'pg_type'::regclass, t.oid FROM pg_type t WHERE t.typtype IN ('e', 'd', 'r')) o
+    WHERE NOT EXISTS (
+        SELECT FROM pg_depend m WHERE m.classid = o.class AND m.objid = o.oid AND m.deptype IN ('e', 'i'))"""
+
+# Not exported: schemas of the system, of a restore's ledger, and of extensions, unless users have objects in them.
+# TimescaleDB keeps its chunks in one.
 OWN_SCHEMA = f"""
-    n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', {literal(LEDGER_SCHEMA)}) AND NOT EXISTS (
-        SELECT FROM pg_depend d
-        WHERE d.classid = 'pg_namespace'::regclass AND d.objid = n.oid AND d.deptype = 'e')"""
+    n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', {literal(LEDGER_SCHEMA)}) AND n.oid NOT IN (
+        SELECT d.objid FROM pg_depend d JOIN pg_extension x ON x.oid = d.refobjid
+        WHERE d.classid = 'pg_namespace'::regclass AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+            AND (x.extname = 'timescaledb' OR d.objid NOT IN ({_HAS_OWN_OBJECTS})))"""
 
 _SCHEMAS = f"""
-SELECT n.oid::int8 AS oid, n.nspname::text AS name, obj_description(n.oid, 'pg_namespace') AS comment
+SELECT n.oid::int8 AS oid, n.nspname::text AS name, obj_description(n.oid, 'pg_namespace') AS comment, (
+        SELECT x.extname::text FROM pg_depend d JOIN pg_extension x ON x.oid = d.refobjid
+        WHERE d.classid = 'pg_namespace'::regclass AND d.objid = n.oid AND d.refclassid = 'pg_extension'::regclass
+            AND d.deptype = 'e') AS of_extension
 FROM pg_namespace n WHERE {OWN_SCHEMA} ORDER BY n.nspname
 """
 
@@ -44,6 +58,9 @@ SELECT c.oid::int8 AS oid, n.nspname::text AS schema, c.relname::text AS name, c
         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum) AS columns,
     ARRAY(
         SELECT i.inhparent::int8 FROM pg_inherits i WHERE i.inhrelid = c.oid ORDER BY i.inhseqno) AS parents,
+    ARRAY(
+        SELECT i.inhparent::regclass::text FROM pg_inherits i WHERE i.inhrelid = c.oid ORDER BY i.inhseqno
+    ) AS parent_names,
     row_security_active(c.oid) AS rows_hidden,
     has_schema_privilege(n.oid, 'USAGE') AND (
         has_table_privilege(c.oid, 'SELECT') OR has_any_column_privilege(c.oid, 'SELECT')) AS readable,
@@ -128,7 +145,7 @@ class SourceRelation:
 
 def root_of(relation: SourceRelation) -> SourceRelation:
     """Return the table that a partition belongs to; any other relation itself."""
-    while relation.row["is_partition"] and relation.parents:
+    while relation.row["is_partition"]:
         relation = relation.parents[0]
     return relation
 
@@ -141,7 +158,12 @@ def read_relations(session: PostgresqlSession) -> list[SourceRelation]:
     }
     for relation in relations.values():
         relation.parents = [relations[oid] for oid in relation.row["parents"] if oid in relations]
-        if relation.row["is_partition"] and relation.parents:
+        word = "attachment to" if relation.row["is_partition"] else "inheritance from"
+        for oid, name in zip(relation.row["parents"], relation.row["parent_names"], strict=True):
+            if oid not in relations:  # it belongs to an extension
+                relation.not_carried.append(f"{word} {name}")
+        relation.row["is_partition"] &= bool(relation.parents)
+        if relation.row["is_partition"]:
             relation.parents[0].children.append(relation)
     return list(relations.values())
 
@@ -161,7 +183,11 @@ def read_schemas(session: PostgresqlSession) -> list[Schema]:
         Schema(
             name=row["name"],
             comment=row["comment"],
-            options={"not_carried": not_carried.get(row["oid"], []), "uncommented": _is_uncommented(row)},
+            options={
+                "not_carried": not_carried.get(row["oid"], []),
+                "uncommented": _is_uncommented(row),
+                **({"of_extension": row["of_extension"]} if row["of_extension"] else {}),
+            },
         )
         for row in rows
     ]

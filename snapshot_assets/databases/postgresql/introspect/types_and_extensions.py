@@ -109,7 +109,7 @@ WITH parts (relation, class, oid) AS (
 )
 SELECT DISTINCT p.relation::int8 AS relation, e.extname::text AS name, n.nspname::text AS schema
 FROM parts p
-JOIN pg_depend d ON d.classid = p.class AND d.objid = p.oid
+JOIN pg_depend d ON d.classid = p.class AND d.objid = p.oid AND d.refclassid <> 'pg_namespace'::regclass
 JOIN pg_depend x ON x.classid = d.refclassid AND x.objid = d.refobjid AND x.deptype = 'e'
 JOIN pg_extension e ON x.refclassid = 'pg_extension'::regclass AND e.oid = x.refobjid
 JOIN pg_namespace n ON n.oid = e.extnamespace

@@ -1,0 +1,107 @@
+"""Nothing of a database that a snapshot does not carry is left unnamed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from snapshot_assets.format.uncarried import uncarried_by_kind
+from snapshot_assets_tests.databases.postgresql.helpers import execute, extracted
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer
+
+EXTENSION_ROWS = """
+CREATE EXTENSION vector;
+CREATE TABLE conf (a int); CREATE TABLE own (a int); CREATE TABLE bare (a int); CREATE SEQUENCE numbers;
+INSERT INTO conf VALUES (1); INSERT INTO own VALUES (1); SELECT nextval('numbers');
+ALTER EXTENSION vector ADD TABLE conf; ALTER EXTENSION vector ADD TABLE own; ALTER EXTENSION vector ADD TABLE bare;
+ALTER EXTENSION vector ADD SEQUENCE numbers;
+UPDATE pg_extension SET extconfig = ARRAY['conf', 'own', 'bare', 'numbers']::regclass[]::oid[],
+    extcondition = ARRAY['WHERE a = 1', 'WHERE a > 1', '', ''] WHERE extname = 'vector';
+"""
+
+
+def test_rows_of_the_user_in_tables_of_an_extension_are_named(
+    postgresql_server: PostgresqlServer, postgresql_database: str
+) -> None:
+    postgresql_server.psql_script(postgresql_database, EXTENSION_ROWS)
+    assert uncarried_by_kind(extracted(postgresql_database)) == {
+        "place of extension sequence": ["public.numbers (extension vector)"],
+        "rows of extension table": ["public.conf (extension vector)"],
+    }
+
+
+RARE = """
+CREATE TABLE t (a int, b int);
+CREATE FUNCTION to_sql(internal) RETURNS internal LANGUAGE internal IMMUTABLE AS 'textout';
+CREATE TRANSFORM FOR int LANGUAGE plpgsql (FROM SQL WITH FUNCTION to_sql(internal));
+CREATE FOREIGN DATA WRAPPER far; CREATE SERVER away FOREIGN DATA WRAPPER far;
+GRANT USAGE ON FOREIGN DATA WRAPPER far TO pg_monitor; GRANT USAGE ON FOREIGN SERVER away TO pg_monitor;
+REVOKE USAGE ON LANGUAGE plpgsql FROM PUBLIC;
+SET allow_system_table_mods = on;
+INSERT INTO pg_seclabel VALUES ('t'::regclass, 'pg_class'::regclass, 0, 'guard', 'secret');
+"""
+
+
+@pytest.fixture
+def subscribed(postgresql_server: PostgresqlServer, postgresql_database: str) -> Iterator[str]:
+    """A database with a subscription, which would keep it from being dropped."""
+    subscription = "CREATE SUBSCRIPTION heard CONNECTION 'dbname=x' PUBLICATION p WITH (connect = false)"
+    execute(postgresql_database, subscription)
+    yield postgresql_database
+    execute(postgresql_database, "ALTER SUBSCRIPTION heard SET (slot_name = NONE)", "DROP SUBSCRIPTION heard")
+
+
+def test_what_few_databases_have_is_named(postgresql_server: PostgresqlServer, subscribed: str) -> None:
+    postgresql_server.psql_script(subscribed, RARE)
+    setting = f"ALTER ROLE postgres IN DATABASE {subscribed.rsplit('/', 1)[1]}"
+    execute(subscribed, f"{setting} SET work_mem = '7MB'")
+    found = uncarried_by_kind(extracted(subscribed))
+    assert found == {
+        "database setting": ["work_mem of role postgres"],
+        "foreign data wrapper": ["far"],
+        "foreign server": ["away"],
+        "grant on": ["foreign data wrapper far", "foreign server away", "language plpgsql"],
+        "security label": ["on table public.t"],
+        "subscription": ["heard"],
+        "transform": ["for integer language plpgsql"],
+    }
+
+
+OWNED = """
+CREATE TABLE t (a int, b int); CREATE STATISTICS st ON a, b FROM t;
+CREATE OPERATOR === (FUNCTION = int4eq, LEFTARG = int, RIGHTARG = int);
+CREATE OPERATOR FAMILY f USING hash;
+CREATE OPERATOR CLASS c FOR TYPE int USING hash FAMILY f AS OPERATOR 1 =;
+CREATE COLLATION col FROM "C"; CREATE TYPE based;
+CREATE FUNCTION based_in(cstring) RETURNS based LANGUAGE internal IMMUTABLE STRICT AS 'int4in';
+CREATE FUNCTION based_out(based) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'int4out';
+CREATE TYPE based (INPUT = based_in, OUTPUT = based_out, LIKE = int4);
+CREATE CONVERSION conv FOR 'LATIN1' TO 'UTF8' FROM iso8859_1_to_utf8;
+CREATE TEXT SEARCH DICTIONARY dict (TEMPLATE = simple); CREATE TEXT SEARCH CONFIGURATION cfg (COPY = simple);
+CREATE FOREIGN DATA WRAPPER far; CREATE SERVER away FOREIGN DATA WRAPPER far; CREATE PUBLICATION told;
+CREATE TRUSTED LANGUAGE other HANDLER plpgsql_call_handler;
+CREATE FUNCTION watch() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END';
+CREATE EVENT TRIGGER watcher ON ddl_command_start EXECUTE FUNCTION watch(); ALTER EVENT TRIGGER watcher DISABLE;
+"""
+OWNED_OBJECTS = (
+    *("collation public.col", "conversion public.conv", "event trigger watcher", "foreign data wrapper far"),
+    *("foreign server away", "language other", "operator public.===(integer,integer)"),
+    *("operator class public.c", "operator family public.f", "publication told", "statistics public.st"),
+    *("text search configuration public.cfg", "text search dictionary public.dict", "type public.based"),
+)
+
+
+def test_other_owners_of_every_kind_of_object_are_named(
+    postgresql_server: PostgresqlServer, postgresql_database: str
+) -> None:
+    role = f"owner_of_{postgresql_database.rsplit('/', 1)[1]}"
+    postgresql_server.psql_script(postgresql_database, f"{OWNED} CREATE ROLE {role} SUPERUSER;")
+    try:
+        for each in OWNED_OBJECTS:
+            by = " USING hash" if each.startswith(("operator c", "operator f")) else ""
+            execute(postgresql_database, f"ALTER {each.replace('foreign server', 'server')}{by} OWNER TO {role}")
+        found = uncarried_by_kind(extracted(postgresql_database))
+        assert found["owner"] == sorted(f"{role} of {each}" for each in OWNED_OBJECTS)
+    finally:
+        execute(postgresql_database, f"REASSIGN OWNED BY {role} TO postgres", f"DROP ROLE {role}")

@@ -1,0 +1,75 @@
+"""A restore as the owner of tables with forced row security loads, counts and replaces all their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from snapshot_assets.databases.postgresql.quiet import quiet
+from snapshot_assets.databases.postgresql.target import PostgresqlTarget
+from snapshot_assets.databases.source import AllRows
+from snapshot_assets.engine.restore.settings import Filters
+from snapshot_assets.errors import DatabaseError
+from snapshot_assets.format.relations import TableName
+from snapshot_assets_tests.databases.postgresql.helpers import execute, extracted
+from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.engine.restore.imports import Into
+from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
+
+SCRIPT = """
+CREATE TABLE places (id serial PRIMARY KEY);
+CREATE TABLE r (id serial, at timestamptz, place int REFERENCES places DEFERRABLE INITIALLY DEFERRED);
+ALTER TABLE places ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY p ON places USING (id > 1);
+ALTER TABLE r ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY p ON r USING (id > 1);
+CREATE MATERIALIZED VIEW sums AS SELECT count(*) FROM r;
+INSERT INTO places VALUES (1), (2);
+INSERT INTO r VALUES (1, '2025-01-02T01:00Z', 1), (2, '2025-01-03T01:00Z', 2); REFRESH MATERIALIZED VIEW sums;
+"""
+FORCED = "SELECT relname FROM pg_class WHERE relforcerowsecurity AND relrowsecurity ORDER BY relname"
+
+
+@pytest.fixture
+def owned(postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase) -> Iterator[str]:
+    """The URI of a database for its owner, who is no superuser."""
+    uri = make_postgresql_database()
+    name = uri.rsplit("/", 1)[1]
+    role = f"owner_of_{name}"
+    execute(uri, f"CREATE ROLE {role} LOGIN PASSWORD 'x'", f"ALTER DATABASE {name} OWNER TO {role}")
+    yield postgresql_server.uri(name, role, "x")
+    execute(uri, f"REASSIGN OWNED BY {role} TO postgres", f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+@pytest.mark.parametrize("code", [True, False])
+def test_the_owner_restores_tables_with_forced_row_security_again_and_again(
+    code: bool,
+    owned: str,
+    postgresql_server: PostgresqlServer,
+    make_postgresql_database: MakeDatabase,
+    tmp_path: Path,
+) -> None:
+    source, into = make_postgresql_database(), Into(owned)
+    admin = postgresql_server.uri(owned.rsplit("/", 1)[1])
+    postgresql_server.psql_script(source, SCRIPT)
+    place, filters = Place(source, tmp_path), Filters(code=code)
+    place.export()
+    assert into.restore(place.store, filters=filters).finished
+    assert into.restore(place.store, filters=filters).finished
+    postgresql_server.psql(source, "INSERT INTO r VALUES (3, '2025-01-02T02:00Z', 1)")
+    place.export(chunks=(2,), replace=True)
+    assert into.restore(place.store, filters=filters, replace=True).finished
+    for query in ("SELECT * FROM r ORDER BY id", "SELECT * FROM sums", FORCED):
+        assert postgresql_server.psql(admin, query) == postgresql_server.psql(source, query)
+    assert postgresql_server.psql(owned, "SELECT count(*) FROM r") == ("2" if code else "0")
+
+
+def test_row_security_is_forced_again_after_an_error(owned: str, postgresql_server: PostgresqlServer) -> None:
+    postgresql_server.psql_script(owned, SCRIPT.partition("INSERT")[0])
+    table = extracted(postgresql_server.uri(owned.rsplit("/", 1)[1])).table(TableName("public", "r"))
+    with closing(PostgresqlTarget(Into(owned).address)) as target:
+        with pytest.raises(DatabaseError, match="division by zero"), target._transaction(), quiet(target, [table]):
+            target.execute("SELECT 1 / count(*) FROM public.r WHERE id IS NULL", "dividing")
+        assert target.count(table, AllRows()) == 0
+    assert postgresql_server.psql(owned, FORCED) == "places\nr"
