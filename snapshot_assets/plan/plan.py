@@ -194,7 +194,7 @@ class Plan(ReplicaFields):
     @classmethod
     def _are_of_the_format(cls, options: FormatOptions, info: ValidationInfo) -> FormatOptions:
         if "format" in info.data:
-            raising_value_errors(options.of)(info.data["format"]).check()
+            raising_value_errors(lambda name: options.of(name).check())(info.data["format"])
         return options
 
     @field_validator("max_file_size")
