@@ -32,7 +32,7 @@ from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.problems import Problem, plan_error
 from snapshot_assets.plan.read_configuration import load_configuration
 
-_BESIDE_PLAN = ("parallelism", "max_file_size", "fail_on_rows_outside")
+_BESIDE_PLAN = ("parallelism", "max_file_size", "fail_on_rows_outside", "target")
 
 
 def plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
@@ -92,7 +92,18 @@ def named_or_described(
             f"{' and '.join(clashing)} cannot be given beside --plan; change the plan in the configuration."
         )
     configuration = load_configuration(options.config)
-    return configuration, with_spark_options(configuration.plan(options.plan).changed(**given), options)
+    return configuration, with_spark_options(_changed(configuration.plan(options.plan), given, names), options)
+
+
+def _changed(plan: Plan, given: Mapping[str, Any], names: Mapping[str, str]) -> Plan:
+    """Return a plan with the fields that a call gives; mistakes in these are the call's, under its options' names."""
+    try:
+        return plan.changed(**given)
+    except PlanError as error:
+        found = [
+            Problem((names.get(first, first), *rest), text) for (first, *rest), text in error.attributes["problems"]
+        ]
+        raise plan_error(f"the call beside plan {plan.name!r}", found) from None
 
 
 def parse_range(text: str | None, option: str) -> TimeRange | None:
