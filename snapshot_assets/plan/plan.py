@@ -55,7 +55,7 @@ _NOT_OF_QUERIES = (
     "fail_on_rows_outside",
 )
 
-_DATA_FIELDS = (
+DATA_FIELDS = (
     "start_time",
     "end_time",
     "chunk_time_window",
@@ -73,6 +73,8 @@ _DATA_FIELDS = (
     "untimed_tables",
     "chunks_per_run",
 )
+"""Fields that have no effect on a plan without data; see `NO_DATA`."""
+NO_DATA = "has no effect with schema_only: true; remove one of the two"
 
 
 class Plan(ReplicaFields):
@@ -190,6 +192,14 @@ class Plan(ReplicaFields):
             raise ValueError("drill_cron needs a scratch database, for a drill; write scratch, or remove it")
         return dagster
 
+    @field_validator(*DATA_FIELDS)
+    @classmethod
+    def _has_rows_to_act_on(cls, value: Any, info: ValidationInfo) -> Any:
+        default = cls.model_fields[str(info.field_name)].get_default(call_default_factory=True)
+        if info.data.get("schema_only") and value != default:
+            raise ValueError(NO_DATA)
+        return value
+
     @field_validator("format_options")
     @classmethod
     def _are_of_the_format(cls, options: FormatOptions, info: ValidationInfo) -> FormatOptions:
@@ -215,11 +225,3 @@ class Plan(ReplicaFields):
                 "by which the clocks of writers and store may differ"
             )
         return grace
-
-    @field_validator(*_DATA_FIELDS)
-    @classmethod
-    def _has_rows_to_act_on(cls, value: Any, info: ValidationInfo) -> Any:
-        default = cls.model_fields[str(info.field_name)].get_default(call_default_factory=True)
-        if info.data.get("schema_only") and value != default:
-            raise ValueError("has no effect with schema_only: true; remove one of the two")
-        return value
