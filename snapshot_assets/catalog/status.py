@@ -13,6 +13,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.truncation import newest_state
 from snapshot_assets.catalog.operations.garbage import Garbage, PinnedPaths, scan_state
+from snapshot_assets.catalog.replica import read_marker
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.catalog.state.holds import held_tags
 from snapshot_assets.catalog.state.totals import live_table
@@ -90,6 +91,8 @@ class Status:
         transactions: The log's transactions.
         checkpoints: Its checkpoints.
         held: Names of the tags under legal hold, sorted.
+        replica_of: URI of the source of a replica; None for a location of its own.
+        promoting: Whether a promotion of the replica was begun and has not ended.
     """
 
     uri: str
@@ -110,6 +113,8 @@ class Status:
     transactions: Size
     checkpoints: Size
     held: tuple[str, ...] = ()
+    replica_of: str | None = None
+    promoting: bool = False
 
     @property
     def is_damaged(self) -> bool:
@@ -141,6 +146,7 @@ def location_status(store: ObjectStore, now: datetime) -> Status:
 
 
 def _status(store: ObjectStore, now: datetime) -> Status:
+    marker = read_marker(store)
     state = Catalog(store, newest_state(store)).require_snapshot()
     objects = Listed(store)
     infos = list(objects.values())
@@ -159,6 +165,8 @@ def _status(store: ObjectStore, now: datetime) -> Status:
         export=_newest_export(state, now),
         tag=_newest_tag(state, now),
         held=tuple(sorted(held_tags(state.pins))),
+        replica_of=marker.source if marker is not None else None,
+        promoting=marker is not None and marker.promoting,
         unsealed=unsealed_work(state),
         verified=tuple(Verified(each, _age(each.verified_at, now)) for each in verifications),
         damaged=tuple(sorted(damaged)),

@@ -37,9 +37,10 @@ def collecting(parser: argparse.ArgumentParser) -> None:
 
 def expire(parser: argparse.ArgumentParser) -> None:
     """Add the options of `catalog expire`."""
-    plan = "a plan of the configuration: its location and retention"
+    plan = "a plan of the configuration: its location, and its rules of revisions and of automatic tags"
     add_location_options(parser, plan=plan, snapshot="the snapshot's location; without a rule only tags end")
-    parser.add_argument("--keep-last", type=count, metavar="N", help="keep the newest N sealed revisions")
+    last = "keep the newest N sealed revisions; an option takes the place of the plan's rules of revisions"
+    parser.add_argument("--keep-last", type=count, metavar="N", help=last)
     parser.add_argument("--keep-for", metavar="D", help="keep what was sealed within this time: 12h, 30d, …")
     for period, name in (("daily", "days"), ("weekly", "ISO weeks"), ("monthly", "months"), ("yearly", "years")):
         help_ = f"keep the newest sealed revision of each of the newest N {name}, in UTC"

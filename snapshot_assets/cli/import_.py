@@ -77,9 +77,7 @@ def _request_of(options: argparse.Namespace) -> _Request:
     # A plan without windows must be `schema_only`.
     configuration, plan = named_or_described(options, given, needed, source=NO_SOURCE, schema_only=True)
     if plan.target is None:
-        raise PlanError(
-            f"plan {plan.name!r} has no target; write one in the configuration, or give --from {plan.to} --target T."
-        )
+        raise PlanError(f"plan {plan.name!r} has no target; give --target T, or write target in the configuration.")
     return _Request(
         configuration=configuration,
         named=plan,

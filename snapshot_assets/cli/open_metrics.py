@@ -76,6 +76,8 @@ def _moment(name: str, what: str, moment: Moment | None) -> Iterator[_Gauge]:
 def _work(status: Status) -> Iterator[_Gauge]:
     yield _gauge("revision", "Newest revision.", status.revision)
     yield _gauge("sealed", "Whether the newest state is sealed.", status.sealed)
+    source = {} if status.replica_of is None else {"source": status.replica_of}
+    yield _Gauge("replica", "Whether the location is a replica.", [(source, bool(source))])
     yield _gauge("missing_chunks", "Chunks that are not exported.", status.unsealed.chunks)
     yield _gauge("unsealed_files", "Data files that no seal covers.", status.unsealed.files)
     yield _gauge("unsealed_bytes", "Size of the data files that no seal covers.", status.unsealed.bytes)
@@ -99,7 +101,8 @@ def _objects(status: Status) -> Iterator[_Gauge]:
     if status.collectable is not None and status.waiting is not None:
         states = {"collectable": status.collectable, "waiting": status.waiting}
         counts = [({"state": name}, float(size.objects)) for name, size in states.items()]
-        yield _Gauge("garbage_objects", "Objects that nothing needs; gc deletes the collectable ones.", counts)
+        deleted = "gc, or in a replica replicate --delete, deletes the collectable ones"
+        yield _Gauge("garbage_objects", f"Objects that nothing needs; {deleted}.", counts)
         sizes = [({"state": name}, float(size.bytes)) for name, size in states.items()]
         yield _Gauge("garbage_bytes", "Size of the objects that nothing needs.", sizes, "bytes")
     yield _gauge("log_transactions", "Transactions of the log.", status.transactions.objects)

@@ -162,8 +162,8 @@ class _FormatOption(argparse.Action):
 def import_(parser: argparse.ArgumentParser) -> None:
     """Add the options of `snapshots import`."""
     what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
-    add_location_options(what, "--from", plan="a plan of the configuration that has a target")
-    what.add_argument("--target", metavar="T", help=_DATABASES)
+    add_location_options(what, "--from", plan="a plan of the configuration: its location, target and new names")
+    what.add_argument("--target", metavar="T", help=f"{_DATABASES} (default: the plan's)")
     what.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: newest seal)")
     what.add_argument("--schemas", type=names, metavar="a,b", default=[], help="schemas (default: all)")
     what.add_argument("--tables", type=tables, metavar="s.t,…", default=[], help="tables (default: all)")

@@ -71,6 +71,9 @@ def _show(status: Status, max_age: timedelta | None, *, stale: bool) -> None:
 
 def _lines(status: Status) -> Iterator[tuple[str, str]]:
     """Yield what is shown of a status: names and texts."""
+    if status.replica_of is not None:
+        promotion = "; its promotion was begun: run `snapshots catalog promote` again" if status.promoting else ""
+        yield "replica of", f"{status.replica_of}{promotion}"
     yield "newest seal", _moment(status.seal)
     if status.export != status.seal:
         yield "newest export", _moment(status.export)
@@ -92,9 +95,16 @@ def _lines(status: Status) -> Iterator[tuple[str, str]]:
     if status.damage:
         yield "damaged", status.damage
     if status.collectable is not None and status.waiting is not None:
-        collectable = f"{_size(status.collectable, 'object')} that `snapshots catalog gc` deletes"
-        yield "garbage", f"{collectable}, and {_size(status.waiting, 'object')} younger than the grace period"
+        yield "garbage", _garbage(status.collectable, status.waiting, replica=status.replica_of is not None)
     yield "log", f"{_size(status.transactions, 'transaction')}; {_size(status.checkpoints, 'checkpoint')}"
+
+
+def _garbage(collectable: Size, waiting: Size, *, replica: bool) -> str:
+    if replica:  # garbage collection refuses it
+        total = Size(collectable.objects + waiting.objects, collectable.bytes + waiting.bytes)
+        return f"{_size(total, 'object')}; `snapshots replicate --delete` deletes what the source no longer has"
+    deleted = f"{_size(collectable, 'object')} that `snapshots catalog gc` deletes"
+    return f"{deleted}, and {_size(waiting, 'object')} younger than the grace period"
 
 
 def _moment(moment: Moment | None) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.state.totals import outside_text
+from snapshot_assets.catalog.state.totals import missing_text, outside_text
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.restorable import restore_warnings
 from snapshot_assets.engine.export.start_snapshot import skipped_text
@@ -270,10 +270,9 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
             required = config.require_complete
             if required is None:
                 required = not runs_asset(context, asset_key(plan, "chunks"))
-            if not required and (missing := Catalog.open(snapshots.store(plan.name)).state.missing()):
-                context.log.warning(
-                    f"Not sealed: {len(missing):,} windows are not exported, such as chunk {missing[0]}."
-                )
+            state = Catalog.open(snapshots.store(plan.name)).state
+            if not required and (missing := state.missing()):
+                context.log.warning(f"Not sealed: {missing_text(state)}, such as chunk {missing[0]}.")
                 return
             sealed = snapshots.seal(plan.name, config.depth(), failed_chunks(context.instance, plan))
             if config.tags(plan):

@@ -7,8 +7,8 @@ from typing import Any
 import dagster as dg
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.operations.expire import execute_expiry, plan_expiry
-from snapshot_assets.catalog.pins.automatic import Due, due, with_tags
+from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, plan_expiry
+from snapshot_assets.catalog.pins.automatic import NewTag, due, with_new_tag
 from snapshot_assets.catalog.pins.objects import delete_pin
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.state.unreferenced import EXPIRED, released_objects
@@ -33,26 +33,23 @@ def retention_op(plan: Plan) -> dg.OpDefinition:
     def retain(context: dg.OpExecutionContext, config: DryRunConfig) -> None:
         with opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
             before = catalog.require_snapshot().after(())  # a copy, which later commits do not change
-            wanted = due(before, catalog.now(), tag=plan.retention.tag.rule if plan.retention.tag else None)
-            rule, expiry = plan.retention.rule, None
+            new = due(before, catalog.now(), tag=plan.retention.tag_rule).tag
             if config.dry_run:
-                gone = [each.pin.name for each in wanted.tags_gone]
-                tagged = with_tags(before, wanted, catalog.now())
-                expiry = plan_expiry(catalog, rule, state=tagged) if rule else None
-                after = tagged.after([act.Expired(expiry.expired)] if expiry and expiry.expired else [])
+                tagged = with_new_tag(before, new, catalog.now())
+                expiry = plan_expiry(catalog, plan.retention.rule, tags=plan.retention.tag_rule, state=tagged)
+                after = tagged.after([act.TagDeleted(name) for name in expiry.tags])
+                after = after.after([act.Expired(expiry.expired)] if expiry.expired else [])
             else:
-                gone = _change_tags(context, plan, catalog, wanted)  # first: the expiry may refuse a damaged log
-                expiry = execute_expiry(catalog, plan_expiry(catalog, rule)) if rule else None
-                after = catalog.state
+                expiry, after = _retain(context, plan, catalog, new), catalog.state
         released = [each for each in released_objects(before, after, EXPIRED) if not each.at_once]
         context.add_output_metadata(
             with_sizes(
                 {
                     "dry_run": config.dry_run,
-                    "tag_created": wanted.tag.name if wanted.tag else "none",
-                    "tags_deleted": gone,
-                    "revisions_expired": list(expiry.expired) if expiry else [],
-                    "revisions_kept_by_pins": len(expiry.pinned) if expiry else 0,
+                    "tag_created": new.name if new else "none",
+                    "tags_deleted": list(expiry.tags),
+                    "revisions_expired": list(expiry.expired),
+                    "revisions_kept_by_pins": len(expiry.pinned),
                     "bytes_unneeded": sum(each.bytes for each in released),
                 }
             )
@@ -61,16 +58,17 @@ def retention_op(plan: Plan) -> dg.OpDefinition:
     return retain
 
 
-def _change_tags(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog, wanted: Due) -> list[str]:
-    """Create the tag that is due, then delete tags, and return the names of those deleted.
+def _retain(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog, new: NewTag | None) -> ExpiryPlan:
+    """Create the tag that is due, then delete tags and expire revisions: there are never fewer than the rules keep.
 
-    In this order, there is never less than the rules keep.
+    An expiry may refuse a damaged log. The new tag stays then, and is shown.
     """
-    if wanted.tag is not None:
-        create_tag(catalog, wanted.tag.name, wanted.tag.revision, wanted.tag.ttl, automatic=True)
-    gone = [each.pin.name for each in wanted.tags_gone if delete_pin(catalog, each)]
-    show_tags(context, plan, catalog.refresh(), catalog.store.uri)
-    return gone
+    if new is not None:
+        create_tag(catalog, new.name, new.revision, new.ttl, automatic=True)
+    try:
+        return execute_expiry(catalog, plan_expiry(catalog, plan.retention.rule, tags=plan.retention.tag_rule))
+    finally:
+        show_tags(context, plan, catalog.refresh(), catalog.store.uri)
 
 
 def savepoint_op(plan: Plan, spark_key: str) -> dg.OpDefinition:

@@ -58,7 +58,7 @@ _NOT_OF_QUERIES = (
     "fail_on_rows_outside",
 )
 
-_DATA_FIELDS = (
+DATA_FIELDS = (
     "start_time",
     "end_time",
     "chunk_time_window",
@@ -76,6 +76,8 @@ _DATA_FIELDS = (
     "untimed_tables",
     "chunks_per_run",
 )
+"""Fields that have no effect on a plan without data; see `NO_DATA`."""
+NO_DATA = "has no effect with schema_only: true; remove one of the two"
 
 
 class Plan(ReplicaFields):
@@ -213,8 +215,8 @@ class Plan(ReplicaFields):
         wanted = dagster.table_assets
         if not wanted:
             return dagster
-        if info.data.get("schema_only") or info.data.get("kind") == "query":
-            raise ValueError("table_assets has no effect with schema_only: true or kind: query; remove it")
+        if info.data.get("schema_only"):
+            raise ValueError("table_assets has no effect with schema_only: true; remove it")
         if wanted is True and not info.data.get("tables"):
             raise ValueError(
                 "table_assets: true needs the names of the tables, for which definitions do not ask the source; write"
@@ -223,11 +225,19 @@ class Plan(ReplicaFields):
         require_exported(wanted if isinstance(wanted, tuple) else (), info)
         return dagster
 
+    @field_validator(*DATA_FIELDS)
+    @classmethod
+    def _has_rows_to_act_on(cls, value: Any, info: ValidationInfo) -> Any:
+        default = cls.model_fields[str(info.field_name)].get_default(call_default_factory=True)
+        if info.data.get("schema_only") and value != default:
+            raise ValueError(NO_DATA)
+        return value
+
     @field_validator("format_options")
     @classmethod
     def _are_of_the_format(cls, options: FormatOptions, info: ValidationInfo) -> FormatOptions:
         if "format" in info.data:
-            raising_value_errors(options.of)(info.data["format"]).check()
+            raising_value_errors(lambda name: options.of(name).check())(info.data["format"])
         return options
 
     @field_validator("max_file_size")
@@ -248,11 +258,3 @@ class Plan(ReplicaFields):
                 "by which the clocks of writers and store may differ"
             )
         return grace
-
-    @field_validator(*_DATA_FIELDS)
-    @classmethod
-    def _has_rows_to_act_on(cls, value: Any, info: ValidationInfo) -> Any:
-        default = cls.model_fields[str(info.field_name)].get_default(call_default_factory=True)
-        if info.data.get("schema_only") and value != default:
-            raise ValueError("has no effect with schema_only: true; remove one of the two")
-        return value

@@ -119,6 +119,11 @@ class RetentionFields(_Calendar):
     savepoint: SavepointFields | None = Field(None, description="Automatic savepoints.")
 
     @property
+    def tag_rule(self) -> TagRule | None:
+        """The rule of automatic tags; None if there are none."""
+        return None if self.tag is None else self.tag.rule
+
+    @property
     def rule(self) -> Retention | None:
         """Which sealed revisions stay readable without a pin; None if all do."""
         if self.keep_last is None and self.keep_for is None and not self.calendar:

@@ -16,7 +16,7 @@ import pytest
 from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.layout import transaction_path
-from snapshot_assets_tests.cli.helpers import Snapshots, contents, export, make_plan, store_of
+from snapshot_assets_tests.cli.helpers import Snapshots, contents, export, make_plan, make_source, store_of
 
 _SHA256 = 32
 _REBUILD = "`snapshots catalog rebuild`"
@@ -156,9 +156,16 @@ def test_an_import_of_an_unfinished_export_names_the_command_that_finishes_it(
 ) -> None:
     export(make_plan(source, location.as_uri()), store_of(location), chunks=[1, 2])
     refused = snapshots("import", "--from", location.as_uri(), "--target", f"duckdb:///{tmp_path}/target.duckdb")
-    assert refused.status == ExitStatus.NOT_FOUND
+    assert refused.status == ExitStatus.DAMAGED
     assert "2 of 4 chunks are not exported" in refused.err
     assert f"`snapshots export create --to {location.as_uri()}`" in refused.err
+
+
+def test_an_import_counts_no_chunk_without_rows(snapshots: Snapshots, tmp_path: Path, location: Path) -> None:
+    source = make_source(tmp_path / "timed.duckdb", "DROP TABLE sensors")
+    export(make_plan(source, location.as_uri()), store_of(location), chunks=[0, 1, 2])
+    refused = snapshots("import", "--from", location.as_uri(), "--target", f"duckdb:///{tmp_path}/target.duckdb")
+    assert "1 of 3 chunks is not exported" in refused.err
 
 
 def _newer(exported: Path) -> None:

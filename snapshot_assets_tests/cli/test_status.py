@@ -108,6 +108,24 @@ def test_a_location_with_a_damaged_log(snapshots: Snapshots, location: Path, sea
     assert failed.status == status(snapshots, location, "--format", "openmetrics").status == 3
 
 
+def test_a_replica(snapshots: Snapshots, exported: Path, tmp_path: Path) -> None:
+    """Its garbage is what the source deletes, and only a replication deletes it there."""
+    replica = tmp_path / "replica"
+    assert snapshots("replicate", "--snapshot", exported.as_uri(), "--to", replica.as_uri()).status == 0
+    found = status(snapshots, replica)
+    assert found.status == 0
+    assert f"  replica of:     {exported.as_uri()}\n" in found.out
+    assert "`snapshots replicate --delete` deletes what the source no longer has" in found.out
+    assert "catalog gc" not in found.out
+    facts = status(snapshots, replica, "--json").json
+    assert (facts["replica_of"], facts["promoting"]) == (exported.as_uri(), False)
+    [sample] = metrics(status(snapshots, replica, "--format", "openmetrics").out)["snapshots_replica"]
+    assert (sample.labels, sample.value) == ({"location": replica.as_uri(), "source": exported.as_uri()}, 1)
+    assert status(snapshots, exported, "--json").json["replica_of"] is None
+    [sample] = metrics(status(snapshots, exported, "--format", "openmetrics").out)["snapshots_replica"]
+    assert (sample.labels, sample.value) == ({"location": exported.as_uri()}, 0)
+
+
 def test_an_empty_location(snapshots: Snapshots, location: Path) -> None:
     failed = status(snapshots, location, "--json", "--max-age", "26h")
     assert (failed.status, failed.json["error"]["kind"]) == (5, "NoSnapshotError")

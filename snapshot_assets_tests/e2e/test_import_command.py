@@ -95,22 +95,35 @@ def test_a_plan_with_a_target_can_be_imported_and_one_without_is_refused(
     config = tmp_path / "snapshots.yaml"
     plan = f"{{source: live, to: '{exported.as_uri()}', start_time: 2025-01-01T00:00:00Z, parallelism: 2"
     config.write_text(
-        f"sources: {{live: '{source}', copy: 'duckdb://{target}'}}\n"
+        f"sources: {{live: '{source}', copy: 'duckdb://{target}', other: 'duckdb://{tmp_path / 'other.duckdb'}'}}\n"
         f"plans:\n  good: {plan}, target: copy}}\n  none: {plan}}}\n"
     )
     call = ("--config", str(config), "import", "--dry-run", "--plan")
     refused = snapshots(*call, "none")
     assert (refused.status, refused.out) == (2, "")
     assert "plan 'none' has no target" in refused.err
-    for option, value in (("--from", exported.as_uri()), ("--target", "copy")):
-        both = snapshots(*call, "good", option, value)
-        assert both.status == 2
-        refusal = "not allowed with argument --plan" if option == "--from" else "cannot be given beside --plan"
-        assert option in both.err
-        assert refusal in both.err
+    assert "give --target T" in refused.err
+    both = snapshots(*call, "good", "--from", exported.as_uri())
+    assert (both.status, "not allowed with argument --plan" in both.err) == (2, True)
     good = snapshots(*call, "good", "--json")
     assert (good.status, good.json["target"], good.json["rows_of_files"]) == (0, "copy", 74)
+    for plan, given in (("none", "copy"), ("good", "other"), ("none", f"duckdb://{tmp_path / 'other.duckdb'}")):
+        other = snapshots(*call, plan, "--target", given, "--json")
+        assert (other.status, other.json["target"]) == (0, "copy" if given == "copy" else "other"), other.err
     assert not target.exists()
+
+
+def test_a_target_that_is_no_target_is_the_calls_mistake(
+    snapshots: Snapshots, exported: Path, source: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "snapshots.yaml"
+    config.write_text(f"sources: {{live: '{source}'}}\nplans:\n  shop: {{source: live, to: '{exported.as_uri()}'}}\n")
+    call = ("--config", str(config), "import", "--dry-run", "--plan", "shop", "--target")
+    same = snapshots(*call, "live")
+    assert same.status == 2
+    assert "the call beside plan 'shop' has 1 mistake:\n  --target: live is the source itself" in same.err
+    unknown = snapshots(*call, "lvie")
+    assert (unknown.status, "Did you mean 'live'?" in unknown.err) == (2, True)
 
 
 @pytest.mark.usefixtures("spark")

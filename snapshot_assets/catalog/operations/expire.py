@@ -1,4 +1,4 @@
-"""Expiry: declares that sealed revisions need not stay readable, and deletes tags whose time to live is over.
+"""Expiry: declares that sealed revisions need not stay readable, and deletes the tags that no rule keeps.
 
 Expiring only records which revisions expired. Garbage collection deletes their data (FORMAT.md, section 6).
 """
@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Prepare
 from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_end
-from snapshot_assets.catalog.rules import Retention, delete_outlived_tags
+from snapshot_assets.catalog.pins.automatic import TagRule, tags_to_delete
+from snapshot_assets.catalog.rules import Retention, delete_tags
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.pins import TagState
 from snapshot_assets.catalog.state.unreferenced import EXPIRED, TAG_DELETED, ReleasedObject, released_objects
 from snapshot_assets.format import actions as act
 
@@ -26,7 +29,8 @@ class ExpiryPlan:
         expired: The sealed revisions that no rule keeps, ascending.
         pinned: For each of them that a tag or savepoint keeps readable, these pins.
         kept: How many sealed revisions can be read afterwards.
-        tags: Names of the tags whose time to live is over; they are deleted first.
+        tags: Names of the tags that are deleted, before revisions expire.
+        surplus: Those of them whose time to live is not over: automatic ones that no rule keeps.
         released: What nothing needs then. Garbage collection deletes it, except for the tags' own objects.
         revision: The revision that records what expired; None until then, and if nothing expires.
         decide: The rules that are committed: one on tags, one on revisions.
@@ -36,6 +40,7 @@ class ExpiryPlan:
     pinned: Mapping[int, tuple[str, ...]]
     kept: int
     tags: tuple[str, ...] = ()
+    surplus: tuple[str, ...] = ()
     released: tuple[ReleasedObject, ...] = ()
     revision: int | None = None
     decide: tuple[Prepare, Prepare] | None = field(default=None, repr=False, compare=False)
@@ -46,14 +51,17 @@ class ExpiryPlan:
         return sum(each.bytes for each in self.released if not each.at_once)
 
 
-def plan_expiry(catalog: Catalog, retention: Retention | None, *, state: State | None = None) -> ExpiryPlan:
-    """Return which tags outlived their time, and which sealed revisions no rule keeps; changes nothing.
+def plan_expiry(
+    catalog: Catalog, retention: Retention | None, *, tags: TagRule | None = None, state: State | None = None
+) -> ExpiryPlan:
+    """Return which tags outlived their time, and which tags and sealed revisions no rule keeps; changes nothing.
 
-    The newest seal and the head always stay.
+    The newest seal and the head always stay, and so do tags under legal hold.
 
     Args:
         catalog: The location.
         retention: Which sealed revisions stay; None for all.
+        tags: Which automatic tags stay; None for all whose time to live is not over.
         state: What the head will be when the plan is executed; None for the head as it is.
 
     Raises:
@@ -67,14 +75,14 @@ def plan_expiry(catalog: Catalog, retention: Retention | None, *, state: State |
 
     def decide(names: Collection[str] | None = None, numbers: Collection[int] | None = None) -> tuple[Prepare, Prepare]:
         expire = (lambda _: None) if retention is None else rules.expire(retention, now, version, numbers)
-        return delete_outlived_tags(now, version, names), expire
+        return delete_tags(lambda head: _names(tags_to_delete(head, now, tags)), version, names), expire
 
     to_delete, to_expire = decide()
-    tags = _Step.of(state, to_delete)
-    revisions = _Step.of(tags.after, to_expire)
-    if tags.actions or revisions.actions:
+    deleted = _Step.of(state, to_delete)
+    revisions = _Step.of(deleted.after, to_expire)
+    if deleted.actions or revisions.actions:
         refuse_faults(catalog.store, "nothing expired")
-    plan = _plan(tags, revisions, None)
+    plan = _plan(deleted, revisions, now, None)
     return replace(plan, decide=decide(plan.tags, plan.expired))
 
 
@@ -95,7 +103,12 @@ def execute_expiry(catalog: Catalog, plan: ExpiryPlan) -> ExpiryPlan:
     tags, _ = _commit(catalog, delete)
     for name in tags.deleted_tags:
         catalog.store.delete(tags.before.tags[name].pin.object.path)
-    return _plan(tags, *_commit(catalog, expire))
+    revisions, revision = _commit(catalog, expire)
+    return _plan(tags, revisions, catalog.now(), revision)
+
+
+def _names(tags: Sequence[TagState]) -> list[str]:
+    return [known.pin.name for known in tags]
 
 
 @dataclass(frozen=True)
@@ -128,8 +141,8 @@ def _commit(catalog: Catalog, decide: Prepare) -> tuple[_Step, int | None]:
     return steps[-1], revision
 
 
-def _plan(tags: _Step, revisions: _Step, revision: int | None) -> ExpiryPlan:
-    """Return what both steps end."""
+def _plan(tags: _Step, revisions: _Step, now: datetime, revision: int | None) -> ExpiryPlan:
+    """Return what both steps end, as of now."""
     expired = {each for action in revisions.actions if isinstance(action, act.Expired) for each in action.revisions}
     pinned = defaultdict(list)
     for known in revisions.after.pins:
@@ -140,6 +153,7 @@ def _plan(tags: _Step, revisions: _Step, revision: int | None) -> ExpiryPlan:
         pinned={each: tuple(pins) for each, pins in sorted(pinned.items())},
         kept=len(revisions.after.readable()),
         tags=tags.deleted_tags,
+        surplus=tuple(name for name in tags.deleted_tags if not tags.before.tags[name].outlived(now)),
         released=(
             *(released_objects(tags.before, tags.after, TAG_DELETED) if tags.deleted_tags else ()),
             *(released_objects(revisions.before, revisions.after, EXPIRED) if expired else ()),

@@ -16,12 +16,12 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.manifest import checksum_of, consistency_of, write_hints
 from snapshot_assets.catalog.state.fold import SealState, State
+from snapshot_assets.catalog.state.totals import missing_text
 from snapshot_assets.catalog.verify.faults import Fault, again_with
 from snapshot_assets.catalog.verify.objects import Report, check_head, files_to_seal, verified_revision
 from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.actions import RowsOutside, Seal
-from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.storage.base import ObjectStore
 
 SealDepth = Literal["new", "full"]
@@ -103,10 +103,9 @@ def _check_complete(state: State) -> None:
     if missing:
         some = ", ".join(_name(state, chunk) for chunk in islice(missing, _SHOWN))
         raise IncompleteError(
-            f"{len(missing):,} of {counted(len(state.counted_chunks()), 'chunk')} {noun(len(missing), 'is', 'are')} not"
-            f" exported: {some}"
-            f"{', …' if len(missing) > _SHOWN else ''}. Materialise these partitions of the asset `chunks`, or the "
-            "asset `untimed_tables` for chunk 0, then seal again; `snapshots export create` does both.",
+            f"{missing_text(state)}: {some}{', …' if len(missing) > _SHOWN else ''}. Materialise these partitions of"
+            " the asset `chunks`, or the asset `untimed_tables` for chunk 0, then seal again; `snapshots export create`"
+            " does both.",
             missing=missing,
         )
 

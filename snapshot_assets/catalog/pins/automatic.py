@@ -1,4 +1,4 @@
-"""Decides which automatic tags and savepoints are due, and which ones are deleted. Changes nothing.
+"""Decides which automatic tags and savepoints are due, and which pins are deleted. Changes nothing.
 
 A rule has *ticks*: one every interval at a time of day, counted in whole days from Thursday, 1970-01-01, in UTC. The
 first pin that is created after a tick belongs to that tick, and pins the newest revision then, as Paimon's tags by
@@ -107,18 +107,16 @@ class NewTag:
 
 @dataclass(frozen=True)
 class Due:
-    """What the rules require. Create first, then delete, so that there are never fewer pins than the rules keep.
+    """What the rules require. Create the savepoint first, then delete: there are never fewer than the rule keeps.
 
     Attributes:
         tag: The tag to create, if one is due.
         savepoint: Whether to create a savepoint.
-        tags_gone: The tags to delete: all whose time to live is over, and the automatic ones that no rule keeps.
         savepoints_gone: The savepoints to delete: the automatic ones that no rule keeps.
     """
 
     tag: NewTag | None = None
     savepoint: bool = False
-    tags_gone: tuple[TagState, ...] = ()
     savepoints_gone: tuple[SavepointState, ...] = ()
 
 
@@ -146,26 +144,37 @@ def due(state: State, now: datetime, *, tag: TagRule | None = None, savepoint: S
     Args:
         state: The head.
         now: The current time.
-        tag: The rule of tags, if there is one. Without it, tags whose time to live is over are deleted too.
+        tag: The rule of tags, if there is one.
         savepoint: The rule of savepoints, if there is one.
     """
     new = tag_due(tag, state, now) if tag is not None else None
-    outlived = sorted((known for known in state.tags.values() if known.outlived(now)), key=_age)
-    rest = [known for known in state.tags.values() if not known.outlived(now)]
-    surplus = _surplus(rest, tag, now if new is not None else None) if tag is not None else ()
     savepoints = state.pins.savepoints.values()
     wanted = savepoint is not None and _savepoint_due(savepoint, state, now)
     gone = _surplus(savepoints, savepoint, now if wanted else None) if savepoint is not None else ()
-    return Due(new, wanted, (*outlived, *surplus), gone)
+    return Due(new, wanted, gone)
 
 
-def with_tags(state: State, wanted: Due, now: datetime) -> State:
-    """Return a copy of a state in which the tags that are due now are created and deleted."""
-    actions: list[act.Action] = [act.TagDeleted(known.pin.name) for known in wanted.tags_gone]
-    if wanted.tag is not None:
-        new, unwritten = wanted.tag, act.ObjectRef(tag_path(wanted.tag.name, new_attempt()), "", 0)
-        actions.append(act.TagCreated(new.name, new.revision, unwritten, now, new.ttl, automatic=True))
-    return state.after(actions) if actions else state
+def tags_to_delete(state: State, now: datetime, rule: TagRule | None = None) -> tuple[TagState, ...]:
+    """Return the tags to delete: all whose time to live is over, then the automatic ones that the rule does not keep.
+
+    A tag that is due counts only once it exists: create it first, so that there are never fewer than the rule keeps.
+
+    Args:
+        state: The head.
+        now: The current time.
+        rule: The rule of automatic tags; without one, only tags whose time to live is over are deleted.
+    """
+    outlived = sorted((known for known in state.tags.values() if known.outlived(now)), key=_age)
+    rest = [known for known in state.tags.values() if not known.outlived(now)]
+    return (*outlived, *(_surplus(rest, rule, None) if rule is not None else ()))
+
+
+def with_new_tag(state: State, new: NewTag | None, now: datetime) -> State:
+    """Return a copy of a state in which the tag that is due now is created; the state itself if none is."""
+    if new is None:
+        return state
+    unwritten = act.ObjectRef(tag_path(new.name, new_attempt()), "", 0)
+    return state.after([act.TagCreated(new.name, new.revision, unwritten, now, new.ttl, automatic=True)])
 
 
 def tag_due(rule: TagRule, state: State, now: datetime) -> NewTag | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -191,13 +191,14 @@ def expire(
 
 
 @rule
-def delete_outlived_tags(state: State, now: datetime, version: int, planned: Collection[str] | None = None) -> Actions:
-    """Delete the head's tags whose time to live is over; a tag that is held or was renewed meanwhile stays.
+def delete_tags(
+    state: State, choose: Callable[[State], Collection[str]], version: int, planned: Collection[str] | None = None
+) -> Actions:
+    """Delete the tags that are chosen on the head; a tag that is held or was renewed meanwhile is no longer chosen.
 
     The caller deletes their objects after the commit. Arguments and errors are as those of `expire`; `planned` are the
     names of tags.
     """
     refuse_deleted(state)
     refuse_upgraded(state, version)
-    outlived = [name for name, known in state.tags.items() if known.outlived(now)]
-    return [act.TagDeleted(name) for name in outlived if planned is None or name in planned] or None
+    return [act.TagDeleted(name) for name in choose(state) if planned is None or name in planned] or None

@@ -20,7 +20,7 @@ from snapshot_assets.catalog.state.file_columns import FileColumns
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.errors import RowsOutsideError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.counts import counted, noun
+from snapshot_assets.format.counts import counted, noun, number_text
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.units import time_text
 
@@ -50,6 +50,15 @@ def chunk_statuses(state: State) -> dict[str, int]:
 def rows_outside(state: State) -> tuple[act.RowsOutside, ...]:
     """Return the number of source rows outside the range at the newest seal, by table."""
     return state.newest_seal.seal.rows_outside if state.newest_seal else ()
+
+
+def missing_text(state: State) -> str:
+    """Return how many chunks are not exported, such as `2 of 4 chunks are not exported`; "" if all are."""
+    missing = len(state.missing())
+    if not missing:
+        return ""
+    chunks = counted(len(state.counted_chunks()), "chunk")
+    return f"{number_text(missing)} of {chunks} {noun(missing, 'is', 'are')} not exported"
 
 
 def outside_text(state: State) -> str:

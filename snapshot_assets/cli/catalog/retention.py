@@ -10,6 +10,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.collect_garbage import GarbagePlan, execute_collection, plan_collection
 from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, plan_expiry
 from snapshot_assets.catalog.operations.garbage import Garbage
+from snapshot_assets.catalog.pins.automatic import TagRule
 from snapshot_assets.catalog.rules import RULES, Retention
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import duration_of, open_catalog, place_of
@@ -20,58 +21,59 @@ from snapshot_assets.cli.unreferenced import by_reason, released_json, show_reas
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.units import duration_text, time_text
+from snapshot_assets.plan.plan import Plan
 
 
 def expire(options: argparse.Namespace) -> int:
     """Expire revisions after a confirmation."""
-    catalog, retention = _of_plan(options) if options.plan is not None else _given(options)
-    plan = plan_expiry(catalog, retention)
+    place = place_of(options)
+    retention, tags = _rules(options, place.plan)
+    catalog = open_catalog(options, writing=not options.dry_run, place=place)
+    plan = plan_expiry(catalog, retention, tags=tags)
     question = f"{_summary(plan, 'will be deleted', 'will expire')}." if plan.expired or plan.tags else ""
     return execute_confirmed(
         options, catalog, plan, execute_expiry, _report_expiry, question=question, refusal="Nothing expired."
     )
 
 
-def _given(options: argparse.Namespace) -> tuple[Catalog, Retention | None]:
-    """Return the location, and the rule of the options; None if they give none."""
+def _rules(options: argparse.Namespace, plan: Plan | None) -> tuple[Retention | None, TagRule | None]:
+    """Return the rules of revisions and of automatic tags, None for none.
+
+    Options are the rule of revisions in place of the plan's.
+
+    Raises:
+        PlanError: A plan is named, and neither it nor an option has a rule.
+    """
+    given = _given_rule(options)
+    if plan is None:
+        return given, None
+    rule = given or plan.retention.rule
+    if rule is None and plan.retention.tag is None:
+        raise PlanError(
+            f"Plan {plan.name!r} has neither tag nor any of {', '.join(RULES)} in its retention, so nothing expires. "
+            f"Write one there; or give --keep-last or another such option; or give --snapshot {plan.to} without any "
+            "to delete only tags past their time retained."
+        )
+    return rule, plan.retention.tag_rule
+
+
+def _given_rule(options: argparse.Namespace) -> Retention | None:
+    """Return the rule of the options; None if they give none."""
+    if all(getattr(options, name) is None for name in RULES):
+        return None
     calendar = Calendar(options.keep_daily, options.keep_weekly, options.keep_monthly, options.keep_yearly)
-    keep_for = duration_of(options.keep_for)
-    retention = Retention(options.keep_last, keep_for, calendar) if _given_rules(options) else None
-    return open_catalog(options, writing=not options.dry_run), retention
-
-
-def _given_rules(options: argparse.Namespace) -> list[str]:
-    """Return the options that are rules of retention, as they are spelled."""
-    return [f"--{name.replace('_', '-')}" for name in RULES if getattr(options, name) is not None]
-
-
-def _of_plan(options: argparse.Namespace) -> tuple[Catalog, Retention]:
-    """Return the location and the rule of the plan of `--plan`."""
-    if clashing := _given_rules(options):
-        raise PlanError(
-            f"{' and '.join(clashing)} cannot be given beside --plan; change the plan's retention in the configuration,"
-            " or name the location by --snapshot."
-        )
-    place = place_of(options)
-    plan = place.plan
-    assert plan is not None
-    if plan.retention.rule is None:
-        raise PlanError(
-            f"Plan {plan.name!r} has none of {', '.join(RULES)} in its retention, so its revisions do not expire. "
-            f"Write one there; or give --snapshot {plan.to}, with --keep-last or another such option, or without any "
-            "to delete only tags that outlived their time."
-        )
-    return open_catalog(options, writing=not options.dry_run, place=place), plan.retention.rule
+    return Retention(options.keep_last, duration_of(options.keep_for), calendar)
 
 
 def _summary(plan: ExpiryPlan, deleted: str, expired: str) -> str:
     """Return what happens to tags and to revisions, with a verb for either."""
     pinned = f", {len(plan.pinned):,} of them pinned and kept so," if plan.pinned else ""
     sealed = len(plan.expired) + plan.kept - len(plan.pinned)
+    outlived = [name for name in plan.tags if name not in plan.surplus]
     phrases = []
-    if plan.tags:
-        tags = f"{counted(len(plan.tags), 'tag')} ({', '.join(plan.tags)})"
-        phrases.append(f"{tags} past the time retained {deleted}")
+    for tags, why in ((outlived, "past the time retained"), (plan.surplus, "that no rule keeps")):
+        if tags:
+            phrases.append(f"{counted(len(tags), 'tag')} ({', '.join(tags)}) {why} {deleted}")
     if plan.expired:
         phrases.append(f"{counted(len(plan.expired), 'sealed revision')}{pinned} of {sealed:,} {expired}")
     return " and ".join(phrases)
@@ -82,9 +84,9 @@ def _report_expiry(options: argparse.Namespace, uri: str, plan: ExpiryPlan, done
         show_json(_expiry_json(options, uri, plan))
         return
     if not plan.expired:
-        given = options.plan or _given_rules(options)
-        rule = "" if given else "; no rule was given: --keep-last, --keep-for, --keep-daily, … or --plan"
-        show(f"nothing to expire; {counted(plan.kept, 'sealed revision')} can be read{rule}")
+        ruled = options.plan or _given_rule(options)
+        hint = "" if ruled else "; no rule was given: --keep-last, --keep-for, --keep-daily, … or --plan"
+        show(f"nothing to expire; {counted(plan.kept, 'sealed revision')} can be read{hint}")
     if plan.expired or plan.tags:
         _show_expiry(plan, done=done)
 
@@ -95,6 +97,7 @@ def _expiry_json(options: argparse.Namespace, uri: str, plan: ExpiryPlan) -> dic
         "dry_run": options.dry_run,
         "revision": plan.revision,
         "tags": list(plan.tags),
+        "surplus_tags": list(plan.surplus),
         "expired": list(plan.expired),
         "pinned": [{"revision": revision, "pins": list(pins)} for revision, pins in plan.pinned.items()],
         "readable": plan.kept,

@@ -28,31 +28,45 @@ from snapshot_assets.format.units import parse_given_time, time_text
 from snapshot_assets.format.windows import TimeRange, Window
 from snapshot_assets.plan.ad_hoc import ad_hoc_configuration
 from snapshot_assets.plan.configuration import Configuration
-from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.plan import DATA_FIELDS, NO_DATA, Plan
 from snapshot_assets.plan.problems import Problem, plan_error
 from snapshot_assets.plan.read_configuration import load_configuration
 
-_BESIDE_PLAN = ("parallelism", "max_file_size", "fail_on_rows_outside")
+_BESIDE_PLAN = ("parallelism", "max_file_size", "fail_on_rows_outside", "target")
 
 
 def plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
     """Return the plan that a call names or describes, and its configuration."""
     if options.force and options.replace:
         raise PlanError("--force starts a new snapshot and --replace changes the existing one; give only one of them.")
-    given = with_inherited(options, given_fields(options))
+    own = given_fields(options)
+    given = with_inherited(options, own)
+    idle = _idle(options, own) if options.plan is None and given.get("schema_only") else []
     try:
         configuration, plan = named_or_described(options, given, {"source": "--source S", "to": "--to URI"})
     except PlanError as error:
-        problems = error.attributes.get("problems", ())
-        if not (problems and given.get("schema_only") and options.replace):
-            raise
-        replace = Problem(("--replace",), "has no effect with schema_only: true; remove one of the two")
-        raise plan_error("the call", (*problems, replace)) from None
+        raise _with_problems("the call", error, idle) from None
+    if idle:
+        raise plan_error("the call", idle)
     if plan.kind == "query":
         raise PlanError(f"plan {plan.name!r} is of kind query; `snapshots copy --plan {plan.name}` runs it.")
     if plan.schema_only and options.replace:
         raise PlanError("--replace exports data again, and a schema-only snapshot has none; remove one of the two.")
     return configuration.with_plan(plan), plan
+
+
+def _idle(options: argparse.Namespace, given: Mapping[str, Any]) -> list[Problem]:
+    """Return the options of a call that have no effect on a snapshot without data, also those of a default's value."""
+    replace = ["--replace"] if options.replace else []
+    return [Problem((name,), NO_DATA) for name in (*(name for name in given if name in DATA_FIELDS), *replace)]
+
+
+def _with_problems(what: str, error: PlanError, more: Sequence[Problem]) -> PlanError:
+    """Return an error that lists the mistakes of another one, then more; the other one if that lists none."""
+    found = error.attributes.get("problems", ())
+    known = {problem.path[:1] for problem in found}
+    added = [problem for problem in more if problem.path not in known]
+    return plan_error(what, (*found, *added)) if found and added else error
 
 
 def given_fields(options: argparse.Namespace) -> dict[str, Any]:
@@ -92,7 +106,20 @@ def named_or_described(
             f"{' and '.join(clashing)} cannot be given beside --plan; change the plan in the configuration."
         )
     configuration = load_configuration(options.config)
-    return configuration, with_spark_options(configuration.plan(options.plan).changed(**given), options)
+    return configuration, with_spark_options(_changed(configuration.plan(options.plan), given, names), options)
+
+
+def _changed(plan: Plan, given: Mapping[str, Any], names: Mapping[str, str]) -> Plan:
+    """Return a plan with the fields that a call gives; mistakes in these are the call's, under its options' names."""
+    try:
+        if plan.schema_only and (idle := [Problem((name,), NO_DATA) for name in given if name in DATA_FIELDS]):
+            raise plan_error("the call", idle)
+        return plan.changed(**given)
+    except PlanError as error:
+        found = [
+            Problem((names.get(first, first), *rest), text) for (first, *rest), text in error.attributes["problems"]
+        ]
+        raise plan_error(f"the call beside plan {plan.name!r}", found) from None
 
 
 def parse_range(text: str | None, option: str) -> TimeRange | None:

@@ -48,7 +48,8 @@ def plan_restore(
 
     Raises:
         RefusedImportError: The target refuses it for several reasons, or lacks what tables need; lists all of it.
-        NoSnapshotError: There is no sealed snapshot.
+        NoSnapshotError: There is no snapshot.
+        IncompleteError: Nothing is sealed; names how many chunks are not exported.
         DamageError: The location is damaged, or has lost its log; names the objects.
         VersionNotFoundError: There is no such sealed version.
         UnknownRelationError: A chosen schema or table is not in the snapshot.

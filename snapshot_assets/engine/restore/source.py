@@ -11,6 +11,7 @@ from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.truncation import existing_state, refuse_lost_log
 from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.totals import missing_text
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.catalog.verify.verify import verify
@@ -20,7 +21,14 @@ from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.engine.restore.spelled_filters import spelled_filters
-from snapshot_assets.errors import DamageError, NoSnapshotError, ObjectNotFoundError, OtherImportError, RestoreError
+from snapshot_assets.errors import (
+    DamageError,
+    IncompleteError,
+    NoSnapshotError,
+    ObjectNotFoundError,
+    OtherImportError,
+    RestoreError,
+)
 from snapshot_assets.format.name_rules import NameRule, rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 from snapshot_assets.storage.base import ObjectStore
@@ -129,12 +137,12 @@ def _chosen_revision(
     if not head.seals:
         copied = head.header is not None and bool(head.header.query)
         command = f"snapshots {'copy' if copied else 'export create'} --to {shlex.quote(uri)}"
-        missing = len(head.missing())
-        found = f"{missing} of {len(head.expected_chunks())} chunks are not exported" if missing else "it is not sealed"
-        raise NoSnapshotError(
-            f"There is no sealed snapshot at {uri}: {found}, so nothing can be restored. Run the "
+        why = missing_text(head) or "all chunks are exported, but not sealed"
+        raise IncompleteError(
+            f"There is no sealed snapshot at {uri}: {why}, so nothing can be restored. Run the "
             f"{'copy' if copied else 'export'} again, which finishes and seals it: `{command}`.",
             location=uri,
+            missing=head.missing(),
         )
     filters = settings.filters
     own = [each for each in records if each.location_id == head.location_id]

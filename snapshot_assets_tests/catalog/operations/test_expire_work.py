@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from snapshot_assets.catalog.operations.expire import plan_expiry
-from snapshot_assets.catalog.pins.automatic import TagRule, due
+from snapshot_assets.catalog.pins.automatic import TagRule, tags_to_delete
 from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.catalog.state.pins import TagState
@@ -78,8 +78,8 @@ def expiry_decided(revisions: int, tags: int) -> int:
 def tags_decided(revisions: int, tags: int) -> int:
     """Half of them outlived their time, and all others but four are too many."""
     head = Head(revisions, tags, ttl=timedelta(days=1))
-    count, found = calls(lambda: due(head.state, NOW, tag=TagRule(num_retained_max=5)))
-    assert len(found.tags_gone) == tags - 4
+    count, found = calls(lambda: tags_to_delete(head.state, NOW, TagRule(num_retained_max=4)))
+    assert len(found) == tags - 4
     return count
 
 

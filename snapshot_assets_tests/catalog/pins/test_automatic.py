@@ -18,8 +18,9 @@ from snapshot_assets.catalog.pins.automatic import (
     check_pattern,
     due,
     tag_due,
+    tags_to_delete,
     why_no_tag,
-    with_tags,
+    with_new_tag,
 )
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.catalog.state.pins import SavepointState, TagState
@@ -47,8 +48,10 @@ def state(*tags: TagState, seals: dict[int, datetime], savepoints: tuple[Savepoi
     return found
 
 
-def names(found: Due) -> tuple[str, ...]:
-    return tuple(known.pin.name for known in found.tags_gone)
+def gone(head: State, now: datetime, rule: TagRule | None = None) -> tuple[str, ...]:
+    """Return the names of the tags to delete once the one that is due exists."""
+    tagged = with_new_tag(head, due(head, now, tag=rule).tag, now)
+    return tuple(known.pin.name for known in tags_to_delete(tagged, now, rule))
 
 
 SEALS = {5: NOON - 3 * DAY, 7: NOON - DAY, 9: NOON - HOUR}
@@ -150,20 +153,21 @@ def test_the_oldest_automatic_tags_go_beyond_the_most_that_there_may_be() -> Non
     mine = tag("mine", NOON - 99 * DAY, automatic=False)
     known = state(*tags, mine, seals=SEALS)
     rule = TagRule(Ticks(DAY, time(12)), num_retained_max=3)
-    found = due(known, NOON, tag=rule)
-    assert found.tag is not None
-    assert names(found) == ("a4", "a3")  # three with the new one
-    assert due(known, NOON - HOUR, tag=rule) == Due(tags_gone=(tags[1],))
-    assert due(known, NOON, tag=TagRule(Ticks(DAY, time(12)))).tags_gone == ()
+    assert due(known, NOON, tag=rule).tag is not None
+    assert gone(known, NOON, rule) == ("a4", "a3")  # three with the new one
+    assert tags_to_delete(known, NOON, rule) == (tags[1],)  # the new one counts only once it exists
+    assert due(known, NOON - HOUR, tag=rule) == Due()
+    assert gone(known, NOON - HOUR, rule) == ("a4",)
+    assert gone(known, NOON, TagRule(Ticks(DAY, time(12)))) == ()
 
 
 def test_the_calendar_keeps_automatic_tags_beside_the_newest_ones() -> None:
     months = [datetime(2024, month, day, 12, tzinfo=UTC) for month in (9, 10, 11, 12) for day in (3, 20)]
     known = state(*(tag(f"{at:%m-%d}", at) for at in months), tag("mine", months[0], automatic=False), seals=SEALS)
     rule = TagRule(Ticks(DAY, time(12)), num_retained_max=2, calendar=Calendar(monthly=3))
-    assert names(due(known, NOON, tag=rule)) == ("09-03", "09-20", "10-03", "10-20", "11-03", "12-03")
+    assert gone(known, NOON, rule) == ("09-03", "09-20", "10-03", "10-20", "11-03", "12-03")
     alone = TagRule(Ticks(DAY, time(12)), calendar=Calendar(monthly=9))
-    assert names(due(known, NOON, tag=alone)) == ("10-03", "11-03", "12-03")  # the oldest stays: fewer than nine
+    assert gone(known, NOON, alone) == ("10-03", "11-03", "12-03")  # the oldest stays: fewer than nine
 
 
 def test_tags_that_outlived_their_time_go_whoever_made_them_and_count_no_more() -> None:
@@ -174,9 +178,9 @@ def test_tags_that_outlived_their_time_go_whoever_made_them_and_count_no_more() 
         tag("for ever", NOON - 99 * DAY, automatic=False),
     ]
     known = state(*tags, seals={})
-    assert due(known, NOON) == Due(tags_gone=tuple(tags[:2]))
-    assert names(due(known, NOON, tag=TagRule(num_retained_max=1))) == ("old", "mine")
-    assert names(due(known, NOON + HOUR, tag=TagRule(num_retained_max=1))) == ("old", "young", "mine")
+    assert tags_to_delete(known, NOON) == tuple(tags[:2])
+    assert gone(known, NOON, TagRule(num_retained_max=1)) == ("old", "mine")
+    assert gone(known, NOON + HOUR, TagRule(num_retained_max=1)) == ("old", "young", "mine")
 
 
 @pytest.mark.parametrize(
@@ -212,11 +216,10 @@ def test_the_oldest_automatic_savepoints_go_beyond_the_most_that_there_may_be() 
 def test_what_the_head_becomes_is_foreseen_and_the_head_stays() -> None:
     old = tag("a", NOON - 2 * DAY)
     known = state(old, seals=SEALS)
-    wanted = due(known, NOON, tag=TagRule(num_retained_max=1))
-    then = with_tags(known, wanted, NOON)
-    assert {name: each.pin.revision for name, each in then.tags.items()} == {"auto-2025-01-10": 9}
+    then = with_new_tag(known, due(known, NOON, tag=TagRule()).tag, NOON)
+    assert {name: each.pin.revision for name, each in then.tags.items()} == {"a": 5, "auto-2025-01-10": 9}
     assert (known.tags, known.revision) == ({"a": old}, 0)
-    assert with_tags(known, Due(), NOON) is known
+    assert with_new_tag(known, None, NOON) is known
 
 
 @pytest.mark.parametrize(
@@ -255,8 +258,8 @@ def test_following_the_rule_day_by_day_keeps_the_newest_and_names_each_tick_once
             made.append(found.tag.name)
             assert rule.ticks.newest(now) == found.tag.tick
             known.pins.tags[found.tag.name] = tag(found.tag.name, now)
-        for name in names(found):
-            del known.pins.tags[name]
+        for each in tags_to_delete(known, now, rule):
+            del known.pins.tags[each.pin.name]
         assert due(known, now, tag=rule) == Due()
         assert list(known.pins.tags) == made[-most:]
     assert len(made) == len(set(made))

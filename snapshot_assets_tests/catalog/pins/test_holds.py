@@ -18,7 +18,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.automatic import TagRule, Ticks, due
+from snapshot_assets.catalog.pins.automatic import TagRule, Ticks, tags_to_delete
 from snapshot_assets.catalog.pins.holds import hold_tag, release_tag
 from snapshot_assets.catalog.pins.listing import list_tags
 from snapshot_assets.catalog.pins.objects import delete_pin
@@ -192,7 +192,7 @@ def _force(writer: Writer) -> None:
 def _automatic(writer: Writer) -> None:
     rule = TagRule(Ticks(DAY, time(0)), num_retained_max=1, default_time_retained=timedelta(seconds=1))
     state = writer.catalog.refresh()
-    assert not due(state, writer.catalog.now() + 9 * DAY, tag=rule).tags_gone
+    assert not tags_to_delete(state, writer.catalog.now() + 9 * DAY, rule)
 
 
 def _rebuild(writer: Writer) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.pins.holds import hold_tag
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import Writer
@@ -44,6 +46,7 @@ def test_a_dry_run_of_expire_reports_what_expires_what_pins_keep_and_what_is_rel
         "dry_run": True,
         "revision": None,
         "tags": [],
+        "surplus_tags": [],
         "expired": [5, 7],
         "pinned": [{"revision": 7, "pins": ["tag 'nightly'"]}],
         "readable": 2,
@@ -131,20 +134,13 @@ def test_a_plan_gives_location_and_retention(
         (
             "{}",
             (),
-            "Plan 'nightly' has none of keep_last, keep_for, keep_daily, ",
+            "Plan 'nightly' has neither tag nor any of keep_last, keep_for, keep_daily, ",
         ),
-        (
-            "{tag: {}}",
-            (),
-            "Plan 'nightly' has none of keep_last, keep_for, keep_daily, ",
-        ),
-        ("{keep_last: 1}", ("--keep-last", "2"), "--keep-last cannot be given beside --plan"),
-        ("{keep_last: 1}", ("--keep-for", "2d"), "--keep-for cannot be given beside --plan"),
         ("{keep_last: 1}", ("--snapshot", "file:///x/y"), "not allowed with argument"),
         ("{keep_last: 1}", ("--plan", "nightl"), "has no plan 'nightl'"),
     ],
 )
-def test_a_plan_without_retention_or_with_options_beside_it_is_refused(
+def test_a_plan_without_retention_or_beside_a_location_is_refused(
     snapshots: Snapshots,
     location: Path,
     sealed: Writer,
@@ -156,6 +152,37 @@ def test_a_plan_without_retention_or_with_options_beside_it_is_refused(
     refused = snapshots(*planned(retention), *arguments, "--yes")
     assert (refused.status, message in refused.err) == (2, True), refused.err
     assert readable(location) == [5, 7, 9]
+
+
+def test_options_are_the_rule_of_revisions_in_place_of_the_plans(
+    snapshots: Snapshots, sealed: Writer, planned: Callable[[str], list[str]]
+) -> None:
+    call = (*planned("{keep_last: 3, keep_yearly: 9}"), "--dry-run", "--json")
+    assert snapshots(*call).json["expired"] == []
+    assert snapshots(*call, "--keep-last", "1").json["expired"] == [5, 7]
+    bare = (*planned("{}"), "--dry-run", "--json")
+    assert snapshots(*bare, "--keep-last", "2").json["expired"] == [5]
+
+
+def test_the_rule_of_automatic_tags_of_a_plan_deletes_those_that_it_does_not_keep(
+    snapshots: Snapshots, location: Path, sealed: Writer, planned: Callable[[str], list[str]]
+) -> None:
+    for name, revision in (("a", 5), ("held", 5), ("b", 7), ("c", 9)):
+        create_tag(sealed.catalog, name, revision, automatic=True)
+    hold_tag(sealed.catalog, "held", "case 7", "me")
+    yesterday = Catalog(sealed.store, sealed.catalog.state, clock=lambda: datetime.now(UTC) - timedelta(days=1))
+    create_tag(yesterday, "short", 9, timedelta(hours=1))
+    call = planned("{tag: {name: 'day-{date}', num_retained_max: 1}}")
+    before = contents(location)
+    preview = snapshots(*call, "--dry-run", "--json").json
+    assert (preview["tags"], preview["surplus_tags"], preview["expired"]) == (["short", "a", "b"], ["a", "b"], [])
+    text = snapshots(*call, "--dry-run").out
+    assert "1 tag (short) past the time retained would be deleted and 2 tags (a, b) that no rule keeps" in text
+    assert contents(location) == before
+    assert snapshots(*call, "--yes").status == 0
+    assert set(read_state(store_of(location)).tags) == {"nightly", "held", "c"}
+    assert not [path for path in contents(location) if "/tag/tag-a-" in path]
+    assert snapshots(*call, "--yes", "--json").json["tags"] == []
 
 
 @pytest.mark.parametrize("command", [("expire", "--keep-for", "0s"), ("rollback", "5", "--discard-newer")])

@@ -80,6 +80,40 @@ def test_options_are_named_as_a_command_has_them(snapshots: Snapshots, source: s
         assert f"  {name}: has no effect with --schema-only" in refused.err, refused.err
 
 
+def test_options_without_effect_are_named_though_they_are_the_defaults(
+    snapshots: Snapshots, source: str, location: Path
+) -> None:
+    call = ("export", "create", "--source", source, "--to", location.as_uri(), "--schema-only")
+    defaults = {"--format": "parquet", "--parallelism": "1", "--chunk-time-window": "1d", "--max-file-size": "256MB"}
+    refused = snapshots(*call, *(word for pair in defaults.items() for word in pair))
+    assert (refused.status, "the call has 4 mistakes:" in refused.err) == (2, True), refused.err
+    for name in defaults:
+        assert f"  {name}: has no effect with --schema-only" in refused.err
+    refused = snapshots(*call, "--header", "--name", "a-b", "--format", "parquet", "--replace", "2025-01-01/2025-01-02")
+    assert [line.split(": ")[0].strip() for line in refused.err.splitlines()[1:]] == [
+        *("--name", "--header", "--format", "--replace"),
+    ]
+    assert snapshots(*call).status == 0  # a plan without data
+    refused = snapshots(*call[:-1], "--parallelism", "1")
+    assert (refused.status, "  --parallelism: has no effect with --schema-only" in refused.err) == (2, True)
+
+
+def test_options_beside_a_plan_are_checked_under_their_own_names(
+    snapshots: Snapshots, source: str, location: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "snapshots.yaml").write_text(
+        f"plans:\n  shop: {{source: '{source}', to: '{location.as_uri()}'}}\n"
+        f"  bare: {{source: '{source}', to: '{location.as_uri()}', schema_only: true}}\n"
+    )
+    call = ("--config", str(tmp_path / "snapshots.yaml"), "export", "create", "--plan")
+    refused = snapshots(*call, "shop", "--parallelism", "0", "--max-file-size", "1kB")
+    assert (refused.status, "the call beside plan 'shop' has 2 mistakes:" in refused.err) == (2, True), refused.err
+    assert "\n  --parallelism: should be greater" in refused.err
+    assert "\n  --max-file-size: file size 1kB" in refused.err
+    refused = snapshots(*call, "bare", "--parallelism", "1")
+    assert "\n  --parallelism: has no effect with schema_only: true" in refused.err
+
+
 def test_options_in_another_spelling_are_those_of_the_same_export(
     snapshots: Snapshots, source: str, location: Path
 ) -> None:
