@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
@@ -34,3 +36,19 @@ def test_the_export_job_replicates_each_seal_and_tries_again(
     report = verify(replica)
     assert (report.damaged, report.sealed, report.missing) == (False, True, 0)
     assert tick(project) == "Every closed window is exported and sealed."
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_the_plan_decides_whether_the_replica_loses_what_the_source_deleted(
+    make_project: Callable[..., Project], exported: Project, tmp_path: Path, delete: bool
+) -> None:
+    folder = tmp_path / "replica"
+    project = make_project(replicate_to=folder.as_uri(), replicate_delete=delete)
+    exported.copy_location(project)
+    assert project.run("replica", with_checks=False).success
+    deleted = folder / "data/1/main.readings-00000000-000000.parquet"
+    deleted.write_bytes(b"the source had it once")
+    assert project.run("replica", with_checks=False).success
+    assert deleted.exists() is not delete
+    [facts] = project.materialized("replica").values()
+    assert facts["deleted_objects"] == delete
