@@ -15,7 +15,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
+from snapshot_assets.format.units import parse_share
 from snapshot_assets.plan.fields import PositiveDuration
+from snapshot_assets.plan.problems import raising_value_errors
 
 _NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 _CRON = (
@@ -97,6 +99,11 @@ class DagsterFields(BaseModel):
     drill_cron: str | None = Field(
         None, description="When a plan with `scratch` has its restore drill, UTC; by default on the 1st of each month."
     )
+    verify_sample: str | None = Field(
+        None,
+        description="Share of the data files that `<plan>_verify` hashes, another one each day, such as `5%`; by"
+        " default up to 1 GB of the newest state.",
+    )
     restore_on: str | None = Field(
         None,
         description="What starts `restored`: `sealed`, a new seal at the location, whoever made it; or the key of an"
@@ -113,6 +120,13 @@ class DagsterFields(BaseModel):
     def _is_cron(cls, text: str | None) -> str | None:
         if text is not None and not _fits_cron(text):
             raise ValueError(f"{text!r} is no cron expression; write its five fields, such as '15 2 * * *'")
+        return text
+
+    @field_validator("verify_sample")
+    @classmethod
+    def _is_share(cls, text: str | None) -> str | None:
+        if text is not None:
+            raising_value_errors(parse_share)(text)
         return text
 
     @field_validator("restore_on")
