@@ -19,7 +19,7 @@ def replicate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", metavar="URI", help=to)
     some = f"copy only the head and this version, and those chosen before; repeat it for more: {VERSIONS}"
     parser.add_argument("--only", action="append", default=[], metavar="VERSION", help=some)
-    gone = "delete from the replica what the source has deleted (default: keep it)"
+    gone = "delete from the replica what the source has deleted (default: the plan's replicate_delete, else keep it)"
     parser.add_argument("--delete", action="store_true", help=gone)
     lost = "follow a source that lost what the replica still has, by a rebuild for example (default: refuse it)"
     parser.add_argument("--accept-loss", action="store_true", help=lost)

@@ -11,7 +11,7 @@ from snapshot_assets.catalog.replication.plan import ReplicationPlan, plan_repli
 from snapshot_assets.catalog.replication.promote import execute_promotion, plan_promotion
 from snapshot_assets.catalog.replication.replicate import Replication, replicate
 from snapshot_assets.cli.confirm import execute_confirmed
-from snapshot_assets.cli.location import open_catalog, open_log, place_of
+from snapshot_assets.cli.location import Place, open_catalog, open_log, place_of
 from snapshot_assets.cli.object_progress import object_progress
 from snapshot_assets.cli.output import show, show_json
 from snapshot_assets.cli.promotion_report import ends_text, report_promotion
@@ -27,9 +27,11 @@ from snapshot_assets.storage.open import open_store
 
 def run(options: argparse.Namespace) -> int:
     """Replicate a location."""
-    source, target, single_writer = _stores(options)
+    place = place_of(options)
+    source, target, single_writer = _stores(options, place)
     open_log(options, source)
-    choice = {"delete": options.delete, "only": options.only, "accept_loss": options.accept_loss}
+    delete = options.delete or (options.to is None and place.plan is not None and place.plan.replicate_delete)
+    choice = {"delete": delete, "only": options.only, "accept_loss": options.accept_loss}
     plan = plan_replication(source, target, **choice)
     if options.dry_run:
         _report_plan(options, plan)
@@ -45,9 +47,8 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _stores(options: argparse.Namespace) -> tuple[ObjectStore, ObjectStore, bool]:
+def _stores(options: argparse.Namespace, place: Place) -> tuple[ObjectStore, ObjectStore, bool]:
     """Return the source, the replica, and whether the replica has no other writer."""
-    place = place_of(options)
     uri = options.to or (place.plan.replicate_to if place.plan is not None else None)
     if uri is None:
         where = "--snapshot" if place.plan is None else f"plan {place.plan.name!r} has no replicate_to, so --plan"

@@ -84,13 +84,19 @@ def session_settings(chosen: Mapping[str, str], environment: Mapping[str, str] |
     return unchosen | dict(chosen)
 
 
-def temporary_settings(folder: Path) -> dict[str, str]:
-    """Return the settings by which a driver in this process and its Python workers put temporary files into a folder.
+def driver_settings(folder: Path) -> dict[str, str]:
+    """Return the setting by which the JVM of a driver in this process puts temporary files into a folder.
 
-    Spark reads the driver's options before those of `JAVA_OPTIONS`, so that a user's own folder wins.
+    That is where the driver has its blocks, too, unless `spark.local.dir` is chosen. Executors elsewhere do not get the
+    setting. Spark reads the driver's options before those of `JAVA_OPTIONS`, so that a user's own folder wins.
     """
     quoted = str(folder).replace("\\", "\\\\").replace('"', '\\"')
-    return {_DEFAULT_JAVA_OPTIONS: f'"-Djava.io.tmpdir={quoted}"', "spark.executorEnv.TMPDIR": str(folder)}
+    return {_DEFAULT_JAVA_OPTIONS: f'"-Djava.io.tmpdir={quoted}"'}
+
+
+def worker_settings(folder: Path) -> dict[str, str]:
+    """Return the setting by which Python workers on this machine put temporary files into a folder."""
+    return {"spark.executorEnv.TMPDIR": str(folder)}
 
 
 def known_master(chosen: Mapping[str, str]) -> str | None:

@@ -33,12 +33,13 @@ from snapshot_assets.engine.session_settings import (
     LOCAL_SETTINGS,
     NEEDED,
     REMOTE_VARIABLE,
+    driver_settings,
     has_log_settings,
     is_local,
     known_master,
     session_settings,
     settings_of_environment,
-    temporary_settings,
+    worker_settings,
 )
 from snapshot_assets.engine.spark_place import refuse_unreachable
 from snapshot_assets.errors import PlanError
@@ -63,17 +64,23 @@ def session_config(chosen: Mapping[str, str]) -> dict[str, str]:
         chosen: Settings of the user.
     """
     settings, known = session_settings(chosen), settings_of_environment(os.environ)
-    if LOCAL_SETTINGS.keys().isdisjoint(settings) and not is_local(settings.get(MASTER, "")):
-        return settings
+    ours = driver_settings(process_folder()) if known_master(chosen) is not None and not _connects(settings) else {}
+    if not LOCAL_SETTINGS.keys().isdisjoint(settings) or is_local(settings.get(MASTER, "")):
+        ours |= _local_settings(settings, known)
+    return {name: value for name, value in ours.items() if name not in known} | settings
+
+
+def _local_settings(settings: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that this process can give to a session whose tasks run on this machine."""
     # The daemon starts before the package is sent, so it needs this process's path; `local-cluster` runs elsewhere.
     master = settings.get(MASTER) or known.get(MASTER, "")
     in_process = master.partition("[")[0] == "local"
-    preloaded = in_process and worker_python(known | settings) == sys.executable
+    preloaded = in_process and worker_python({**known, **settings}) == sys.executable
     logging_unchosen = is_local(master) and not has_log_settings(os.environ)
     ours = (_DAEMON if preloaded else {}) | (_java_options() if logging_unchosen else {})
     if in_process and GATEWAY not in os.environ:  # that JVM runs already
-        ours |= temporary_settings(process_folder())
-    return {name: value for name, value in ours.items() if name not in known} | settings
+        ours |= worker_settings(process_folder())
+    return ours
 
 
 def _java_options() -> dict[str, str]:
@@ -128,8 +135,12 @@ def _started(settings: Mapping[str, str]) -> SparkSession:
 
 def _starts_jvm(settings: Mapping[str, str]) -> bool:
     """Return whether a session starts a JVM of this process: it has none yet, and the session is no Connect client."""
-    connects = API_MODE in settings or API_MODE_VARIABLE in os.environ
-    return SparkContext._gateway is None and known_master(settings) is not None and not connects
+    return SparkContext._gateway is None and known_master(settings) is not None and not _connects(settings)
+
+
+def _connects(settings: Mapping[str, str]) -> bool:
+    """Return whether a session with a master may be one of Spark Connect."""
+    return API_MODE in settings or API_MODE_VARIABLE in os.environ
 
 
 def running_session() -> SparkSession | None:

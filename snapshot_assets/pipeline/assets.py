@@ -40,6 +40,7 @@ from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
 from snapshot_assets.pipeline.shared import shared_resources
 from snapshot_assets.pipeline.tables import database_specs, names_of, table_specs
 from snapshot_assets.pipeline.tags import create_due_tag, tag_asset, tag_job, tag_sensor
+from snapshot_assets.pipeline.verification import replica_check
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 
@@ -148,6 +149,7 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
             assets.append(restored_asset(plan, target, spark_key))
         if plan.replicate_to:
             assets.append(replica_asset(plan))
+            checks.append(replica_check(plan))
         if not plan.schema_only:
             assets += [_chunks(plan, spark_key), _untimed_tables(plan, spark_key)]
             checks += chunk_checks(plan)

@@ -1,4 +1,4 @@
-"""The asset `replica`: a plan's location, copied to a second store after each seal."""
+"""The asset `replica`: a plan's location, copied to a second store after each export."""
 
 # Dagster reads the annotations of assets, so they must not be postponed here.
 from typing import Any
@@ -15,6 +15,8 @@ from snapshot_assets.pipeline.resources import SNAPSHOTS, Snapshots, snapshots_o
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 
+_KEEPS = "What the source deletes stays in the replica."
+
 
 def replica_asset(plan: Plan) -> dg.AssetsDefinition:
     """Return the asset `<plan>/replica` of a plan that has `replicate_to`."""
@@ -29,13 +31,14 @@ def replica_asset(plan: Plan) -> dg.AssetsDefinition:
         backfill_policy=dg.BackfillPolicy.single_run(),
         metadata={"location": plan.replicate_to, "dagster/uri": plan.replicate_to},
         description=f"Copies what `{plan.replicate_to}` lacks of `{plan.to}`, byte for byte. Every object is hashed on"
-        " the way; damage fails the run. Files that the source deletes stay in the replica.",
+        " the way; damage fails the run. "
+        + ("Then deletes there what the source deleted." if plan.replicate_delete else _KEEPS),
     )
     def replica(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         snapshots = snapshots_of(context)
         with showing_failures():
             source, target = snapshots.store(plan.name), replica_store(snapshots, plan)
-            done = replicate(source, target, single_writer=plan.single_writer)
+            done = replicate(source, target, delete=plan.replicate_delete, single_writer=plan.single_writer)
             newest = Catalog.open(target).state.newest_seal
         version = dg.DataVersion(newest.seal.checksum) if newest else None
         return dg.MaterializeResult(metadata=_metadata(done), data_version=version)
@@ -60,5 +63,7 @@ def _metadata(done: Replication) -> dict[str, Any]:
             "object_count": done.objects,
             "bytes": done.bytes,
             "transaction_count": done.transactions,
+            "deleted_objects": done.deleted,
+            "deleted_bytes": done.deleted_bytes,
         }
     )

@@ -1,4 +1,4 @@
-"""The op of `<plan>_verify`: verifies a location, and records the results as those of asset checks."""
+"""The op of `<plan>_verify`: verifies a location and its replica, and records the results as those of asset checks."""
 
 # Dagster reads the annotations of ops, so they must not be postponed here.
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,15 +9,18 @@ import dagster as dg
 from pydantic import Field
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.replica import read_marker
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.status import unsealed_work
-from snapshot_assets.catalog.verify.faults import Fault
+from snapshot_assets.catalog.verify.faults import Fault, with_replicas_remedy
 from snapshot_assets.catalog.verify.objects import Report, check_head, files_to_seal, verified_revision
-from snapshot_assets.catalog.verify.records import record_verification
+from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
+from snapshot_assets.catalog.verify.rotation import Rotation
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.units import human_seconds
+from snapshot_assets.format.units import human_seconds, parse_share
 from snapshot_assets.pipeline.checks import (
+    INTACT,
     REPAIR,
     check_of_chunk,
     failed_chunks,
@@ -27,11 +30,12 @@ from snapshot_assets.pipeline.checks import (
     suspected_files,
 )
 from snapshot_assets.pipeline.dagster_internals import check_event
-from snapshot_assets.pipeline.failures import as_failure, showing_failures
+from snapshot_assets.pipeline.failures import showing_failures
 from snapshot_assets.pipeline.keys import asset_key
 from snapshot_assets.pipeline.metadata import fault_metadata, with_sizes
 from snapshot_assets.pipeline.partitions import key_of_chunk
-from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
+from snapshot_assets.pipeline.replicas import replica_store
+from snapshot_assets.pipeline.resources import SNAPSHOTS, Snapshots, snapshots_of
 from snapshot_assets.pipeline.tags import show_tags
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
@@ -49,42 +53,162 @@ class VerifyConfig(dg.Config):
         " with its size. `sample`: up to 1 GB of the files, another part each day, have their SHA-256, too. `full`: all"
         " objects of all readable revisions.",
     )
+    sample: str = Field(
+        default="",
+        description="With depth `sample`: hash this share of the data files of all readable revisions instead, another"
+        " one each day, as `snapshots export verify --sample` does. By default the plan's `verify_sample`.",
+    )
+
+    def chosen_depth(self, plan: Plan) -> str:
+        """Return the depth of this run: its own, else the plan's.
+
+        Raises:
+            PlanError: It is invalid.
+        """
+        depth = self.depth or plan.dagster.verify_depth
+        if depth not in _DEPTHS:
+            raise PlanError(f"depth {depth!r} is invalid; write one of {', '.join(_DEPTHS)}.")
+        return depth
+
+    def rotation(self, plan: Plan) -> Rotation | None:
+        """Return what chooses the share that is hashed; None if none is given.
+
+        Raises:
+            PlanError: Depth or share is invalid.
+        """
+        if (depth := self.chosen_depth(plan)) != "sample":
+            if self.sample:
+                raise PlanError(f"sample {self.sample!r} has no effect with depth {depth}; leave one out.")
+            return None
+        share = self.sample or plan.dagster.verify_sample
+        return Rotation.of_share(parse_share(share), datetime.now(UTC)) if share else None
 
 
 def verify_op(plan: Plan) -> dg.OpDefinition:
     """Return the op of the job `<plan>_verify`."""
+    parts = [_verify_location, *([_verify_replica] if plan.replicate_to else [])]
 
     @dg.op(
         name=f"{plan.name}_verify_location",
         required_resource_keys={SNAPSHOTS},
-        description="Verifies the location, and records damage as results of the asset checks.",
+        description="Verifies the location and its replica, and records damage as results of the asset checks.",
     )
     def verify_location(context: dg.OpExecutionContext, config: VerifyConfig) -> None:
-        depth = config.depth or plan.dagster.verify_depth
-        if depth not in _DEPTHS:
-            raise as_failure(PlanError(f"depth {depth!r} is invalid; write one of {', '.join(_DEPTHS)}."))
-        store = snapshots_of(context).store(plan.name)
         with showing_failures():
-            state = Catalog.open(store).require_snapshot()
-            suspected = suspected_files(context.instance, plan, store, state)
-            report = _report(store, state, depth, suspected)
-            record_verification(store, report, datetime.now(UTC))
-        for event in _events(context.instance, plan, state, report):
-            context.log_event(event)  # type: ignore[arg-type]  # Dagster takes results of checks; its stub does not
-        show_tags(context, plan, state, store.uri)
-        age = _age(state, datetime.now(UTC))
-        context.log_event(dg.AssetObservation(asset_key(plan, "manifest"), description="Verification", metadata=age))
-        facts = with_sizes({"revision": str(state.revision), "files": report.files, "hashed_bytes": report.bytes})
-        damage = [fault for fault in report.faults if fault.is_damage]
-        if damage:
-            raise dg.Failure(
-                description=f"{store.uri} is damaged: {damage[0].message}",
-                metadata=facts | fault_metadata(damage) | {"remedy": dg.MetadataValue.md(_remedy(report, damage))},
-                allow_retries=False,
-            )
+            depth, rotation = config.chosen_depth(plan), config.rotation(plan)
+        facts: dict[str, Any] = {}
+        failures = []
+        for part in parts:  # each whatever became of the other
+            try:
+                facts |= part(context, plan, depth, rotation)
+            except dg.Failure as failure:
+                failures.append(failure)
+        if failures:
+            raise _joined(failures)
         context.add_output_metadata(facts)
 
     return verify_location
+
+
+def replica_check(plan: Plan) -> dg.AssetChecksDefinition:
+    """Return the check `files_intact` of the asset `replica`, whose results `<plan>_verify` records, too."""
+
+    @dg.asset_check(
+        asset=asset_key(plan, "replica"),
+        name=INTACT,
+        required_resource_keys={SNAPSHOTS},
+        description=f"All files of `{plan.replicate_to}` exist with their size, and a part of them, another one each"
+        " day, have their SHA-256.",
+    )
+    def files_intact(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        with showing_failures():
+            rotation = VerifyConfig(depth="sample").rotation(plan)
+            report = _replica_report(snapshots_of(context), plan, "sample", rotation)
+        damage = _damage(report)
+        return dg.AssetCheckResult(
+            passed=not damage, metadata=_replica_facts(report, damage), description=_replica_text(plan, damage)
+        )
+
+    return files_intact
+
+
+def _verify_location(
+    context: dg.OpExecutionContext, plan: Plan, depth: str, rotation: Rotation | None
+) -> dict[str, Any]:
+    """Verify a plan's location, record the results of checks, and return the facts of the run.
+
+    Raises:
+        dagster.Failure: It is damaged, or cannot be read.
+    """
+    store = snapshots_of(context).store(plan.name)
+    with showing_failures():
+        state = Catalog.open(store).require_snapshot()
+        suspected = suspected_files(context.instance, plan, store, state)
+        report = _report(store, state, depth, rotation, suspected)
+        record_verification(store, report, datetime.now(UTC))
+    for event in _events(context.instance, plan, state, report):
+        context.log_event(event)  # type: ignore[arg-type]  # Dagster takes results of checks; its stub does not
+    show_tags(context, plan, state, store.uri)
+    age = _age(state, datetime.now(UTC))
+    context.log_event(dg.AssetObservation(asset_key(plan, "manifest"), description="Verification", metadata=age))
+    facts = with_sizes({"revision": str(state.revision), "files": report.files, "hashed_bytes": report.bytes})
+    if damage := _damage(report):
+        raise _failure(report, damage, facts, _remedy(report, damage))
+    return facts
+
+
+def _verify_replica(
+    context: dg.OpExecutionContext, plan: Plan, depth: str, rotation: Rotation | None
+) -> dict[str, Any]:
+    """Verify a plan's replica; see `_verify_location`."""
+    with showing_failures():
+        report = _replica_report(snapshots_of(context), plan, depth, rotation)
+    damage, check = _damage(report), dg.AssetCheckKey(asset_key(plan, "replica"), INTACT)
+    facts, text = _replica_facts(report, damage), _replica_text(plan, damage)
+    event = check_event(context.instance, check, None, passed=not damage, metadata=facts, description=text)
+    context.log_event(event)  # type: ignore[arg-type]  # Dagster takes results of checks; its stub does not
+    facts = {f"replica_{name}": value for name, value in facts.items()}
+    if damage:
+        raise _failure(report, damage, facts, text)
+    return facts
+
+
+def _replica_report(snapshots: Snapshots, plan: Plan, depth: str, rotation: Rotation | None) -> Report:
+    """Verify a plan's replica, and record that there."""
+    store = replica_store(snapshots, plan)
+    state = Catalog.open(store).require_snapshot()
+    report = _report(store, state, depth, rotation, damage_on_record(store, state.location_id))
+    record_verification(store, report, datetime.now(UTC))
+    return report
+
+
+def _replica_facts(report: Report, damage: Sequence[Fault]) -> dict[str, Any]:
+    facts = {"revision": str(report.revision), "files": report.files, "hashed_bytes": report.bytes}
+    return with_sizes(facts) | fault_metadata(damage)
+
+
+def _replica_text(plan: Plan, damage: Sequence[Fault]) -> str:
+    again = f"Move the damaged objects away; snapshots replicate --plan {plan.name} then copies them again."
+    return again if damage else _WHOLE
+
+
+def _damage(report: Report) -> list[Fault]:
+    return [fault for fault in report.faults if fault.is_damage]
+
+
+def _failure(report: Report, damage: Sequence[Fault], facts: Mapping[str, Any], remedy: str) -> dg.Failure:
+    return dg.Failure(
+        description=f"{report.uri} is damaged: {damage[0].message}",
+        metadata={**facts, **fault_metadata(damage), "remedy": dg.MetadataValue.md(remedy)},
+        allow_retries=False,
+    )
+
+
+def _joined(failures: Sequence[dg.Failure]) -> dg.Failure:
+    """Return one failure for all; of metadata with one name, the first counts."""
+    metadata = {name: value for each in reversed(failures) for name, value in each.metadata.items()}
+    text = "\n".join(filter(None, (each.description for each in failures)))
+    return dg.Failure(description=text, metadata=metadata, allow_retries=False)
 
 
 def _age(state: State, now: datetime) -> dict[str, Any]:
@@ -105,11 +229,16 @@ def _remedy(report: Report, damage: Sequence[Fault]) -> str:
     return "\n\n".join(way for way in ways if way)
 
 
-def _report(store: ObjectStore, state: State, depth: str, suspected: set[str]) -> Report:
+def _report(store: ObjectStore, state: State, depth: str, rotation: Rotation | None, suspected: set[str]) -> Report:
     if depth == "full":
         return verify(store, depth="full")
+    if rotation is not None:
+        return verify(store, depth="sample", rotation=rotation, suspected=suspected)
     sample = files_to_seal(state, datetime.now(UTC), verified_revision(state)) if depth == "sample" else set()
-    return check_head(store, state, sample | suspected)
+    report = check_head(store, state, sample | suspected)
+    if read_marker(store) is not None:
+        report.faults = list(map(with_replicas_remedy, report.faults))
+    return report
 
 
 def _events(

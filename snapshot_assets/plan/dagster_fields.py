@@ -20,6 +20,7 @@ from pydantic import (
     Field,
     PlainSerializer,
     PlainValidator,
+    ValidationInfo,
     WithJsonSchema,
     field_validator,
 )
@@ -27,6 +28,7 @@ from pydantic import (
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.units import parse_share
 from snapshot_assets.plan.fields import PositiveDuration
 from snapshot_assets.plan.problems import raising_value_errors
 
@@ -87,7 +89,7 @@ def _is_tag(tags: dict[str, str]) -> dict[str, str]:
     return tags
 
 
-_NOT_OF_QUERIES = ("automation", "table_assets", "verify_cron", "verify_depth")
+_NOT_OF_QUERIES = ("automation", "table_assets", "verify_cron", "verify_depth", "verify_sample")
 _OF_SCHEDULE = ("export_cron", "default_status")
 
 
@@ -142,6 +144,11 @@ class DagsterFields(BaseModel):
     drill_cron: str | None = Field(
         None, description="When a plan with `scratch` has its restore drill, UTC; by default on the 1st of each month."
     )
+    verify_sample: str | None = Field(
+        None,
+        description="Share of the data files that `<plan>_verify` hashes, another one each day, such as `5%`; by"
+        " default up to 1 GB of the newest state.",
+    )
     restore_on: str | None = Field(
         None,
         description="What starts `restored`: `sealed`, a new seal at the location, whoever made it; or the key of an"
@@ -165,6 +172,15 @@ class DagsterFields(BaseModel):
     def _is_cron(cls, text: str | None) -> str | None:
         if text is not None and not _fits_cron(text):
             raise ValueError(f"{text!r} is no cron expression; write its five fields, such as '15 2 * * *'")
+        return text
+
+    @field_validator("verify_sample")
+    @classmethod
+    def _is_share(cls, text: str | None, info: ValidationInfo) -> str | None:
+        if text is not None:
+            raising_value_errors(parse_share)(text)
+            if (depth := info.data.get("verify_depth", "sample")) != "sample":
+                raise ValueError(f"verify_sample has no effect with verify_depth: {depth}; remove one of them")
         return text
 
     @field_validator("restore_on")

@@ -1,4 +1,4 @@
-"""The field of a plan about its replica in a second store."""
+"""The fields of a plan about its replica in a second store."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ class ReplicaFields(RestoreFields):
 
     replicate_to: str | None = Field(
         None,
-        description="Location in another store to which each seal is replicated, byte for byte.",
+        description="Location in another store to which each export replicates the plan's location, byte for byte.",
         examples=["s3://second-bucket/prefix"],
+    )
+    replicate_delete: bool = Field(
+        False,
+        description="Whether a replication to `replicate_to` deletes there what the plan's location has deleted.",
     )
 
     @field_validator("replicate_to")
@@ -33,3 +37,10 @@ class ReplicaFields(RestoreFields):
         if overlaps and info.data.get("storage") is None:
             raise ValueError(f"{one} overlaps the plan's location {other}; write a location outside it")
         return replica
+
+    @field_validator("replicate_delete")
+    @classmethod
+    def _has_a_replica(cls, deletes: bool, info: ValidationInfo) -> bool:
+        if deletes and info.data.get("replicate_to", "") is None:
+            raise ValueError("has no effect without replicate_to; write one, or remove it")
+        return deletes

@@ -87,6 +87,26 @@ def test_a_plan_names_both_locations(snapshots: Snapshots, exported: Path, repli
     assert done["sealed"]
 
 
+def test_a_plan_deletes_in_its_replica_only_what_its_location_deleted(
+    snapshots: Snapshots, source: str, exported: Path, replica: Path, tmp_path: Path
+) -> None:
+    other, file, gone = tmp_path / "other", tmp_path / "snapshots.yaml", "data/1/main.readings-00000000-000000.parquet"
+    for location in (replica, other):
+        snapshots("replicate", "--snapshot", exported.as_uri(), "--to", location.as_uri())
+        (location / gone).write_bytes(b"deleted in the source")
+    places = f"to: '{exported.as_uri()}', replicate_to: '{replica.as_uri()}', replicate_delete: true"
+    times = "start_time: 2025-01-01, end_time: 2025-01-04, chunk_time_window: 1d"
+    file.write_text(f"plans: {{shop: {{source: '{source}', {places}, {times}}}}}")
+    here = ("--config", str(file), "replicate", "--plan", "shop", "--json")
+    assert snapshots(*here, "--to", other.as_uri()).json["deleted"] == 0  # the field is about replicate_to
+    assert snapshots(*here, "--dry-run").json["deleted"] == 1
+    assert snapshots(*here).json["deleted"] == 1
+    assert (relative(replica).keys() - relative(exported).keys()) == {"replica.json"}
+    (replica / gone).write_bytes(b"deleted in the source")
+    exporting = snapshots("--config", str(file), "export", "create", "--plan", "shop")
+    assert (exporting.status, (replica / gone).exists()) == (0, False), exporting.err
+
+
 def test_damage_is_named_and_the_status_is_not_0(snapshots: Snapshots, exported: Path, replica: Path) -> None:
     file = next(exported.glob("data/1/*.parquet"))
     data = bytearray(file.read_bytes())

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import shutil
+import socket
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -24,6 +26,9 @@ AFTER_THE_EXPORT = "4. What is on storage"
 
 _SERVES = "# until Ctrl-C"
 _HOME = "/home/ada"
+_WRITER = "ada@host"
+"""Who writes transactions, in pages."""
+
 _NOISE = ("Runs are recorded", "WARNING: Using incubator", "No dagster instance configuration")
 _DROPPED = ("AWS", "DAGSTER", "PYSPARK", "PYTHON", "SNAPSHOTS", "SPARK", "VIRTUAL_ENV")
 
@@ -33,7 +38,7 @@ class Reader:
     """Somebody with a folder who follows pages.
 
     Attributes:
-        home: The folder; pages call it `/home/ada`.
+        home: The folder; pages call it `/home/ada`, and who writes there `ada@host`.
         variables: Further variables of the environment.
         replaced: What stands where pages have addresses.
     """
@@ -82,6 +87,7 @@ class Reader:
 
     def _theirs(self, printed: Printed) -> Printed:
         names = {ours: theirs for theirs, ours in self.replaced.items()} | {str(self.home): _HOME}
+        names[f"{getpass.getuser()}@{socket.gethostname()}"] = _WRITER
 
         def renamed(line: str) -> str:
             for ours, theirs in names.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from snapshot_assets.errors import UsageError
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.plan.yaml_text import parse_yaml
+from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets_tests.documents import reference
 from snapshot_assets_tests.documents.blocks import ROOT, Block, blocks, documents
 from snapshot_assets_tests.documents.followed import ELSEWHERE, LOCAL, SERVED
@@ -136,6 +138,21 @@ def test_the_test_of_a_section_reads_its_page(section: tuple[str, str], test: st
 @pytest.mark.parametrize("name", reference.pages())
 def test_the_reference_says_what_the_code_says(name: str) -> None:
     assert (reference.FOLDER / name).read_text() == reference.pages()[name], "run: make reference"
+
+
+@every_document
+def test_no_page_shows_the_machine_that_it_was_written_on(page: str) -> None:
+    text = (ROOT / page).read_text()
+    assert {*re.findall(r"snapshot_assets/[\d.]+ (\S+@\S+)", text)} <= {"ada@host"}
+    assert {*re.findall(r"/home/(\w+)", text)} <= {"ada"}
+
+
+def test_the_reference_names_every_storage_option() -> None:
+    table = (ROOT / "docs/reference/storage.md").read_text()
+    named = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\|.*", table, re.MULTILINE))))
+    options = {field.name for field in dataclasses.fields(StoreOptions)}
+    assert options <= named
+    assert named - options <= {"file", "s3", "gs", "azblob", "oss", "AWS_CA_BUNDLE", "SSL_CERT_FILE"}
 
 
 def test_operations_has_a_remedy_for_every_kind_of_error() -> None:

@@ -47,6 +47,19 @@ def test_an_export_is_quiet_unless_it_is_asked_for_more(source: str, tmp_path: P
     assert _NOTICE in [record["message"] for record in records]
 
 
+def test_other_commands_that_move_rows_are_quiet(source: str, tmp_path: Path, dagster_home: Path) -> None:
+    location, target = tmp_path / "first", f"duckdb://{tmp_path / 'target.duckdb'}"
+    exported(source, location)
+    query = "SELECT moment, value FROM readings"
+    for call in (
+        ("catalog", "compact", "--snapshot", location.as_uri()),
+        ("import", "--from", location.as_uri(), "--target", target),
+        ("copy", "--source", source, "--to", (tmp_path / "copy").as_uri(), "--query", query),
+    ):
+        done = in_own_process(*call, "--no-progress")
+        assert (done.status, done.err) == (0, ""), call
+
+
 def test_log_settings_of_the_user_stay_in_force(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dagster_home: Path
 ) -> None:

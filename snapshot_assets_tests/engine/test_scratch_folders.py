@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from snapshot_assets import scratch_folders
-from snapshot_assets.engine.session_settings import temporary_settings
+from snapshot_assets.engine.session_settings import driver_settings, worker_settings
 from snapshot_assets.engine.session_start import session_config
 from snapshot_assets.scratch_folders import remove_left, scratch_folder
 
@@ -28,7 +28,7 @@ _SPARK = """
 import os, sys
 from snapshot_assets.engine.session import send_package
 from snapshot_assets.engine.session_start import start_session
-spark = send_package(start_session({"spark.master": "local[2]"}))
+spark = send_package(start_session({"spark.master": sys.argv[1], "spark.executor.memory": "512m"}))
 spark.range(0, 1000).repartition(3).groupBy("id").count().count()
 def folder(batches):
     import tempfile
@@ -145,24 +145,33 @@ def test_what_duckdb_spills_goes_with_its_process_and_that_of_a_killed_process_a
     assert list(folder.iterdir()) == []
 
 
-def test_spark_gets_the_folder_of_the_process_unless_its_tasks_run_elsewhere_or_another_is_chosen() -> None:
-    ours = temporary_settings(scratch_folders.process_folder())
+def test_spark_gets_the_folder_of_the_process_unless_another_is_chosen_and_executors_elsewhere_do_not() -> None:
+    folder = scratch_folders.process_folder()
+    ours = driver_settings(folder) | worker_settings(folder)
     assert ours.items() <= session_config({"spark.master": "local[2]"}).items()
     for master in ("spark://host:7077", "local-cluster[1,1,512]"):
-        assert ours.keys().isdisjoint(session_config({"spark.master": master}))
+        found = session_config({"spark.master": master})
+        assert driver_settings(folder).items() <= found.items()
+        assert worker_settings(folder).keys().isdisjoint(found)
     chosen = dict.fromkeys(ours, "theirs")
     assert chosen.items() <= session_config({"spark.master": "local[2]"} | chosen).items()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["plain", 'with "quotes" and spaces'])
-def test_a_killed_spark_leaves_nothing_after_the_next_start_of_another_process(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "master"),
+    [("plain", "local[2]"), ('with "quotes" and spaces', "local[2]"), ("cluster", "local-cluster[1,1,512]")],
+)
+def test_a_killed_spark_leaves_nothing_after_the_next_start_of_another_process(
+    tmp_path: Path, name: str, master: str
+) -> None:
     folder = tmp_path / name
     folder.mkdir()
-    process = start(_SPARK, folder)
+    process = start(_SPARK, folder, master)
     workers, java = said(process).rsplit(" ", 1)
-    [own] = folder.iterdir()
-    assert Path(workers) == own
+    [own] = folder.glob("snapshot-assets-process.*")
+    assert Path(workers) == own or master.startswith("local-cluster")
+    assert {path.name.partition("-")[0] for path in folder.iterdir()} & {"blockmgr", "spark", "liblz4"} == set()
     found = {path.name.partition("-")[0] for path in own.iterdir()}
     assert {"blockmgr", "spark", "artifacts"} <= found
     os.kill(int(java), signal.SIGKILL)
@@ -180,7 +189,7 @@ def test_a_killed_spark_leaves_nothing_after_the_next_start_of_another_process(t
 
 @pytest.mark.slow
 def test_spark_leaves_nothing_when_its_process_ends(tmp_path: Path) -> None:
-    process = start(_SPARK, tmp_path)
+    process = start(_SPARK, tmp_path, "local[2]")
     said(process)
     end(process)
     assert list(tmp_path.iterdir()) == []

@@ -12,6 +12,7 @@ from snapshot_assets.databases.spark.session_zone import TIME_ZONE
 from snapshot_assets.engine.session_settings import (
     JAVA_OPTIONS,
     LOCAL_SETTINGS,
+    driver_settings,
     is_dynamic,
     known_master,
     most_dynamic_tasks,
@@ -20,6 +21,7 @@ from snapshot_assets.engine.session_settings import (
 )
 from snapshot_assets.engine.session_start import session_config, variables_of_start
 from snapshot_assets.engine.worker_daemon import without_zips
+from snapshot_assets.scratch_folders import process_folder
 
 OURS = {"spark.app.name": "snapshot_assets", TIME_ZONE: "UTC"}
 CLUSTERS = ("spark://host:7077", "yarn", "k8s://https://host:443")
@@ -52,7 +54,8 @@ def test_this_machine_gets_our_conveniences() -> None:
 @pytest.mark.parametrize("master", CLUSTERS)
 def test_a_cluster_keeps_its_own_settings(master: str) -> None:
     chosen = {"spark.master": master}
-    assert session_settings(chosen) == session_config(chosen) == OURS | chosen
+    assert session_settings(chosen) == OURS | chosen
+    assert session_config(chosen) == OURS | driver_settings(process_folder()) | chosen
 
 
 @pytest.mark.parametrize(
@@ -76,7 +79,8 @@ def test_dynamic_allocation_counts_the_executors_that_may_come(settings: dict[st
 @pytest.mark.parametrize("master", CLUSTERS)
 def test_a_master_in_the_defaults_of_spark_is_one_that_somebody_chose(master: str, defaults: Path) -> None:
     defaults.write_text(f"# ours\nspark.master   {master}\nspark.app.name=theirs\n")
-    assert session_settings({}) == session_config({}) == {TIME_ZONE: "UTC"}
+    assert session_settings({}) == {TIME_ZONE: "UTC"}
+    assert session_config({}) == {TIME_ZONE: "UTC"} | driver_settings(process_folder())
     assert known_master({}) == master
     assert known_master({"spark.master": "local[2]"}) == "local[2]"
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
-from snapshot_assets_tests.pipeline.project import Project
+from snapshot_assets_tests.pipeline.project import Project, job, run_job
 from snapshot_assets_tests.pipeline.test_exports import export, tick
+from snapshot_assets_tests.pipeline.test_verification import OP, flip
 
 
 def test_the_export_job_replicates_each_seal_and_tries_again(
@@ -34,3 +37,58 @@ def test_the_export_job_replicates_each_seal_and_tries_again(
     report = verify(replica)
     assert (report.damaged, report.sealed, report.missing) == (False, True, 0)
     assert tick(project) == "Every closed window is exported and sealed."
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_the_plan_decides_whether_the_replica_loses_what_the_source_deleted(
+    make_project: Callable[..., Project], exported: Project, tmp_path: Path, delete: bool
+) -> None:
+    folder = tmp_path / "replica"
+    project = make_project(replicate_to=folder.as_uri(), replicate_delete=delete)
+    exported.copy_location(project)
+    assert project.run("replica", with_checks=False).success
+    deleted = folder / "data/1/main.readings-00000000-000000.parquet"
+    deleted.write_bytes(b"the source had it once")
+    assert project.run("replica", with_checks=False).success
+    assert deleted.exists() is not delete
+    [facts] = project.materialized("replica").values()
+    assert facts["deleted_objects"] == delete
+
+
+@pytest.mark.parametrize("config", [{}, {"sample": "100%"}])
+def test_the_verification_job_finds_damage_of_the_replica(
+    make_project: Callable[..., Project], exported: Project, tmp_path: Path, config: dict[str, str]
+) -> None:
+    folder = tmp_path / "replica"
+    project = make_project(replicate_to=folder.as_uri())
+    exported.copy_location(project)
+    missing = run_job(project, "demo_verify", {OP: {"config": config}}, raise_on_error=False)
+    assert f"There is no snapshot at {folder.as_uri()}" in project.failure(missing).description
+    assert project.checks("manifest", "files_intact") == {None: True}
+    assert project.run("replica", with_checks=False).success
+    assert job(project, "demo_verify", OP, **config)["replica_hashed_bytes"] > 0
+    assert project.checks("replica", "files_intact") == {None: True}
+
+    damaged = next(folder.glob("data/5/*.parquet"))
+    flip(damaged)
+    failure = project.failure(run_job(project, "demo_verify", {OP: {"config": config}}, raise_on_error=False))
+    assert f"{folder.as_uri()} is damaged: data/5/" in failure.description
+    assert "snapshots replicate --plan demo" in failure.metadata["remedy"].value
+    assert project.checks("replica", "files_intact") == {None: False}
+    assert project.checks("manifest", "files_intact") == {None: True}
+
+    damaged.unlink()
+    assert project.run("replica").success  # its check runs, too
+    assert project.checks("replica", "files_intact") == {None: True}
+
+
+def test_damage_of_both_is_one_failure(make_project: Callable[..., Project], exported: Project, tmp_path: Path) -> None:
+    folder = tmp_path / "replica"
+    project = make_project(replicate_to=folder.as_uri())
+    exported.copy_location(project)
+    assert project.run("replica", with_checks=False).success
+    flip(next(folder.glob("data/5/*.parquet")))
+    flip(next(project.location.glob("data/2/*.parquet")))
+    failure = project.failure(run_job(project, "demo_verify", {}, raise_on_error=False))
+    assert [line.partition("data/")[2][0] for line in failure.description.splitlines()] == ["2", "5"]
+    assert project.checks("chunks", "file_checksums") == {project.keys[1]: False}

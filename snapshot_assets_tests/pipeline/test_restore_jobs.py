@@ -165,6 +165,7 @@ def test_the_sensor_of_an_asset_restores_when_it_is_materialized(
         ({"dagster": {"drill_cron": "0 4 * * 0"}}, "drill_cron needs a scratch database"),
         ({"target": "copy", "dagster": {"restore_on": "demo/restored"}}, "is what a restore makes"),
         ({"dagster": {"export_cron": "99 4 * * *"}}, "'99 4 [*] [*] [*]' is no cron expression"),
+        ({"dagster": {"verify_sample": "a lot"}}, "'a lot' is not a share"),
         ({"dagster": {"export_cron": "0 4-2 * * *"}}, "is no cron expression"),
         ({"dagster": {"export_cron": "0 */0 * * *"}}, "is no cron expression"),
         ({"dagster": {"tags": {"bad key!": "v"}}}, "'bad key!': 'v' is no tag in Dagster"),

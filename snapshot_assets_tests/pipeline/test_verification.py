@@ -11,6 +11,7 @@ import pytest
 from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.dagster_fields import DagsterFields
 from snapshot_assets_tests.pipeline.project import Project, job, run_job
 
 OP = "demo_verify_location"
@@ -83,9 +84,36 @@ def test_the_plan_chooses_depth_and_time(sealed: Project) -> None:
     assert schedule.cron_schedule == "0 5 * * 0"
 
 
-def test_an_unknown_depth_is_refused(sealed: Project) -> None:
-    result = run_job(sealed, "demo_verify", {OP: {"config": {"depth": "deep"}}}, raise_on_error=False)
-    assert "depth 'deep' is invalid; write one of quick, sample, full." in sealed.failure(result).description
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"depth": "deep"}, "depth 'deep' is invalid; write one of quick, sample, full."),
+        ({"sample": "a lot"}, "'a lot' is not a share"),
+        ({"depth": "full", "sample": "5%"}, "sample '5%' has no effect with depth full"),
+    ],
+)
+def test_an_invalid_depth_is_refused(sealed: Project, config: dict[str, str], message: str) -> None:
+    result = run_job(sealed, "demo_verify", {OP: {"config": config}}, raise_on_error=False)
+    assert message in sealed.failure(result).description
+
+
+@pytest.mark.parametrize("by_plan", [False, True])
+def test_a_share_of_all_data_is_hashed_with_what_checks_found(sealed: Project, by_plan: bool) -> None:
+    share = "1%"  # of a few files: one each day
+    if by_plan:
+        sealed.plan = sealed.plan.model_copy(update={"dagster": DagsterFields(verify_sample=share)})
+    config = {} if by_plan else {"sample": share}
+    before = recorded(sealed)
+    found = job(sealed, "demo_verify", OP, **config)
+    assert found["hashed_bytes"] in {known.file.bytes for known in sealed.state().live_files()}
+    [record] = recorded(sealed) - before
+    assert "-sample-all-" in record  # older readable revisions, too
+
+    flip(data_file(sealed, 5))
+    assert sealed.run_checks("chunks", keys=sealed.keys[4:5]).success
+    result = run_job(sealed, "demo_verify", {OP: {"config": config}}, raise_on_error=False)
+    assert "is damaged: data/5/" in sealed.failure(result).description
+    assert sealed.checks("chunks", "file_checksums") == {sealed.keys[4]: False}
 
 
 def test_checks_of_the_manifest_count_as_verifications(sealed: Project) -> None:

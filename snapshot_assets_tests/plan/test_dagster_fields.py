@@ -24,6 +24,7 @@ def plan(**fields: Any) -> Plan:
         ({"table_assets": False}, "table_assets has no effect with kind: query"),
         ({"verify_cron": "0 4 * * *"}, "verify_cron has no effect with kind: query"),
         ({"verify_depth": "full"}, "verify_depth has no effect with kind: query"),
+        ({"verify_sample": "5%"}, "verify_sample has no effect with kind: query"),
         ({"restore_on": "sealed"}, "restore_on needs a target"),
         ({"drill_cron": "0 4 * * *"}, "drill_cron needs a scratch database"),
     ],

@@ -61,6 +61,7 @@ def test_options_of_a_location_are_checked(locations: str, message: str) -> None
         ({"replicate_to": "s3://first/demo"}, "overlaps the plan's location"),
         ({"replicate_to": "s3://first/demo/replica"}, "overlaps the plan's location"),
         ({"replicate_to": "s3://second/demo", "kind": "query", "query": "SELECT 1"}, "has no effect with kind: query"),
+        ({"replicate_delete": True}, "replicate_delete: has no effect without replicate_to"),
     ],
 )
 def test_a_replica_is_another_location(fields: dict[str, Any], message: str) -> None:

@@ -54,6 +54,7 @@ def verify(
     progress: Callable[[DataFile], None] = lambda _: None,
     scan: LogScan | None = None,
     rotation: Rotation | None = None,
+    suspected: Set[str] = frozenset(),
 ) -> Report:
     """Verify a location and report every fault.
 
@@ -64,6 +65,7 @@ def verify(
         progress: Called for each verified data file.
         scan: The location's log, if the caller has read it; its faults are completed here.
         rotation: Chooses the files of a sample. Those that were damaged when last verified are read, too.
+        suspected: Paths of further files that a sample hashes.
 
     Raises:
         VersionNotFoundError: The revision that `at` names is not readable.
@@ -85,7 +87,7 @@ def verify(
     if state.header is not None:
         report.sealed, report.missing = state.sealed, len(state.missing())
         report.days = rotation.within if rotation else 0
-        hashed = _hashed(store, state, rotation, older=at is None) if rotation else None
+        hashed = _hashed(store, state, rotation, older=at is None) | suspected if rotation else None
         remedies = state is head and replica is None
         report.faults += _state_faults(store, scan, state, objects, report, progress, hashed, remedies=remedies)
         if at is None:

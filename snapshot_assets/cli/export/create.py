@@ -51,7 +51,12 @@ def run(options: argparse.Namespace) -> int:
             # A snapshot does not record which tables `untimed_tables: skip` left out.
             skip = state.header is not None and state.header.untimed_tables == "skip"
             if plan.replicate_to:  # an earlier run may have sealed and not replicated
-                replicate(store, configuration.replica_store(plan), single_writer=plan.single_writer)
+                replicate(
+                    store,
+                    configuration.replica_store(plan),
+                    delete=plan.replicate_delete,
+                    single_writer=plan.single_writer,
+                )
             work = _Work(skipped=None if skip else (), replica=plan.replicate_to)
             return _report(options, store, state, work, hashed)
         show_message(f"{' '.join(fault.message for fault in damaged)} They are written again from the source.")
