@@ -62,3 +62,10 @@ def test_windows_of_a_copy_with_an_end_wait_for_nothing(fields: dict[str, Any]) 
 def test_a_cron_expression_is_checked(cron: str) -> None:
     with pytest.raises(PlanError, match="is no cron expression"):
         plan(dagster={"verify_cron": cron})
+
+
+@pytest.mark.parametrize("depth", ["quick", "full"])
+def test_a_share_needs_a_verification_of_samples(depth: str) -> None:
+    with pytest.raises(PlanError, match=f"verify_sample has no effect with verify_depth: {depth}"):
+        plan(dagster={"verify_depth": depth, "verify_sample": "5%"})
+    assert plan(dagster={"verify_sample": "5%"}).dagster.verify_sample == "5%"
