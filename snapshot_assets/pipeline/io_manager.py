@@ -17,7 +17,7 @@ from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.engine.export.chunks import Outcome, completed_chunks
 from snapshot_assets.engine.reading.frames import load_frames
 from snapshot_assets.engine.session_start import worker_python_of_others_chosen
-from snapshot_assets.errors import PlanError
+from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.pipeline.dagster_internals import (
@@ -33,7 +33,13 @@ from snapshot_assets.pipeline.materializations import made_from_versions, materi
 from snapshot_assets.pipeline.metadata import schema_metadata
 from snapshot_assets.pipeline.partitions import window_of
 from snapshot_assets.pipeline.resources import PLAN, SNAPSHOTS, SPARK, TABLE, snapshots_of
-from snapshot_assets.pipeline.tables import names_of, report_tables, require_tables, tables_with_assets
+from snapshot_assets.pipeline.tables import (
+    names_of,
+    report_tables,
+    require_tables,
+    tables_with_assets,
+    warn_of_misplaced,
+)
 from snapshot_assets.plan.plan import Plan
 
 
@@ -112,24 +118,24 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         snapshots = snapshots_of(context)
         with showing_failures():
             plan = snapshots.configuration.plan(self._plan_of(context))
+            names = names_of(plan, snapshots.configuration)
             catalog, tables, chunks, exported = _export(context, plan.name, obj)
         if isinstance(obj, ChunkScans):
             made_from = made_from_versions({asset_key(plan, "schema"): catalog.state.snapshot_id})
         else:
             made_from = made_from_inputs(context)
-        try:
+        warn_of_misplaced(context, plan, tables, names)
+        with showing_failures(), _hints_written(context, catalog):
             counting = snapshots.counting("exporting", chunks, context.log.info)
-            with showing_failures(), counting as progress, closing(exported):
+            with counting as progress, closing(exported):
                 for outcomes in exported:
                     done = [outcome for outcome in outcomes if outcome.error is None]
                     for outcome in done:
                         progress.outcome(outcome)
                     report_chunks(context, plan, done, catalog.state, made_from)
-                    report_tables(context, plan, done, tables, names_of(plan, snapshots.configuration))
+                    report_tables(context, plan, done, tables, names)
                     if committed := [outcome for outcome in done if outcome.status != "skipped"]:
                         context.log.info(progress.committed(committed))
-        finally:
-            write_hints(catalog.store, catalog.state, catalog.refresh)
         leave_out_events_at_the_end(context)
 
     def load_input(self, context: dg.InputContext) -> DataFrame | dict[str, DataFrame]:
@@ -159,6 +165,20 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             return plan
         asset = output.asset_key.to_user_string() if output is not None else "The asset"
         raise PlanError(f"{asset} names no plan; give it metadata={{{PLAN!r}: …}} with the name of its plan.")
+
+
+@contextmanager
+def _hints_written(context: dg.OutputContext, catalog: Catalog) -> Iterator[None]:
+    """Write the hints at the end, also of what an export committed before it failed; its error is the one raised."""
+    try:
+        yield
+    except BaseException:
+        try:
+            write_hints(catalog.store, catalog.state, catalog.refresh)
+        except SnapshotError as error:
+            context.log.warning(f"The hints of {catalog.store.uri} were not written after the failure: {error}")
+        raise
+    write_hints(catalog.store, catalog.state, catalog.refresh)
 
 
 def _metadata_of(output: dg.OutputContext | None, name: str) -> str | None:

@@ -119,6 +119,34 @@ def require_tables(plan: Plan, tables: Iterable[TableName], names: NameRule) -> 
             )
 
 
+def warn_of_misplaced(
+    context: dg.OutputContext, plan: Plan, tables: Mapping[TableName, Table], names: NameRule
+) -> None:
+    """Warn of tables that are exported elsewhere than their assets show, once for the output that lacks their rows.
+
+    Args:
+        context: The output of `chunks` or `untimed_tables`.
+        plan: The plan.
+        tables: The exported tables.
+        names: How the source compares names.
+    """
+    spellings, here = Spellings(names, tables), context.asset_key == asset_key(plan, "untimed_tables")
+    for name in tables_with_assets(plan):
+        table = tables.get(spellings.of(name))
+        if untimed(plan, name, names) is here and _is_misplaced(plan, name, table, names):
+            assert table is not None
+            where = "chunk 0" if table.time_index is None else "windows"
+            context.log.warning(
+                f"{name} is exported to {where}, so its asset {table_key(plan, name).to_user_string()} shows no rows:"
+                f" write `time_columns: {{{name}: {table.time_index or 'null'}}}` in the plan."
+            )
+
+
+def _is_misplaced(plan: Plan, name: TableName, table: Table | None, names: NameRule) -> bool:
+    """Return whether a table's asset has other partitions than the table."""
+    return table is not None and (table.time_index is None) is not untimed(plan, name, names)
+
+
 def report_tables(
     context: dg.OutputContext,
     plan: Plan,
@@ -140,12 +168,7 @@ def report_tables(
     for name in tables_with_assets(plan):
         alone, spelled = untimed(plan, name, names), spellings.of(name)
         table = tables.get(spelled)
-        if table is not None and (table.time_index is None) is not alone:
-            where = "chunk 0" if table.time_index is None else "windows"
-            context.log.warning(
-                f"{name} is exported to {where}, so its asset {table_key(plan, name).to_user_string()} shows no rows:"
-                f" write `time_columns: {{{name}: {table.time_index or 'null'}}}` in the plan."
-            )
+        if _is_misplaced(plan, name, table, names):
             continue
         chosen = [outcome for outcome in outcomes if alone is (outcome.chunk == UNTIMED_CHUNK)]
         events = [

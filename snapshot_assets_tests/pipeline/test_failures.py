@@ -16,7 +16,9 @@ from snapshot_assets.errors import (
     IncompleteError,
     PlanError,
     SnapshotError,
+    StoreUnavailableError,
 )
+from snapshot_assets.pipeline import io_manager
 from snapshot_assets.pipeline.failures import as_failure
 from snapshot_assets_tests.pipeline.project import ROOT, Project
 
@@ -37,6 +39,24 @@ def test_every_failure_has_a_remedy_of_its_kind(error: SnapshotError, remedy: st
     assert not failure.allow_retries
     assert remedy in str(failure.metadata["remedy"].value)
     assert ("failed_chunks" in failure.metadata) == isinstance(error, ExportFailedError)
+
+
+@pytest.mark.slow
+def test_a_failed_export_stays_what_is_shown_if_the_hints_fail_too(
+    make_project: Callable[..., Project], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: object) -> None:
+        raise StoreUnavailableError("the bucket does not answer")
+
+    project = make_project()
+    project.break_chunk(1)
+    monkeypatch.setattr(io_manager, "write_hints", lost)
+    failure = project.failure(project.run("chunks", keys=project.keys[:1], with_checks=False))
+    assert list(failure.metadata["failed_chunks"].value) == ["1"]
+    assert any("were not written after the failure: the bucket does not answer" in line for line in project.log())
+    project.mend_chunk(1)
+    failure = project.failure(project.run("chunks", keys=project.keys[:1], with_checks=False))
+    assert failure.description == "the bucket does not answer"
 
 
 def test_the_sensor_of_the_documents_reports_a_failed_chunk_and_a_users_own_errors(

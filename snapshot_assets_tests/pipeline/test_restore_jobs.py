@@ -16,7 +16,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.errors import PlanError
-from snapshot_assets.pipeline import restore_sensor
+from snapshot_assets.pipeline import drill, restore_sensor
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.cli import helpers
@@ -86,6 +86,23 @@ def test_a_drill_that_finds_another_row_fails_and_names_the_table(
     assert observation.asset_observation.description == "Restore drill failed"
 
 
+def test_a_drill_that_fails_for_any_other_reason_shows_that_too(
+    copied: Callable[..., Project], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("the driver is gone")
+
+    project = copied(scratch="copy")
+    monkeypatch.setattr(drill, "drill", fail)
+    failure = project.failure(run_job(project, "demo_restore_drill", {}, raise_on_error=False))
+    assert failure.description == "RuntimeError: the driver is gone"
+    assert "launch the drill again" in str(failure.metadata["remedy"].value)
+    [observation] = project.instance.fetch_observations(project.key("manifest"), limit=10).records
+    assert observation.asset_observation is not None
+    assert observation.asset_observation.description == "Restore drill failed"
+    assert observation.asset_observation.metadata["error"].value == "RuntimeError: the driver is gone"
+
+
 def test_only_a_plan_with_a_scratch_database_has_a_drill(
     exported: Project, make_project: Callable[..., Project]
 ) -> None:
@@ -137,6 +154,29 @@ def test_the_sensor_repeats_a_restore_that_failed_but_not_at_once(
 def test_the_sensor_waits_for_a_seal(make_project: Callable[..., Project]) -> None:
     project = make_project(target="copy", dagster={"restore_on": "sealed"})
     assert "has no sealed snapshot" in evaluated(project, _sensor(project))[0].skip_message
+
+
+def test_a_tick_that_meets_a_damaged_log_names_what_repairs_it(copied: Callable[..., Project]) -> None:
+    project = copied(target="copy", dagster={"restore_on": "sealed"}, durable=True)
+    newest = max((project.location / "transactions").glob("*.txn"))
+    newest.write_bytes(newest.read_bytes()[:-10])
+    definitions = project.definitions()
+    repository = definitions.get_repository_def()
+    resources = {"snapshots": definitions.resources["snapshots"]}
+    given: dict[str, Any] = {
+        "repository_def": repository,
+        "resources": resources,
+        "instance_ref": project.instance.get_ref(),
+    }
+    with (
+        dg.build_sensor_context(**given) as sensing,
+        pytest.raises(dg.Failure, match="export verify` names all faults"),
+    ):
+        repository.get_sensor_def(SENSOR).evaluate_tick(sensing)
+    with dg.build_schedule_context(**given) as scheduled, pytest.raises(dg.DagsterError) as raised:
+        repository.get_schedule_def("demo_export_schedule").evaluate_tick(scheduled)
+    assert isinstance(raised.value.__cause__, dg.Failure)
+    assert "`snapshots export verify` names all faults" in str(raised.value.__cause__)
 
 
 def test_the_sensor_of_an_asset_restores_when_it_is_materialized(
