@@ -17,7 +17,15 @@ from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import human_seconds
-from snapshot_assets.pipeline.checks import REPAIR, check_of_chunk, failed_chunks, head_faults, remedy, suspected_files
+from snapshot_assets.pipeline.checks import (
+    REPAIR,
+    check_of_chunk,
+    failed_chunks,
+    head_faults,
+    remedy,
+    severity_of,
+    suspected_files,
+)
 from snapshot_assets.pipeline.dagster_internals import check_event
 from snapshot_assets.pipeline.failures import as_failure, showing_failures
 from snapshot_assets.pipeline.keys import asset_key
@@ -116,9 +124,9 @@ def _events(
         check, repair = check_of_chunk(plan, chunk), REPAIR if faults else _WHOLE
         yield _event(instance, check, key_of_chunk(plan, chunk), faults, repair, {})
     manifest = asset_key(plan, "manifest")
-    for name, faults in head_faults(state, report).items():
-        read = {"hashed_bytes": report.bytes}
-        yield _event(instance, dg.AssetCheckKey(manifest, name), None, faults, remedy(faults) or _WHOLE, read)
+    for name, faults in head_faults(plan, state, report).items():
+        check, read = dg.AssetCheckKey(manifest, name), {"hashed_bytes": report.bytes}
+        yield _event(instance, check, None, faults, remedy(faults) or _WHOLE, read, severity_of(name, state))
 
 
 def _event(
@@ -128,6 +136,9 @@ def _event(
     faults: Sequence[Fault],
     description: str | None,
     metadata: Mapping[str, Any],
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
 ) -> dg.AssetCheckEvaluation:
     facts = fault_metadata(faults) | with_sizes(metadata)
-    return check_event(instance, check, partition, passed=not faults, metadata=facts, description=description)
+    return check_event(
+        instance, check, partition, passed=not faults, metadata=facts, description=description, severity=severity
+    )

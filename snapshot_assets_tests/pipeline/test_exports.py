@@ -124,6 +124,28 @@ def test_the_schedule_catches_up_and_then_has_nothing_to_do(make_project: Any, m
         assert len(project.materialized("manifest")) == 1
 
 
+def test_coverage_warns_of_windows_that_closed_and_were_never_exported(
+    make_project: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_project(**CONTINUOUS)
+    for days, passed in ((2, True), (3, True), (6, False)):
+        with closed(monkeypatch, days):
+            if days == 2:
+                assert export(project).success
+            assert project.run_checks("manifest", keys=()).success
+            verified = run_job(project, "demo_verify", {})
+        assert verified.success
+        for found in (project.check("manifest", "coverage"), verified.get_asset_check_evaluations()[-1]):
+            assert (found.check_name, found.passed) == ("coverage", passed)
+        if not passed:
+            assert found.severity is dg.AssetCheckSeverity.WARN
+            late = "3 windows from 2013-01-03T00:00:00Z on closed and were never exported."
+            assert found.description == (
+                f"{late} Materialise the missing partitions, or run the export job, which exports them."
+            )
+            assert "coverage" in str(found.metadata["first_faults"])
+
+
 @pytest.mark.slow
 def test_the_schedule_exports_late_windows_again(make_project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     project = make_project(durable=True, late_windows=2, **CONTINUOUS)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
+from snapshot_assets.format.units import human_bytes, human_seconds
 from snapshot_assets_tests.pipeline.project import Project, job, run_job
 
 OP = "demo_verify_location"
@@ -82,6 +84,22 @@ def test_the_plan_chooses_depth_and_time(sealed: Project) -> None:
 def test_an_unknown_depth_is_refused(sealed: Project) -> None:
     result = run_job(sealed, "demo_verify", {OP: {"config": {"depth": "deep"}}}, raise_on_error=False)
     assert "depth 'deep' is invalid; write one of quick, sample, full." in sealed.failure(result).description
+
+
+def test_a_verification_shows_the_age_of_the_seal_and_what_no_seal_has(sealed: Project) -> None:
+    assert run_job(sealed, "demo_verify", {}).success
+    seen = sealed.observed("manifest")
+    state = sealed.state()
+    assert state.newest_seal is not None
+    age = (datetime.now(UTC) - state.newest_seal.committed_at).total_seconds()
+    assert seen["seal_age_seconds"] == pytest.approx(age, abs=60)
+    assert seen["seal_age"] == human_seconds(seen["seal_age_seconds"])
+    assert (seen["sealed"], seen["missing_windows"], seen["unsealed_files"], seen["unsealed_bytes"]) == (True, 0, 0, 0)
+    assert sealed.run("chunks", keys=sealed.keys[1:2], config={"chunks": {"replace": True}}, with_checks=False).success
+    assert run_job(sealed, "demo_verify", {}).success
+    seen, [new] = sealed.observed("manifest"), sealed.state().live_files(2)
+    assert (seen["sealed"], seen["unsealed_files"], seen["unsealed_bytes"]) == (False, 1, new.file.bytes)
+    assert seen["unsealed_size"] == human_bytes(new.file.bytes)
 
 
 def test_checks_of_the_manifest_count_as_verifications(sealed: Project) -> None:
