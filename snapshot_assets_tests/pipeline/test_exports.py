@@ -14,6 +14,7 @@ import pytest
 
 from snapshot_assets.engine.export import chunks as engine_chunks
 from snapshot_assets.engine.export import run as engine_run
+from snapshot_assets.format.units import time_text
 from snapshot_assets.pipeline import partitions
 from snapshot_assets.pipeline.exports import ExportConfig
 from snapshot_assets_tests.pipeline.project import DAY, RANGE_TAGS, ROWS, START, Project, run_job
@@ -98,6 +99,16 @@ def test_the_schema_counts_as_materialised_when_windows_began_the_snapshot(proje
     assert facts["snapshot_id"] == project.state().snapshot_id
     assert project.run("chunks", keys=project.keys[2:], with_checks=False).success
     assert len(project.instance.fetch_materializations(project.key("schema"), limit=9).records) == 1
+
+
+def test_windows_of_a_fixed_range_that_have_not_closed_are_warned_of(make_project: Any) -> None:
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    project = make_project(start_time=today - DAY, end_time=today + 3 * DAY)
+    assert project.run("chunks", keys=project.keys[:1], with_checks=False).success
+    assert not any(line.startswith("Not closed yet") for line in project.log())
+    assert project.run("chunks", keys=project.keys[:3], with_checks=False).success
+    [line] = [line for line in project.log() if line.startswith("Not closed yet")]
+    assert line.startswith(f"Not closed yet: 2 windows, {time_text(today)} to {time_text(today + 2 * DAY)}. Rows that")
 
 
 def test_a_range_that_is_none_is_refused(project: Project) -> None:
