@@ -26,6 +26,7 @@ from snapshot_assets.catalog.verify.objects import (
 from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK, chunk_of, is_receipt
+from snapshot_assets.pipeline.coverage import coverage_faults, coverage_severity
 from snapshot_assets.pipeline.dagster_internals import check_event, failed_partitions
 from snapshot_assets.pipeline.failures import showing_failures
 from snapshot_assets.pipeline.keys import asset_key
@@ -50,7 +51,8 @@ _OF_MANIFEST = {
     CHECKSUM: "The snapshot has the seal's checksum, and its documents theirs.",
     INTACT: "All files exist with their size, and up to 1 GB of them, another part each day, have their SHA-256 (all"
     " with `seal_verify: full`), unless the seal in the same run checked that.",
-    COVERAGE: "Every window of the range is exported, without gap or overlap.",
+    COVERAGE: "Every window of the range is exported, without gap or overlap. It warns of windows that closed since and"
+    " were never exported.",
 }
 
 _NOT_SEALED = (
@@ -129,13 +131,14 @@ def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
                 hashed |= _to_hash(context, plan, state)
             report = check_head(store, state, hashed)
             record_verification(store, report, datetime.now(UTC))
-        for name, faults in head_faults(state, report).items():
+        for name, faults in head_faults(plan, state, report).items():
             if name in selected:
                 read = with_sizes({"hashed_bytes": report.bytes}) if name == INTACT else {}
                 yield dg.AssetCheckResult(
                     asset_key=manifest,
                     check_name=name,
                     passed=not faults,
+                    severity=severity_of(name, state),
                     metadata=fault_metadata(faults) | read,
                     description=remedy(faults) or not_sealed(state, name) or _OF_MANIFEST[name],
                 )
@@ -143,14 +146,14 @@ def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
     return [whole]
 
 
-def head_faults(state: State, report: Report) -> dict[str, list[Fault]]:
+def head_faults(plan: Plan, state: State, report: Report) -> dict[str, list[Fault]]:
     """Return the faults of the newest state by check of `manifest`."""
     damage = [fault for fault in report.faults if fault.is_damage and not fault.revisions]
     files = {fault.object for fault in damage if chunk_of(fault.object) is not None and not is_receipt(fault.object)}
     return {
         CHECKSUM: _checksum_faults(state, [fault for fault in damage if fault.object not in files]),
         INTACT: [fault for fault in damage if fault.object in files],
-        COVERAGE: [Fault(FaultKind.COVERAGE, f"data/{n}", f"Chunk {n} is not exported.", n) for n in state.missing()],
+        COVERAGE: coverage_faults(plan, state),
     }
 
 
@@ -159,12 +162,18 @@ def not_sealed(state: State, check: str) -> str | None:
     return _NOT_SEALED if check == CHECKSUM and not state.sealed else None
 
 
+def severity_of(name: str, state: State) -> dg.AssetCheckSeverity:
+    """Return how severe faults are that a check of `manifest` finds."""
+    return coverage_severity(state) if name == COVERAGE else dg.AssetCheckSeverity.ERROR
+
+
 def remedy(faults: Sequence[Fault]) -> str | None:
     """Return what repairs faults; None without any."""
     if not faults:
         return None
     if all(fault.kind is FaultKind.COVERAGE for fault in faults):
-        return "Materialise the missing partitions, or run the export job, which exports what is missing."
+        late = [fault.message for fault in faults if fault.chunk is None]
+        return " ".join((*late, "Materialise the missing partitions, or run the export job, which exports them."))
     chunks = sorted({fault.chunk for fault in faults if fault.chunk is not None})
     if not chunks:
         return "Materialise manifest; if that fails, snapshots export verify names what to do."

@@ -105,6 +105,7 @@ def check_event(
     passed: bool,
     metadata: Mapping[str, Any],
     description: str | None,
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
 ) -> dg.AssetCheckEvaluation:
     """Return the result of a check for one partition, or for an asset without partitions."""
     return dg.AssetCheckEvaluation(
@@ -114,6 +115,7 @@ def check_event(
         passed=passed,
         metadata=metadata,
         description=description,
+        severity=severity,
         target_materialization_data=target_materialization(instance, check.asset_key, partition),
     )
 

@@ -4,6 +4,7 @@ One run reads one state of the database, where the database supports that, so th
 """
 
 # Dagster reads the annotations of assets and schedules, so they must not be postponed here.
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import dagster as dg
@@ -12,6 +13,7 @@ from pydantic import Field
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import SealDepth
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.engine.export.start_snapshot import open_windows_text
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.pipeline.failures import showing_failed_ticks
@@ -95,6 +97,9 @@ def chosen_chunks(context: dg.AssetExecutionContext, plan: Plan, config: ExportC
             " longer than"
             f" small windows do; use a longer chunk_time_window, or runs of at most {MANY_WINDOWS:,} (chunks_per_run)."
         )
+    chosen = set(windows)
+    if text := open_windows_text((each for each in windows_of(plan) if each.id in chosen), datetime.now(UTC)):
+        context.log.warning(text)
     late = tuple(exported[-config.late_windows :]) if config.late_windows else ()
     return ChunkScans(tuple(windows), config.replace, late)
 

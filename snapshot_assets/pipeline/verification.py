@@ -27,6 +27,7 @@ from snapshot_assets.pipeline.checks import (
     head_faults,
     not_sealed,
     remedy,
+    severity_of,
     suspected_files,
 )
 from snapshot_assets.pipeline.dagster_internals import check_event
@@ -253,9 +254,10 @@ def _events(
         check, repair = check_of_chunk(plan, chunk), REPAIR if faults else _WHOLE
         yield _event(instance, check, key_of_chunk(plan, chunk), faults, repair, {})
     manifest = asset_key(plan, "manifest")
-    for name, faults in head_faults(state, report).items():
-        read, text = {"hashed_bytes": report.bytes}, remedy(faults) or not_sealed(state, name) or _WHOLE
-        yield _event(instance, dg.AssetCheckKey(manifest, name), None, faults, text, read)
+    for name, faults in head_faults(plan, state, report).items():
+        check, text = dg.AssetCheckKey(manifest, name), remedy(faults) or not_sealed(state, name) or _WHOLE
+        read = {"hashed_bytes": report.bytes}
+        yield _event(instance, check, None, faults, text, read, severity_of(name, state))
 
 
 def _event(
@@ -265,6 +267,9 @@ def _event(
     faults: Sequence[Fault],
     description: str | None,
     metadata: Mapping[str, Any],
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
 ) -> dg.AssetCheckEvaluation:
     facts = fault_metadata(faults) | with_sizes(metadata)
-    return check_event(instance, check, partition, passed=not faults, metadata=facts, description=description)
+    return check_event(
+        instance, check, partition, passed=not faults, metadata=facts, description=description, severity=severity
+    )

@@ -165,6 +165,12 @@ class Project:
             newest.setdefault(record.partition_key, metadata)
         return newest
 
+    def observed(self, asset: str) -> dict[str, Any]:
+        """Return the metadata of an asset's newest observation."""
+        [record] = self.instance.fetch_observations(self.key(asset), limit=1).records
+        assert record.asset_observation is not None
+        return {name: value.value for name, value in record.asset_observation.metadata.items()}
+
     def log(self) -> list[str]:
         """Return what was written to the logs of all runs."""
         runs = [run.run_id for run in self.instance.get_runs()]
@@ -182,6 +188,10 @@ class Project:
         """Return what a partition's newest result shows."""
         metadata = self._evaluations(asset, check)[partition].metadata
         return {name: value.value for name, value in metadata.items()}
+
+    def check(self, asset: str, check: str) -> dg.AssetCheckEvaluation:
+        """Return the newest result of a check without partitions."""
+        return self._evaluations(asset, check)[None]
 
     def copy_location(self, into: Project) -> None:
         """Copy the snapshots to another project's location."""

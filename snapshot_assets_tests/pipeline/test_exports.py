@@ -15,6 +15,7 @@ from dagster import DagsterEvent, DagsterEventType
 
 from snapshot_assets.engine.export import chunks as engine_chunks
 from snapshot_assets.engine.export import run as engine_run
+from snapshot_assets.format.units import time_text
 from snapshot_assets.pipeline import partitions
 from snapshot_assets.pipeline.exports import ExportConfig
 from snapshot_assets.pipeline.runs import SILENT
@@ -102,6 +103,16 @@ def test_the_schema_counts_as_materialised_when_windows_began_the_snapshot(proje
     assert len(project.instance.fetch_materializations(project.key("schema"), limit=9).records) == 1
 
 
+def test_windows_of_a_fixed_range_that_have_not_closed_are_warned_of(make_project: Any) -> None:
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    project = make_project(start_time=today - DAY, end_time=today + 3 * DAY)
+    assert project.run("chunks", keys=project.keys[:1], with_checks=False).success
+    assert not any(line.startswith("Not closed yet") for line in project.log())
+    assert project.run("chunks", keys=project.keys[:3], with_checks=False).success
+    [line] = [line for line in project.log() if line.startswith("Not closed yet")]
+    assert line.startswith(f"Not closed yet: 2 windows, {time_text(today)} to {time_text(today + 2 * DAY)}. Rows that")
+
+
 def test_a_range_that_is_none_is_refused(project: Project) -> None:
     for windows, words in (
         ("yesterday", "windows 'yesterday' is neither `due` nor a range"),
@@ -124,6 +135,28 @@ def test_the_schedule_catches_up_and_then_has_nothing_to_do(make_project: Any, m
         assert requested(project).success
         assert (len(project.state().windows()), project.state().sealed) == (5, True)
         assert len(project.materialized("manifest")) == 1
+
+
+def test_coverage_warns_of_windows_that_closed_and_were_never_exported(
+    make_project: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_project(**CONTINUOUS)
+    for days, passed in ((2, True), (3, True), (6, False)):
+        with closed(monkeypatch, days):
+            if days == 2:
+                assert export(project).success
+            assert project.run_checks("manifest", keys=()).success
+            verified = run_job(project, "demo_verify", {})
+        assert verified.success
+        for found in (project.check("manifest", "coverage"), verified.get_asset_check_evaluations()[-1]):
+            assert (found.check_name, found.passed) == ("coverage", passed)
+        if not passed:
+            assert found.severity is dg.AssetCheckSeverity.WARN
+            late = "3 windows from 2013-01-03T00:00:00Z on closed and were never exported."
+            assert found.description == (
+                f"{late} Materialise the missing partitions, or run the export job, which exports them."
+            )
+            assert "coverage" in str(found.metadata["first_faults"])
 
 
 @pytest.mark.slow

@@ -67,6 +67,8 @@ def test_the_gc_job_deletes_what_is_old_enough_and_tells_what(project: Project, 
     assert found["waiting_objects"] == "2"  # the replaced file, and its receipt
     [row] = found["garbage"].records
     assert (row.data["object"], row.data["reason"], row.data["bytes"]) == (old, "orphan", 9)
+    seen = project.observed("manifest")
+    assert (seen["objects"], seen["bytes"], seen["size"], seen["waiting_objects"]) == (1, 9, human_bytes(9), 2)
     assert not [fault for fault in verify(writer.store).faults if fault.is_damage]
     assert job(project, "demo_gc", "demo_collect_garbage")["objects"] == "0"
 
@@ -75,6 +77,7 @@ def test_a_dry_run_of_the_gc_job_touches_nothing(project: Project, writer: Write
     before = {path: path.stat().st_mtime for path in project.location.rglob("*")}
     found = job(project, "demo_gc", "demo_collect_garbage", dry_run=True)
     assert (found["dry_run"], found["objects"], found["garbage"].records[0].data["object"]) == (True, "1", old)
+    assert not project.instance.fetch_observations(project.key("manifest"), limit=1).records
     assert {path: path.stat().st_mtime for path in project.location.rglob("*")} == before
 
 

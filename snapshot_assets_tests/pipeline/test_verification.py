@@ -10,6 +10,7 @@ import pytest
 
 from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.format.units import human_bytes, human_seconds
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.dagster_fields import DagsterFields
 from snapshot_assets_tests.pipeline.project import Project, job, run_job
@@ -114,6 +115,22 @@ def test_a_share_of_all_data_is_hashed_with_what_checks_found(sealed: Project, b
     result = run_job(sealed, "demo_verify", {OP: {"config": config}}, raise_on_error=False)
     assert "is damaged: data/5/" in sealed.failure(result).description
     assert sealed.checks("chunks", "file_checksums") == {sealed.keys[4]: False}
+
+
+def test_a_verification_shows_the_age_of_the_seal_and_what_no_seal_has(sealed: Project) -> None:
+    assert run_job(sealed, "demo_verify", {}).success
+    seen = sealed.observed("manifest")
+    state = sealed.state()
+    assert state.newest_seal is not None
+    age = (datetime.now(UTC) - state.newest_seal.committed_at).total_seconds()
+    assert seen["seal_age_seconds"] == pytest.approx(age, abs=60)
+    assert seen["seal_age"] == human_seconds(seen["seal_age_seconds"])
+    assert (seen["sealed"], seen["missing_windows"], seen["unsealed_files"], seen["unsealed_bytes"]) == (True, 0, 0, 0)
+    assert sealed.run("chunks", keys=sealed.keys[1:2], config={"chunks": {"replace": True}}, with_checks=False).success
+    assert run_job(sealed, "demo_verify", {}).success
+    seen, [new] = sealed.observed("manifest"), sealed.state().live_files(2)
+    assert (seen["sealed"], seen["unsealed_files"], seen["unsealed_bytes"]) == (False, 1, new.file.bytes)
+    assert seen["unsealed_size"] == human_bytes(new.file.bytes)
 
 
 def test_checks_of_the_manifest_count_as_verifications(sealed: Project) -> None:

@@ -6,7 +6,7 @@ import argparse
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
@@ -23,13 +23,13 @@ from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, 
 from snapshot_assets.cli.spark import refuse_files_elsewhere, refuse_unreachable_spark, start_spark_early
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.restorable import restore_warnings
-from snapshot_assets.engine.export.start_snapshot import skipped_text
+from snapshot_assets.engine.export.start_snapshot import open_windows_text, skipped_text
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.uncarried import code_by_kind, kinds_text, uncarried_by_kind
 from snapshot_assets.format.units import human_bytes, time_text
-from snapshot_assets.format.windows import TimeRange
+from snapshot_assets.format.windows import TimeRange, plan_windows
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
@@ -162,7 +162,7 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
         "not_carried": uncarried,
         "not_exported": outside_text(state),
         "hidden": list(state.header.hidden) if state.header else [],
-        "warnings": list(restore_warnings(schema)),
+        "warnings": [*_open_windows(state), *restore_warnings(schema)],
         **({"replicated_to": work.replica} if work.replica else {}),
     }
     if work.skipped is not None:
@@ -184,6 +184,15 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
     for note in _notes(state, report, work):
         show(f"  {note}")
     return 0
+
+
+def _open_windows(state: State) -> Iterator[str]:
+    """Yield a warning of windows that a fixed range has in the future."""
+    header = state.header
+    if header is not None and header.kind == "once" and header.start and header.end and not header.schema_only:
+        windows = plan_windows(header.start, header.end, timedelta(microseconds=header.chunk_time_window))
+        if text := open_windows_text(windows, datetime.now(UTC)):
+            yield text
 
 
 def _notes(state: State, report: Mapping[str, Any], work: _Work) -> Iterator[str]:

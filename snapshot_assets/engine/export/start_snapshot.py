@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from snapshot_assets.catalog import rules
@@ -13,11 +13,12 @@ from snapshot_assets.databases.source import SchemaSource
 from snapshot_assets.engine.files.partitions import check_partition_columns
 from snapshot_assets.errors import PlanError, SnapshotExistsError, UnknownRelationError
 from snapshot_assets.format.actions import Header
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.name_rules import Spellings, rule_of
 from snapshot_assets.format.names import column_text, table_text
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.format.units import time_text
-from snapshot_assets.format.windows import TimeRange, closed_count, window_at
+from snapshot_assets.format.windows import TimeRange, Window, closed_count, window_at
 from snapshot_assets.plan.plan import Plan
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -130,6 +131,23 @@ def closed_end(plan: Plan, now: datetime) -> datetime | None:
         return None
     count = closed_count(plan.start_time, plan.chunk_time_window, now, plan.lag)
     return window_at(plan.start_time, plan.chunk_time_window, count).end if count else None
+
+
+def open_windows_text(windows: Iterable[Window], now: datetime) -> str | None:
+    """Return a sentence that names the exported windows that have not closed; None if all have.
+
+    Args:
+        windows: Windows of a fixed range, in order.
+        now: The current time.
+    """
+    still_open = [window for window in windows if window.end > now]
+    if not still_open:
+        return None
+    return (
+        f"Not closed yet: {counted(len(still_open), 'window')}, {time_text(still_open[0].start)} to"
+        f" {time_text(still_open[-1].end)}. Rows that come later are not in the snapshot until these windows are"
+        " exported again with replace. With kind: continuous, windows are exported once they close."
+    )
 
 
 def start_snapshot(

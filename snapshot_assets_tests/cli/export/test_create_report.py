@@ -41,6 +41,16 @@ def test_a_whole_snapshot_is_reported_with_what_was_read_of_it(
     assert "outside" not in text
 
 
+def test_windows_that_have_not_closed_are_warned_of(snapshots: Snapshots, source: str, location: Path) -> None:
+    fields = {"end_time": "2100-01-01T00:00:00Z", "chunk_time_window": "10000d"}
+    export(make_plan(source, location.as_uri(), **fields), store_of(location))
+    window = ("--chunk-time-window", "10000d")
+    given = ("--start-time", RANGE[1], "--end-time", fields["end_time"], *window)
+    [warning] = snapshots(*create(source, location, *given), "--json").json["warnings"]
+    assert warning.startswith("Not closed yet: 3 windows, 2025-01-01T00:00:00Z to 2100-01-01T00:00:00Z. Rows that come")
+    assert f"  warning: {warning}\n" in snapshots(*create(source, location, *given)).out
+
+
 @pytest.mark.parametrize("rule", ["export", "skip"])
 def test_tables_that_were_skipped_are_not_reported_as_none(
     snapshots: Snapshots, source: str, location: Path, tmp_path: Path, rule: str
