@@ -7,6 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SITE := $(VENV)/docs
+AZURITE := node_modules/.azurite
+AZURITE_VERSION := 3
 WORKERS := -n 2 --dist loadfile
 DEMO := $(CURDIR)/demo
 UI_PORT ?= 3000
@@ -54,7 +56,13 @@ test-python: requirements/dev.txt  ## Install for another interpreter (PYTHON=py
 		snapshot_assets_tests/storage/test_local.py snapshot_assets_tests/catalog/state \
 		snapshot_assets_tests/databases/duckdb snapshot_assets_tests/test_package.py
 
-test-clouds: install  ## Run the tests of object storage and bad networks
+# Azurite, for the tests of Azure; without npm they are skipped.
+$(AZURITE):
+	! command -v npm >/dev/null || npm install --silent --no-save --no-audit --no-fund azurite@$(AZURITE_VERSION)
+	mkdir -p $(@D)
+	touch $@
+
+test-clouds: install $(AZURITE)  ## Run the tests of object storage and bad networks
 	$(BIN)/pytest -q -m clouds
 
 test-browser: install  ## Run the tests of Dagster's UI in a headless Chromium

@@ -9,6 +9,7 @@ from hypothesis import settings
 
 pytest_plugins = [
     "snapshot_assets_tests.servers.azurite",
+    "snapshot_assets_tests.servers.moto",
     "snapshot_assets_tests.servers.disks",
     "snapshot_assets_tests.servers.postgresql",
     "snapshot_assets_tests.servers.pythons",

@@ -23,5 +23,12 @@ if __name__ == "__main__":
     rows = reader.load(location)
     part = reader.option("start", "2025-01-02T12:00:00Z").load(location)
     found = {"executors": seen, "rows": rows.count(), "ids": rows.agg({"id": "sum"}).first()[0], "part": part.count()}
+    # Spark's own reader, or Python tasks where Spark's file system does not reach the location.
+    read = snapshot_assets.read(spark, location, table, columns=["id", "note"], storage=storage)
+    found["read"] = [read.count(), read.where("id >= 4000 and note is not null").count(), len(read.columns)]
+    found["ids of read"] = read.agg({"id": "sum"}).first()[0]
+    found["part of read"] = snapshot_assets.read(
+        spark, location, table, start="2025-01-02T12:00:00Z", storage=storage
+    ).count()
     spark.stop()
     sys.stdout.write(f"{json.dumps(found)}\n")

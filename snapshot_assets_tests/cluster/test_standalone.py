@@ -57,6 +57,9 @@ def test_every_command_that_uses_spark_works_with_executors_that_lack_the_packag
         "rows": 4320,
         "ids": sum(range(4320)),
         "part": 2160,
+        "read": [4320, 320, 2],
+        "ids of read": sum(range(4320)),
+        "part of read": 2160,
     }
     assert driver.read(session, s3_location, f"public.{EVENTS}") == expected
 

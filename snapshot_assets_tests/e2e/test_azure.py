@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,8 @@ from snapshot_assets.errors import ObjectExistsError, ObjectNotFoundError, Store
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.probe import probe
-from snapshot_assets_tests.cli.helpers import export, make_plan
+from snapshot_assets_tests.cli.helpers import Snapshots, export, make_plan
+from snapshot_assets_tests.e2e.clouds import commands_work
 from snapshot_assets_tests.servers.azurite import AzureServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.clouds]
@@ -33,6 +35,12 @@ def test_export_verify_and_delete(
     assert (report.faults, report.files) == ([], 4)
     assert delete_snapshot(store).foreign == ()
     assert list(store.list()) == []
+
+
+def test_every_command_that_moves_data_works(
+    azure_server: AzureServer, azure_location: str, snapshots: Snapshots, source: str, tmp_path: Path
+) -> None:
+    commands_work(snapshots, azure_location, azure_server.options, source, tmp_path)
 
 
 def test_a_create_is_conditional_and_an_upload_of_several_parts_is_whole(
