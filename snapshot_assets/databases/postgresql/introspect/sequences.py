@@ -137,10 +137,8 @@ def _with_values(session: PostgresqlSession, rows: list[dict[str, Any]]) -> list
         other = {name: row.pop(name) for name in ("comment", "unlogged", "internal", "readable") if name in row}
         stands = values.get(TableName(row["schema"], row["name"]))
         document = Sequence(**row, last_value=_last_value(row, *stands) if stands else None)
-        restarted = stands is not None and document.last_value is None and stands[0] != document.start
-        sequences.append(
-            SourceSequence(document, next=stands[0] if stands is not None and restarted else None, **other)
-        )
+        restarted = stands and document.last_value is None and stands[0] != document.start
+        sequences.append(SourceSequence(document, next=stands[0] if stands and restarted else None, **other))
     return sequences
 
 
