@@ -5,7 +5,16 @@ from __future__ import annotations
 from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.duckdb import type_for as duckdb_type_for
 from snapshot_assets.databases.postgresql.ddl import define
-from snapshot_assets_tests.databases.postgresql.helpers import extracted, in_schemas, restore, restored_alike, run
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets_tests.databases.postgresql.helpers import (
+    extracted,
+    in_schemas,
+    restore,
+    restored_alike,
+    run,
+    schema_dump,
+)
+from snapshot_assets_tests.databases.restores import copy
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
 SERIAL = """
@@ -155,3 +164,59 @@ def test_sequences_continue_after_all_returned_and_restored_values(
         "shared": "9",
         "made": "1",
     }
+
+
+SENTINELS = """
+CREATE TABLE s (id serial, n int); INSERT INTO s (n) VALUES (1); INSERT INTO s VALUES (2147483647, 2);
+CREATE TABLE before_it (id serial, n int); INSERT INTO before_it VALUES (2147483646, 2), (-1, 3);
+CREATE TABLE small (id smallserial, n int); INSERT INTO small (n) VALUES (1); INSERT INTO small VALUES (32767, 2);
+CREATE TABLE big (id bigint GENERATED ALWAYS AS IDENTITY (INCREMENT -1), n int);
+INSERT INTO big (n) VALUES (1); INSERT INTO big OVERRIDING SYSTEM VALUE VALUES (-9223372036854775808, 2);
+"""
+NEXT = tuple(f"INSERT INTO {table} (n) VALUES (9) RETURNING id" for table in ("s", "before_it", "small", "big"))
+
+
+def test_a_value_far_beyond_all_others_does_not_exhaust_a_restored_sequence(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.psql_script(source, SENTINELS)
+    copy(extracted(source), DatabaseAddress("from", source), DatabaseAddress("to", target))
+    assert postgresql_server.psql(target, *NEXT) == postgresql_server.psql(source, *NEXT) == "2\n1\n2\n-2"
+
+
+def test_a_value_without_a_next_one_does_not_exhaust_the_sequence_of_a_table_that_existed(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.psql_script(source, SENTINELS)
+    postgresql_server.psql(target, "CREATE TABLE s (id serial, n int)")
+    postgresql_server.psql(target, "INSERT INTO s VALUES (1, 1), (2147483647, 2), (2147483646, 3)")
+    own = [each for each in define(extracted(source)).after if each.of_existing and each.makes.endswith("s.id")]
+    run(target, tuple(own))
+    assert postgresql_server.psql(target, NEXT[0]) == "2"
+
+
+RESTARTED = """
+CREATE SEQUENCE up MINVALUE 1 START 5; ALTER SEQUENCE up RESTART 1;
+CREATE SEQUENCE down INCREMENT -2 MAXVALUE 9 START 5; ALTER SEQUENCE down RESTART 9;
+CREATE TABLE t (id int GENERATED ALWAYS AS IDENTITY (START 5)); ALTER TABLE t ALTER id RESTART WITH 1;
+CREATE TABLE late (id int GENERATED ALWAYS AS IDENTITY (START 5)); ALTER TABLE late ALTER id RESTART WITH 1;
+"""
+
+
+def test_a_sequence_that_was_restarted_at_its_first_possible_value_starts_there(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.psql_script(source, RESTARTED)
+    definition = define(extracted(source))
+    run(target, definition.before)
+    postgresql_server.psql(target, "INSERT INTO late OVERRIDING SYSTEM VALUE VALUES (2)")  # drawn later
+    run(target, definition.after)
+    assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
+    drawn = "SELECT nextval('up'), nextval('down'), nextval('t_id_seq')"
+    assert postgresql_server.psql(target, drawn) == postgresql_server.psql(source, drawn) == "1|9|1"
+    assert postgresql_server.psql(target, "SELECT nextval('late_id_seq')") == "3"
+    run(target, tuple(each for each in definition.after if each.always))
+    assert postgresql_server.psql(target, drawn) == "2|7|2"

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from snapshot_assets.databases.open import open_target
+from snapshot_assets.databases.postgresql.ddl import define
+from snapshot_assets.databases.steps import steps_of
+from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.report import kept_facts
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import RestoreError, SchemaIncompleteError, SnapshotError
+from snapshot_assets_tests.databases.postgresql.helpers import extracted
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into, execute
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
+
+RESTORE = RestoreRecord("a" * 32, "loc", "s3://b/p", 1, "c" * 64, "{}", ())
 
 
 @pytest.fixture
@@ -174,3 +182,34 @@ def test_duckdb_keeps_its_sequences(tmp_path: Path) -> None:
     facts = kept_facts(restored.run.current())
     assert "sequence main.alone" in facts["kept"]
     assert kept_facts(planned) == facts
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "target", "differs"),
+    [
+        ("TYPE x AS ENUM ('a', 'b')", "TYPE x AS ENUM ('b', 'a')", True),
+        ("TYPE x AS ENUM ('a', 'b')", "TYPE x AS ENUM ('a', 'b', 'c')", True),
+        ("TYPE x AS ENUM ('a', 'b')", "TYPE x AS ENUM ('a', 'b')", False),
+        ("DOMAIN x AS text DEFAULT 'a'", "DOMAIN x AS text DEFAULT 'b'", True),
+        ("DOMAIN x AS text DEFAULT 'a'", "DOMAIN x AS text", True),
+        ('DOMAIN x AS text COLLATE "C"', "DOMAIN x AS text", True),
+        ("DOMAIN x AS text COLLATE \"C\" DEFAULT 'a'", "DOMAIN x AS text COLLATE \"C\" DEFAULT 'a'", False),
+        ("TYPE x AS RANGE (subtype = text)", 'TYPE x AS RANGE (subtype = text, collation = "C")', True),
+        (
+            "TYPE x AS RANGE (subtype = text, subtype_opclass = text_pattern_ops)",
+            "TYPE x AS RANGE (subtype = text)",
+            True,
+        ),
+        ("TYPE x AS RANGE (subtype = text)", "TYPE x AS RANGE (subtype = text)", False),
+    ],
+)
+def test_a_type_that_is_kept_and_is_another_one_is_named(
+    make_postgresql_database: MakeDatabase, snapshot: str, target: str, differs: bool
+) -> None:
+    source, into = make_postgresql_database(), make_postgresql_database()
+    execute(source, f"CREATE {snapshot}", "CREATE TABLE t (x x)")
+    execute(into, f"CREATE {target}")
+    made = [each for each in define(extracted(source)).before if each.makes == "type public.x"]
+    with closing(open_target(Into(into).address)) as opened:
+        results = opened.would_keep(RESTORE, steps_of(made))
+    assert results["type public.x"].message == ("The target has it with another definition." if differs else "")

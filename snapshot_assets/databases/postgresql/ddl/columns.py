@@ -1,6 +1,6 @@
 """Writes the SQL of columns and their storage settings, and of the sequences that they draw from.
 
-Sequences are created before the tables that use them, and set past all numbers in use.
+Sequences are created before the tables that use them, and set past all numbers that were drawn from them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.format.relations import Column, Sequence, Table, TableName
 
 _TYPES = ("smallint", "integer", "bigint")
+
+_MOST_DRAWN = 1 << 30
+"""More numbers than a sequence returns between two readings of a database: a value beyond them was not drawn."""
 
 
 def typed(column: Column, place: str) -> str:
@@ -97,6 +100,7 @@ class SequenceUse:
         owner: Table or partition that owns it.
         identity: Whether an identity column creates it.
         persistence: `logged` or `unlogged`, where that is not what its owner's is.
+        restart: The value that it returns next, if it was restarted at its first possible one.
     """
 
     sequence: Sequence
@@ -106,6 +110,7 @@ class SequenceUse:
     identity: bool = False
     comment: str | None = None
     persistence: str | None = None
+    restart: int | None = None
 
     @property
     def name(self) -> TableName:
@@ -113,9 +118,10 @@ class SequenceUse:
         return self.sequence.table_name
 
     def describe(self, options: Mapping[str, Any]) -> None:
-        """Take over the comment and the persistence that options of a relation or schema have."""
+        """Take over the comment, persistence and restart that options of a relation or schema have."""
         self.comment = options.get("comments", {}).get("sequences", {}).get(str(self.name), self.comment)
         self.persistence = options.get("sequence_persistence", {}).get(str(self.name), self.persistence)
+        self.restart = options.get("sequence_restarts", {}).get(str(self.name), self.restart)
 
     @property
     def of(self) -> TableName | None:
@@ -205,12 +211,13 @@ def _persistence(use: SequenceUse) -> Iterator[Statement]:
 def advance_sequence(use: SequenceUse) -> Iterator[Statement]:
     """Yield the statement that sets a sequence past its recorded value, its current value and its columns' values.
 
-    Values that the sequence cannot return do not count, nor does any column of a sequence that cycles.
+    Rows may hold numbers that were drawn after the sequence was read. Values that it cannot have returned since do not
+    count, such as a sentinel far beyond all others, nor does any column of a sequence that cycles.
     """
     sequence, name = use.sequence, qualified(use.name)
-    up = sequence.increment > 0
-    furthest, within = ("max", f"<= {sequence.maximum}") if up else ("min", f">= {sequence.minimum}")
-    base = sequence.start if sequence.last_value is None else sequence.last_value
+    furthest = "max" if sequence.increment > 0 else "min"
+    first = sequence.start if use.restart is None else int(use.restart)
+    base = first if sequence.last_value is None else sequence.last_value
     places = [f"SELECT q.last_value::numeric FROM {name} q WHERE q.is_called"]
     if sequence.last_value is not None:
         places.append(f"SELECT {sequence.last_value}::numeric")
@@ -219,15 +226,14 @@ def advance_sequence(use: SequenceUse) -> Iterator[Statement]:
         reached = f"pg_catalog.{furthest}({value})::numeric"
         # Rounded to the next number that the sequence would reach by itself.
         step = f"pg_catalog.ceil(({reached} - {base}) / {sequence.increment}) * {sequence.increment} + {base}"
-        edge = f"least({step}, {sequence.maximum})" if up else f"greatest({step}, {sequence.minimum})"
-        beyond = f"{value} {'>=' if up else '<='} {sequence.start}"
-        # least() and greatest() ignore NULL: without a row they would return the limit.
-        among = f"{qualified(relation)} c WHERE {value} {within} AND {beyond} HAVING count(*) > 0"
-        places.append(f"SELECT {edge} FROM {among}")
+        low, high = _drawn_since(sequence, first, base)
+        places.append(f"SELECT {step} FROM {qualified(relation)} c WHERE {value} BETWEEN {low} AND {high}")
+    place, called, where = "p.place::int8", "", " WHERE p.place IS NOT NULL"
+    if use.restart is not None and sequence.last_value is None:
+        place, called, where = f"coalesce(p.place, {first})::int8", ", p.place IS NOT NULL", ""
     sql = (
-        f"SELECT pg_catalog.setval({literal(name)}::pg_catalog.regclass, p.place::int8) AS place"
-        f" FROM (SELECT pg_catalog.{furthest}(x.place) AS place FROM ({' UNION ALL '.join(places)}) x (place)) p"
-        " WHERE p.place IS NOT NULL"
+        f"SELECT pg_catalog.setval({literal(name)}::pg_catalog.regclass, {place}{called}) AS place"
+        f" FROM (SELECT pg_catalog.{furthest}(x.place) AS place FROM ({' UNION ALL '.join(places)}) x (place)) p{where}"
     )
     drawing = () if sequence.cycle else tuple(relation for relation, _ in use.columns)
     gone = " OR ".join(
@@ -236,6 +242,17 @@ def advance_sequence(use: SequenceUse) -> Iterator[Statement]:
     unless = f"SELECT 1 AS one WHERE {gone}"  # a user may have dropped them between two imports
     changes = f"sequence {use.name}"
     yield Statement(f"place of sequence {use.name}", sql, use.of, unless, always=True, changes=changes, reads=drawing)
+
+
+def _drawn_since(sequence: Sequence, first: int, base: int) -> tuple[int, int]:
+    """Return the least and greatest value that a sequence may have returned since it stood at `base`.
+
+    It still has a next number: the server does not let a sequence go on after its last one.
+    """
+    most = base + _MOST_DRAWN * sequence.increment
+    if sequence.increment > 0:
+        return min(first, sequence.start), min(most, sequence.maximum - sequence.increment)
+    return max(most, sequence.minimum - sequence.increment), max(first, sequence.start)
 
 
 def advance_own(table: Table) -> Iterator[Statement]:
@@ -247,6 +264,9 @@ def advance_own(table: Table) -> Iterator[Statement]:
     drawing = {each.column for each in table.sequences} | {each.name for each in table.columns if each.identity}
     for column in (each for each in table.columns if each.name in drawing and _is_number(each)):
         owned = f"pg_catalog.pg_get_serial_sequence({literal(qualified(name))}, {literal(column.name)})"
+        recorded = (each.last_value for each in table.sequences if each.column == column.name)
+        stands = ", ".join(("coalesce(s.last, s.seqstart)", *(str(each) for each in recorded if each is not None)))
+        base = f"CASE WHEN s.seqincrement > 0 THEN greatest({stands}) ELSE least({stands}) END"
         value, to = f"c.{identifier(column.name)}", "ONLY " if not table.options.get("partition_by") else ""
         sql = (
             f"SELECT pg_catalog.setval(s.id, p.place) AS place FROM (SELECT q.seqrelid::pg_catalog.regclass AS id, q.*,"
@@ -254,7 +274,9 @@ def advance_own(table: Table) -> Iterator[Statement]:
             f" WHERE q.seqrelid = {owned}::pg_catalog.regclass AND NOT q.seqcycle) s CROSS JOIN LATERAL ("
             f"SELECT CASE WHEN s.seqincrement > 0 THEN pg_catalog.max({value}) ELSE pg_catalog.min({value}) END"
             f"::pg_catalog.int8 AS place FROM {to}{qualified(name)} c"
-            f" WHERE {value} BETWEEN s.seqmin AND s.seqmax) p"
+            f" WHERE {value} BETWEEN s.seqmin AND s.seqmax"
+            f" AND {value}::numeric + s.seqincrement BETWEEN s.seqmin AND s.seqmax"
+            f" AND ({value}::numeric - {base}) / s.seqincrement <= {_MOST_DRAWN}) p"
             " WHERE (p.place - coalesce(s.last, s.seqstart - s.seqincrement)) * pg_catalog.sign(s.seqincrement) > 0"
         )
         unless = f"SELECT 1 AS one WHERE {owned} IS NULL"

@@ -9,6 +9,7 @@ from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.code import needed_first
+from snapshot_assets.databases.postgresql.ddl.same_types import same_type
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, capital
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement, comment
@@ -138,21 +139,10 @@ def create(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
         sql = f"CREATE TYPE {qualified(name)} AS RANGE ({_range(context, kind, what)})"
     else:
         sql, later = _domain(context, kind, name)
-    yield Statement(what, sql, unless=unless, keeps=True, same=_same_checks(kind, unless))
+    yield Statement(what, sql, unless=unless, keeps=True, same=same_type(kind, unless))
     described = f"{unless} AND pg_catalog.obj_description(t.oid, 'pg_type') IS NOT NULL"
     later = [*comment(f"TYPE {qualified(name)}", kind.comment, what, None, described), *later]
     yield from (replace(each, changes=what) for each in later)
-
-
-def _same_checks(kind: UserType, there: str) -> str:
-    """Return the query that yields a row if a domain of the target has the checks of the snapshot; "" for others."""
-    if kind.kind != "domain":
-        return ""
-    checks = ", ".join(literal(each["definition"]) for each in kind.definition.get("constraints") or ())
-    found = "SELECT pg_catalog.pg_get_constraintdef(k.oid) FROM pg_catalog.pg_constraint k"
-    found = f"ARRAY({found} WHERE k.contypid = t.oid AND k.contype = 'c')"
-    wanted, not_null = f"ARRAY[{checks}]::text[]", "true" if kind.definition.get("not_null") else "false"
-    return f"{there} AND {found} @> {wanted} AND {wanted} @> {found} AND t.typnotnull = {not_null}"
 
 
 def _attributes(kind: UserType, what: str) -> str:

@@ -12,6 +12,7 @@ from snapshot_assets.databases.postgresql.introspect.sequences import (
     SourceSequence,
     read_loose_sequences,
     recorded_persistence,
+    recorded_restarts,
 )
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import read_each_type
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
@@ -73,6 +74,7 @@ def with_loose(schema: Schema, loose: LooseObjects, *, carried: bool) -> Schema:
         "sequences": [each.document.model_dump(mode="json", by_alias=True) for each in kept],
         "comments": {"sequences": comments} if (comments := sequence_comments(kept)) else {},
         "sequence_persistence": recorded_persistence(kept, unlogged=False),
+        "sequence_restarts": recorded_restarts(kept),
     }
     if carried:
         places = {name: place for kind in types for name, place in loose.extensions[kind.table_name].items()}

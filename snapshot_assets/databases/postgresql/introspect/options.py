@@ -14,6 +14,7 @@ from snapshot_assets.databases.postgresql.introspect.sequences import (
     SourceSequence,
     recorded_identity_sequences,
     recorded_persistence,
+    recorded_restarts,
 )
 from snapshot_assets.format.relations import Index
 
@@ -113,6 +114,7 @@ def _table_properties(relation: SourceRelation, sequences: Iterable[SourceSequen
         "replica_identity": relation.row["replica_identity"] or _flagged(relation, "replica_identity"),
         "constraint_storage": _present(**{row["name"]: row["storage_parameters"] for row in relation.constraints}),
         "sequence_persistence": recorded_persistence(sequences, unlogged=unlogged),
+        "sequence_restarts": recorded_restarts(sequences),
     }
 
 

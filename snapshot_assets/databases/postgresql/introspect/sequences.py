@@ -63,6 +63,7 @@ class SourceSequence:
     Attributes:
         internal: Whether PostgreSQL created it for an identity column.
         readable: Whether this user may read it.
+        next: The value that it returns next, if that is neither its start nor one after its last value.
     """
 
     document: Sequence
@@ -70,6 +71,7 @@ class SourceSequence:
     unlogged: bool
     internal: bool = False
     readable: bool = True
+    next: int | None = None
 
 
 def read_sequences(session: PostgresqlSession, relations: Iterable[int]) -> dict[int, list[SourceSequence]]:
@@ -122,6 +124,11 @@ def recorded_persistence(sequences: Iterable[SourceSequence], *, unlogged: bool)
     }
 
 
+def recorded_restarts(sequences: Iterable[SourceSequence]) -> dict[str, int]:
+    """Return the next value by sequence, of those that were restarted at their first possible one."""
+    return {str(each.document.table_name): each.next for each in sequences if each.next is not None}
+
+
 def _with_values(session: PostgresqlSession, rows: list[dict[str, Any]]) -> list[SourceSequence]:
     names = sorted({TableName(row["schema"], row["name"]) for row in rows if row["readable"]})
     values = _last_values(session, names)
@@ -130,7 +137,8 @@ def _with_values(session: PostgresqlSession, rows: list[dict[str, Any]]) -> list
         other = {name: row.pop(name) for name in ("comment", "unlogged", "internal", "readable") if name in row}
         stands = values.get(TableName(row["schema"], row["name"]))
         document = Sequence(**row, last_value=_last_value(row, *stands) if stands else None)
-        sequences.append(SourceSequence(document, **other))
+        restarted = stands and document.last_value is None and stands[0] != document.start
+        sequences.append(SourceSequence(document, next=stands[0] if stands and restarted else None, **other))
     return sequences
 
 

@@ -13,7 +13,7 @@ from snapshot_assets.format.relations import Table, TableName, View
 _INDEX_NAMES = ("clustered_on", "replica_identity")
 _NO_INDEX = ("full", "nothing")
 _BY_INDEX = ("constraint_storage", "index_tablespaces", "index_statistics_targets")
-_BY_SEQUENCE = ("sequence_persistence",)
+_BY_SEQUENCE = ("sequence_persistence", "sequence_restarts")
 _BY_STATISTICS = ("statistics_targets",)
 _ROWS = ("constraints", "inherited_checks", "indexes")
 
