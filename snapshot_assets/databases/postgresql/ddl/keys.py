@@ -6,15 +6,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
-from snapshot_assets.databases.postgresql.ddl.statements import (
-    Relation,
-    RestoreContext,
-    capital,
-    constraint_of,
-    index_of,
-)
+from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, constraint_of, index_of
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Table, TableName

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject, code_objects, needs_of
 from snapshot_assets.databases.postgresql.ddl.lacking import restored_relations, with_lacking
@@ -201,8 +202,3 @@ class RestoreContext:
         if not (plain or self.expressions):
             self.lose(f"{what} is left out: it is SQL text of the snapshot.")
         return plain or self.expressions
-
-
-def capital(text: str) -> str:
-    """Return text with a capital first letter; names in it do not change."""
-    return text[:1].upper() + text[1:]

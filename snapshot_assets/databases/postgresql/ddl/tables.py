@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from snapshot_assets.databases.columns import identity_sequences
+from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.columns import column_settings, identity, not_null, typed, value
 from snapshot_assets.databases.postgresql.ddl.inheritance import (
@@ -22,13 +23,7 @@ from snapshot_assets.databases.postgresql.ddl.inheritance import (
     own_properties,
 )
 from snapshot_assets.databases.postgresql.ddl.inheritance import inherit as inherit_from
-from snapshot_assets.databases.postgresql.ddl.statements import (
-    Relation,
-    RestoreContext,
-    before_version,
-    capital,
-    from_version,
-)
+from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, before_version, from_version
 from snapshot_assets.databases.postgresql.quiet import QUIET
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement, comment

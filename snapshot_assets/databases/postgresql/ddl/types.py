@@ -7,9 +7,10 @@ from dataclasses import replace
 from graphlib import TopologicalSorter
 from typing import Any
 
+from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.code import needed_first
-from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, capital
+from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.format.relations import Schema, Table, TableName, UserType, View
