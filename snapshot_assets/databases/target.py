@@ -16,6 +16,7 @@ import pyarrow as pa
 from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.source import Rows
 from snapshot_assets.databases.sql import literal
+from snapshot_assets.databases.unchecked import Unchecked
 from snapshot_assets.format.relations import Table, TableName
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Statement:
         changes: The step whose object it changes; if that kept the target's own, this is left out. "" for none.
         there: Query that yields a row if this very object is there, and not another one of its name; "" for none.
         of_existing: Whether it is only for a table that no import made.
+        unchecked: Why it is never run, although its object is to be made; `sql` is then "". None for all others.
     """
 
     makes: str
@@ -54,6 +56,12 @@ class Statement:
     changes: str = ""
     there: str = ""
     of_existing: bool = False
+    unchecked: Unchecked | None = None
+
+    @property
+    def by_hand(self) -> str:
+        """The SQL that a user runs to make the object; "" if it cannot be told."""
+        return self.unchecked.sql if self.unchecked else self.sql
 
 
 def comment(

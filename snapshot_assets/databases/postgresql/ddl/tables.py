@@ -57,6 +57,8 @@ def create(context: RestoreContext, table: Table) -> Iterator[Statement]:
     """Yield the statements that create a table, from `as_restored`, its partitions, and their comments."""
     relation, name = Relation.from_document(table), table.table_name
     what = f"table {name}"
+    if name in context.refused:
+        raise context.refused[name]
     _record_lost(context, table)
     kin, identities = inheritance(context, table), identity_sequences(table)
     elements = dict(_elements(table, kin, identities))
