@@ -14,7 +14,8 @@ import pyarrow as pa
 from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.foreign_keys import possible_keys
 from snapshot_assets.databases.indexes import is_plain
-from snapshot_assets.databases.lost_details import lost_details, lost_limit
+from snapshot_assets.databases.lost_details import TEXTS, changed_form, lost_details, lost_limit
+from snapshot_assets.databases.lost_objects import LostObjects
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.errors import DocumentError, UnsupportedTypeError
 from snapshot_assets.format.relations import (
@@ -33,9 +34,6 @@ from snapshot_assets.format.relations import (
 
 TypeFor = Callable[[pa.DataType], str]
 
-_PLAIN_STRINGS = frozenset(("text", "varchar", "character varying", "string", "name"))
-_TEXTS = frozenset(("text", "varchar", "string"))
-_PLAIN_BINARIES = frozenset(("bytea", "blob", "binary", "uuid"))
 _NEXTVAL = re.compile(r"nextval\('(?P<name>(?:[^']|'')*)'(?:::regclass)?\)")
 _ACTIONS = re.compile(r"\b(?:ON (?:DELETE|UPDATE)|MATCH|DEFERRABLE)\b.*", re.DOTALL)
 _EXTRAS = re.compile(r"INCLUDE \([^)]*\)|DEFERRABLE(?: INITIALLY DEFERRED)?")
@@ -66,8 +64,8 @@ def converted(schema: DatabaseSchema, kind: str, type_for: TypeFor) -> tuple[Dat
         UnsupportedTypeError: That kind has no type for some columns' Arrow types; names them all.
         DocumentError: The documents do not have the form of that kind of source.
     """
-    conversion = _Conversion(schema, kind, type_for)
     try:
+        conversion = _Conversion(schema, kind, type_for)
         result = conversion.schema()
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         # Options have no model of their own: in a hostile document their values may be anything.
@@ -84,6 +82,7 @@ class _Conversion:
     def __init__(self, schema: DatabaseSchema, kind: str, type_for: TypeFor) -> None:
         self._schema, self._source, self._kind, self._type_for = schema, schema.database, kind, type_for
         self._tables = {table.table_name: table for table in schema.tables}
+        self._others = LostObjects(schema)
         self.lost: list[str] = []
         self.unsupported: list[str] = []
 
@@ -91,23 +90,14 @@ class _Conversion:
         schema = self._schema
         result = DatabaseSchema(
             database=self._kind,
-            schemas=tuple(self.schema_document(each) for each in schema.schemas),
+            schemas=tuple(Schema(name=each.name, comment=each.comment) for each in schema.schemas),
             tables=self.possible([self.table(each) for each in schema.tables if self.takes(each)]),
         )
-        for view in schema.views:
-            self.lose(f"View {view.table_name} is left out: its query is {self._source}'s SQL.")
+        self.lost += self._others.sentences()
         return result
 
     def lose(self, sentence: str) -> None:
         self.lost.append(sentence)
-
-    def schema_document(self, schema: Schema) -> Schema:
-        for option, what in (("types", "Type"), ("sequences", "Sequence")):
-            for entry in schema.options.get(option, ()):
-                self.lose(f"{what} {schema.name}.{entry['name']} is left out: no column needs it.")
-        for what in schema.options.get("not_carried", ()):
-            self.lose(f"{what} is not in the snapshot.")
-        return Schema(name=schema.name, comment=schema.comment)
 
     def takes(self, table: Table) -> bool:
         """Return whether the other kind can hold a table."""
@@ -137,7 +127,7 @@ class _Conversion:
             self.lose(f"Large objects become rows of table {name}: only {self._source} has them.")
         for check in table.checks:
             self.lose(f"Check {check.name} of {name} is left out: {self._source}'s SQL {check.definition}.")
-        for sentence in lost_details(table, self._source):
+        for sentence in lost_details(table, self._source, self._others):
             self.lose(sentence)
         if options := sorted(set(table.options) - _SILENT_OPTIONS):
             self.lose(f"Of {name}, {', '.join(options)} are left out: only {self._source} has them.")
@@ -145,7 +135,7 @@ class _Conversion:
 
     def _time_index(self, table: Table, columns: tuple[Column, ...]) -> str | None:
         """Return a table's time index, unless its times become texts, which cannot be compared with windows."""
-        texts = {column.name for column in columns if column.type.lower() in _TEXTS}
+        texts = {column.name for column in columns if column.type.lower() in TEXTS}
         if table.time_index not in texts:
             return table.time_index
         self.lose(f"Chunks of {table.table_name} cannot be replaced: its times in {table.time_index} become texts.")
@@ -159,7 +149,7 @@ class _Conversion:
         except UnsupportedTypeError as error:
             self.unsupported.append(f"Column {where} of type {column.type}: {error}")
             return column
-        if change := _change(column, arrow_type, type_text):
+        if change := changed_form(column, arrow_type, type_text):
             self.lose(f"Column {where} of type {column.type} becomes {type_text}, {change}.")
         if limit := lost_limit(column.type, type_text):
             self.lose(f"{limit} of column {where} is left out: {column.type} becomes {type_text}.")
@@ -272,20 +262,6 @@ class _Conversion:
             head = f"CREATE {'UNIQUE ' if index.unique else ''}INDEX {identifier(index.name)}"
             definition = f"{head} ON {qualified(table.table_name)} {identifiers(index.columns)}"
             yield index.model_copy(update={"definition": definition})
-
-
-def _change(column: Column, arrow_type: pa.DataType, type_text: str) -> str:
-    """Return the form of a column's values in a less specific type; "" if the type is equivalent."""
-    if type_text == "json":
-        return "each value as JSON"
-    plain = column.type.partition("(")[0].strip().lower()
-    becomes_text = type_text.lower() in _TEXTS and not pa.types.is_string(arrow_type)
-    was_text = column.carrier is Carrier.TEXT or (pa.types.is_string(arrow_type) and plain not in _PLAIN_STRINGS)
-    if becomes_text or was_text:
-        return "each value in its text form"
-    if pa.types.is_binary(arrow_type) and plain not in _PLAIN_BINARIES:
-        return "each value in its binary form"
-    return ""
 
 
 def _draws_from(default: str | None, sequence: Sequence) -> bool:

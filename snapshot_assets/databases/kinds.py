@@ -108,6 +108,11 @@ def kind_of_object(text: str) -> str:
     return f"{setting.group(1).lower()} setting" if setting else OTHER
 
 
+def capital(text: str) -> str:
+    """Return text with a capital first letter; names in it do not change."""
+    return text[:1].upper() + text[1:]
+
+
 def counts_by_kind(texts: Iterable[str]) -> dict[str, int]:
     """Return how many texts begin with an object of each kind, the most frequent kind first."""
     counts = Counter(map(kind_of_object, texts))

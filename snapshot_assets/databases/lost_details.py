@@ -1,4 +1,4 @@
-"""What a table of one kind of database loses in another kind: everything that is neither column, key nor index."""
+"""What a table of one kind of database loses in another kind, in its columns' types and beside keys and indexes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from snapshot_assets.format.relations import Table, UserType
+import pyarrow as pa
+
+from snapshot_assets.databases.kinds import capital
+from snapshot_assets.databases.lost_objects import LostObjects
+from snapshot_assets.format.relations import Carrier, Column, Table, TableName, UserType
 
 _LIMITED = re.compile(
     r"(?P<name>character varying|varchar|bpchar|character|char|bit varying|varbit|bit|timestamp|time|interval[a-z ]*"
@@ -18,8 +22,27 @@ _LENGTHS = ("char", "bpchar", "varchar", "bit", "varbit")
 _MOST_PRECISE = "6"
 """Decimal digits of a second, which other kinds of database have too."""
 
+TEXTS = frozenset(("text", "varchar", "string"))
+"""The types of texts in PostgreSQL, DuckDB and Spark."""
+
+_PLAIN_STRINGS = frozenset(("text", "varchar", "character varying", "string", "name"))
+_PLAIN_BINARIES = frozenset(("bytea", "blob", "binary", "uuid"))
 _OF_COLUMNS = ("storage", "compression", "statistics_target", "options")
 _ROWS_ONLY = ("view", "materialized view", "foreign table")
+
+
+def changed_form(column: Column, arrow_type: pa.DataType, type_text: str) -> str:
+    """Return the form of a column's values in a less specific type; "" if the type is equivalent."""
+    if type_text == "json":
+        return "each value as JSON"
+    plain = column.type.partition("(")[0].strip().lower()
+    becomes_text = type_text.lower() in TEXTS and not pa.types.is_string(arrow_type)
+    was_text = column.carrier is Carrier.TEXT or (pa.types.is_string(arrow_type) and plain not in _PLAIN_STRINGS)
+    if becomes_text or was_text:
+        return "each value in its text form"
+    if pa.types.is_binary(arrow_type) and plain not in _PLAIN_BINARIES:
+        return "each value in its binary form"
+    return ""
 
 
 def lost_limit(type_text: str, becomes: str) -> str:
@@ -36,25 +59,24 @@ def lost_limit(type_text: str, becomes: str) -> str:
     return f"{'Length' if length else 'Precision'} {limit}"
 
 
-def lost_details(table: Table, source: str) -> Iterator[str]:
+def lost_details(table: Table, source: str, others: LostObjects) -> Iterator[str]:
     """Yield a sentence for each detail of a table that only its own kind of database has.
 
     Args:
         table: Its document.
         source: Kind of its database.
+        others: The objects of the snapshot that have sentences of their own.
     """
     name, options = table.table_name, table.options
     if options.get("relation") in _ROWS_ONLY:
-        yield f"{_capital(options['relation'])} {name} was exported as its rows and is restored as a table."
-    for each in options.get("not_carried", ()):
-        yield f"{_capital(each)} of {name} is not in a snapshot."
-    for extension in options.get("extensions", ()):
-        yield f"Extension {extension} is left out: only {source} has it."
+        yield f"{capital(options['relation'])} {name} was exported as its rows and is restored as a table."
+    for each in others.not_carried(options.get("not_carried", ()), name):
+        yield f"{capital(each)} of {name} is not in a snapshot."
     for kind in table.types:
         yield from _lost_of_type(kind, source)
     yield from _lost_of_columns(table, source)
     for part in options.get("partitions", ()):
-        yield from _lost_of_partition(table, part, source)
+        yield from _lost_of_partition(table, part, source, others)
 
 
 def _lost_of_type(kind: UserType, source: str) -> Iterator[str]:
@@ -86,11 +108,11 @@ def _lost_of_columns(table: Table, source: str) -> Iterator[str]:
             yield f"Of {table.table_name}, {what} of column {', '.join(columns)} is left out: only {source} has it."
 
 
-def _lost_of_partition(table: Table, part: Mapping[str, Any], source: str) -> Iterator[str]:
+def _lost_of_partition(table: Table, part: Mapping[str, Any], source: str, others: LostObjects) -> Iterator[str]:
     """Yield what a partition has beside its table: its rows go into the table."""
-    name = f"{part['schema']}.{part['name']}"
-    for each in part.get("not_carried", ()):
-        yield f"{_capital(each)} of {name} is not in a snapshot."
+    name = TableName(part["schema"], part["name"])
+    for each in others.not_carried(part.get("not_carried", ()), name):
+        yield f"{capital(each)} of {name} is not in a snapshot."
     for kind in ("constraints", "indexes"):
         for row in part.get(kind, ()):
             if "parent" not in row:
@@ -100,7 +122,3 @@ def _lost_of_partition(table: Table, part: Mapping[str, Any], source: str) -> It
     for column, default in part.get("defaults", {}).items():
         if default != defaults.get(column):
             yield f"Default {default} of column {name}.{column} is left out: it is {source}'s SQL."
-
-
-def _capital(text: object) -> str:
-    return f"{str(text)[:1].upper()}{str(text)[1:]}"

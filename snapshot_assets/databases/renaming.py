@@ -11,6 +11,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, TypeVar
 
+from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.errors import PlanError, UnknownRelationError
@@ -159,7 +160,7 @@ def check_distinct(named: Iterable[tuple[str, TableName]]) -> None:
     for what, new in named:
         if (other := by_new.setdefault(new, what)) != what:
             raise PlanError(
-                f"{other[:1].upper()}{other[1:]} and {what} would both be {new} in the target. Map one of their tables"
+                f"{capital(other)} and {what} would both be {new} in the target. Map one of their tables"
                 " to another name.",
                 name=str(new),
             )

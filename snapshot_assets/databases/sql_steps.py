@@ -16,7 +16,7 @@ from typing import Any
 from snapshot_assets.databases import ledger
 from snapshot_assets.databases.steps import SchemaStep, StepResult
 from snapshot_assets.databases.target import ExistingTable, RestoreRecord, Statement
-from snapshot_assets.errors import SnapshotError, TransientError
+from snapshot_assets.errors import RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.relations import TableName
 
 _MOST = 100
@@ -110,11 +110,15 @@ class SqlSteps(ABC):
     def _made_by_hand(
         self, record: RestoreRecord, steps: Sequence[SchemaStep], before: Mapping[str, StepResult]
     ) -> Iterator[StepResult]:
-        """Yield the results of views that failed before and are there by now, whatever their query is."""
+        """Yield the results of steps that failed before and that no try can find made: views, and unchecked ones.
+
+        A view is made if it is there, whatever its query is.
+        """
         for step in steps:
             prior = before.get(step.name)
             failed = prior is not None and prior.status == "failed"
-            if failed and step.makes_view and self._is_there(step):
+            found = step.makes_view or (step.unchecked and any(each.there for each in step.statements))
+            if failed and found and self._is_there(step):
                 yield StepResult(step.name, record.id, "made")
 
     def _try_each(
@@ -213,6 +217,8 @@ class SqlSteps(ABC):
                     prior = [latest.get(name) for name in (step.name, statement.makes)]
                     status = "skipped" if any(each is not None and each.ours for each in prior) else "kept"
                     message = _DIFFERS if self._differs(statement) else ""
+            elif statement.unchecked is not None:
+                raise RestoreError(statement.unchecked.reason)
             else:
                 run(statement)
                 ran += 1

@@ -114,7 +114,8 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
 
     def by_hand(self, step: SchemaStep) -> tuple[str, ...]:
         """Return a step's statements as a user runs them in the target's own client; see `RestoreTarget`."""
-        return tuple(each.sql for each in step.statements if not self._left_out(each)) or step.sql
+        those = (each for each in step.statements if not self._left_out(each))
+        return tuple(each.by_hand for each in those if each.by_hand) or step.by_hand
 
     def _left_out(self, statement: Statement) -> bool:
         """Return whether an import leaves a statement out here: it is of another version, or its object is there."""

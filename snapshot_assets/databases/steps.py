@@ -76,6 +76,16 @@ class SchemaStep:
         return tuple(each.sql for each in self.statements)
 
     @property
+    def by_hand(self) -> tuple[str, ...]:
+        """The SQL that a user runs to make the object; none if it cannot be told."""
+        return tuple(each.by_hand for each in self.statements if each.by_hand)
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether it is never made, because text of the snapshot cannot be checked."""
+        return any(each.unchecked for each in self.statements)
+
+    @property
     def makes_relation(self) -> bool:
         """Whether it creates the table or view itself."""
         return self.kind == "table" or self.makes_view

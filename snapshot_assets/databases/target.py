@@ -16,6 +16,7 @@ import pyarrow as pa
 from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.source import Rows
 from snapshot_assets.databases.sql import literal
+from snapshot_assets.databases.unchecked import Unchecked
 from snapshot_assets.format.relations import Table, TableName
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Statement:
         there: Query that yields a row if this very object is there, and not another one of its name; "" for none.
         of_existing: Whether it is only for a table that no import made.
         reads: Tables whose rows it reads, by a query of its own.
+        unchecked: Why it is never run, although its object is to be made; `sql` is then "". None for all others.
     """
 
     makes: str
@@ -56,6 +58,12 @@ class Statement:
     there: str = ""
     of_existing: bool = False
     reads: tuple[TableName, ...] = ()
+    unchecked: Unchecked | None = None
+
+    @property
+    def by_hand(self) -> str:
+        """The SQL that a user runs to make the object; "" if it cannot be told."""
+        return self.unchecked.sql if self.unchecked else self.sql
 
 
 def comment(

@@ -8,8 +8,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from snapshot_assets.databases.convert import converted
+from snapshot_assets.databases.convert import TypeFor, converted
+from snapshot_assets.databases.duckdb import type_for as duckdb_type
 from snapshot_assets.databases.indexes import is_plain
+from snapshot_assets.databases.lost_objects import PARTS
+from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.spark.ddl import define as define_spark
 from snapshot_assets.databases.spark.ddl import type_for as spark_type
@@ -79,7 +82,8 @@ IN_BOTH = (
     "NOT NULL of column public.limits.price is left out: postgresql has not checked it",
     "Constraint own of public.part is left out: CHECK",
     "Index part_k of public.part is left out",
-    "Trigger tr of public.part is not in a snapshot",
+    "Trigger tr of public.part is not restored: it is code of the snapshot, in postgresql's SQL.",
+    "Function public.nothing() is not restored: it is code of the snapshot, in postgresql's SQL.",
     "Default 'b'::text of column public.part.k is left out",
 )
 IN_DUCKDB = (
@@ -145,6 +149,63 @@ def test_what_duckdb_can_have_is_made(origin: DatabaseAddress, special: Database
     with duckdb.connect(path_of(target), read_only=True) as connection:
         names = connection.sql("SELECT index_name FROM duckdb_indexes() ORDER BY ALL").fetchall()
         assert names == [("on (x) using",), ("plain",)]
+
+
+CODE = """
+CREATE TYPE mood AS ENUM ('fine');
+CREATE TABLE t (a int);
+CREATE CAST (mood AS int) WITH INOUT;
+CREATE TEXT SEARCH DICTIONARY d (TEMPLATE = simple);
+CREATE TEXT SEARCH CONFIGURATION c (COPY = simple);
+CREATE OPERATOR FAMILY f USING btree;
+ALTER OPERATOR FAMILY f USING btree ADD OPERATOR 1 < (int4, int8);
+CREATE OPERATOR CLASS o FOR TYPE int USING btree AS OPERATOR 1 <, FUNCTION 1 btint4cmp(int, int);
+CREATE COLLATION k (locale = 'C');
+CREATE EXTENSION vector;
+CREATE TYPE own;
+CREATE FUNCTION own_in(cstring) RETURNS own LANGUAGE internal IMMUTABLE STRICT AS 'int4in';
+CREATE FUNCTION own_out(own) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'int4out';
+CREATE TYPE own (INPUT = own_in, OUTPUT = own_out, LIKE = int4);
+CREATE FUNCTION g() RETURNS int LANGUAGE sql AS 'SELECT 1';
+CREATE VIEW v AS SELECT g(), 'fine'::mood AS m, '[1]'::vector AS h;
+CREATE RULE r AS ON INSERT TO v DO INSTEAD NOTHING;
+CREATE POLICY p ON t;
+"""
+
+
+@pytest.mark.parametrize(("kind", "type_for"), [("duckdb", duckdb_type), ("spark", spark_type)])
+def test_every_object_of_code_is_named_once(
+    postgresql_server: PostgresqlServer, postgresql_database: str, kind: str, type_for: TypeFor
+) -> None:
+    postgresql_server.psql_script(postgresql_database, CODE)
+    schema = extracted(DatabaseAddress("server", postgresql_database))
+    _, lost = converted(schema, kind, type_for)
+    end = " is not restored: it is code of the snapshot, in postgresql's SQL."
+    code = [sentence.partition(end) for sentence in lost]
+    assert sorted(what for what, rest, _ in code if rest) == [
+        "Cast (public.mood AS integer)",
+        "Collation public.k",
+        "Function public.g()",
+        "Function public.own_in(cstring)",
+        "Function public.own_out(public.own)",
+        "Operator class public.o USING btree",
+        "Operator family public.f USING btree",
+        "Operator family public.o USING btree",
+        "Policy p of public.t",
+        "Rule r of public.v",
+        "Text search configuration public.c",
+        "Text search dictionary public.d",
+        "Type public.own",
+    ]
+    assert sorted(what for what, rest, _ in code if not rest) == [
+        "Extension vector is left out: only postgresql has it.",
+        "Type public.mood is left out: no column needs it.",
+        "View public.v is left out: its query is postgresql's SQL.",
+    ]
+
+
+def test_the_parts_of_code_are_those_of_postgresql() -> None:
+    assert {word for word, kind in CODE_KINDS.items() if kind.part} == PARTS
 
 
 @pytest.mark.parametrize(

@@ -225,7 +225,7 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
     def by_hand(self, step: SchemaStep) -> tuple[str, ...]:
         """Return a step's statements without the name that the file has here; see `RestoreTarget`."""
         own, name = f"{identifier(TARGET)}.", literal(TARGET)
-        return tuple(sql.replace(own, "").replace(name, "current_database()") for sql in step.sql)
+        return tuple(sql.replace(own, "").replace(name, "current_database()") for sql in step.by_hand)
 
     def _exists_already(self, error: SnapshotError, kind: str) -> bool:
         return bool(_EXISTS.search(str(error)))

@@ -10,7 +10,7 @@ which refuses no import.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from snapshot_assets.databases.kinds import kind_of_object
 from snapshot_assets.databases.ledger import LEDGER
@@ -47,7 +47,8 @@ def rehearse(connection: PostgresqlConnection, statements: Sequence[Statement]) 
     todo = [*LEDGER, *(each for each in statements if not each.always)]
     if trigger := event_trigger(connection):
         reason = f"event trigger {trigger} of the target would run"
-        return Rehearsal(untried={reason: tuple(each.makes for each in todo)})
+        untried = tuple(each.makes for each in todo if each.unchecked is None)
+        return Rehearsal(tuple(_unchecked(todo)), {reason: untried})
     left_out = unsafe(connection, todo)
     connection.execute("BEGIN", "beginning a rehearsal")
     try:
@@ -90,7 +91,8 @@ class _Attempt:
         for number, statement in enumerate(todo):
             self.ended = self._limit(number) or self._try(statement)
             if self.ended:
-                self.rest = todo[number:]
+                self.rest = [each for each in todo[number:] if each.unchecked is None]
+                self.failed += _unchecked(todo[number:])
                 return
 
     def _limit(self, number: int) -> str:
@@ -106,6 +108,9 @@ class _Attempt:
     def _try(self, statement: Statement) -> str:
         """Run a statement; return why the rehearsal cannot go on after it, "" if it can."""
         if statement.changes in self._kept:
+            return ""
+        if statement.unchecked is not None:
+            self.failed += _unchecked([statement])
             return ""
         doing = f"rehearsing {statement.makes}"
         left = max(1, int((self._deadline - time.monotonic()) * 1000))
@@ -125,6 +130,13 @@ class _Attempt:
                 return f"{statement.makes} could not be tried: {message_of(error)}"
             self.failed.append(FailedStatement(statement, message_of(error), _holds_rows(statement)))
         return ""
+
+
+def _unchecked(statements: Sequence[Statement]) -> Iterator[FailedStatement]:
+    """Yield those of the statements that an import refuses to run."""
+    for each in statements:
+        if each.unchecked is not None:
+            yield FailedStatement(each, each.unchecked.reason, _holds_rows(each))
 
 
 def _holds_rows(statement: Statement) -> bool:

@@ -92,7 +92,7 @@ class SparkTarget(TargetTables):
     def by_hand(self, step: SchemaStep) -> tuple[str, ...]:
         """Return a step's statements with the table's name in this catalog; see `RestoreTarget`."""
         assert step.table is not None
-        return tuple(sql.replace(f"IDENTIFIER({TABLE})", self._sql_name(step.table), 1) for sql in step.sql)
+        return tuple(sql.replace(f"IDENTIFIER({TABLE})", self._sql_name(step.table), 1) for sql in step.by_hand)
 
     def _overlapping(self, record: RestoreRecord) -> list[RestoreRecord]:
         return [each for each in self.imports() if set(each.tables) & set(record.tables)]

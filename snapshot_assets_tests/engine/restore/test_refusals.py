@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need
 from snapshot_assets.databases.open import open_target
+from snapshot_assets.databases.postgresql.ddl import checked_sql
 from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.engine.restore.refusals import rehearsed
@@ -40,6 +42,60 @@ def place(make_postgresql_database: MakeDatabase, tmp_path: Path) -> Place:
 @pytest.fixture
 def into(make_postgresql_database: MakeDatabase) -> Into:
     return Into(make_postgresql_database())
+
+
+NEW_CLAUSE = (
+    "CREATE TABLE s.orders (t timestamptz, id int)",
+    "CREATE INDEX by_id ON s.orders (id)",
+    "CREATE UNIQUE INDEX by_id_and_time ON s.orders (id, t)",
+    "CREATE VIEW s.seen AS SELECT id FROM s.orders",
+    "INSERT INTO s.orders VALUES ('2025-01-01 01:00:00Z', 1)",
+)
+
+
+def test_an_index_that_cannot_be_checked_fails_alone_until_it_is_made_by_hand(
+    place: Place, into: Into, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(place.source, *NEW_CLAUSE)
+    place.export()
+    monkeypatch.setattr(checked_sql, "INDEX", re.compile(f"{checked_sql.INDEX.pattern}(?<!, t\\))", re.DOTALL))
+    run = into.run(place.store)
+    plan = run.prepare(depth="full", rehearse=True)
+    [foreseen] = plan.failing
+    assert foreseen.statement.makes == "index by_id_and_time of s.orders"
+    run.begin()
+    list(run.restore())
+    with pytest.raises(SchemaIncompleteError) as raised:
+        run.finish()
+    [failed] = raised.value.attributes["steps"]
+    assert failed["object"] == "index by_id_and_time of s.orders"
+    assert failed["message"].startswith("index by_id_and_time of s.orders is refused: the snapshot gives ")
+    assert failed["message"].endswith("Read the statement before you run it by hand")
+    assert failed["statements"] == ["CREATE UNIQUE INDEX by_id_and_time ON s.orders USING btree (id, t)"]
+    indexes = "SELECT count(*) FROM pg_indexes WHERE schemaname = 's'"
+    with client(into.uri) as sql:
+        assert sql(f"SELECT (SELECT count(*) FROM s.seen), ({indexes})") == [(1, 1)]
+        sql(*failed["statements"])
+    again = into.run(place.store)
+    again.begin()
+    list(again.restore())
+    assert again.finish()
+    assert again.failed_steps() == []
+
+
+def test_tables_that_cannot_be_checked_are_refused_in_one_list(place: Place, into: Into) -> None:
+    execute(
+        place.source,
+        "CREATE VIEW s.v AS SELECT 1 AS a",
+        "CREATE TABLE s.one (t timestamptz, x s.v)",
+        "CREATE TABLE s.two (t timestamptz, x s.v)",
+        "CREATE TABLE s.three (t timestamptz, n int)",
+    )
+    place.export()
+    reasons = raised_reasons(str(refusal(place, into)))
+    assert [reason.partition(" could not be made: ")[0] for reason in reasons] == ["- table s.one", "- table s.two"]
+    execute(into, "CREATE SCHEMA s", "CREATE TABLE s.one (t timestamptz, x text)")
+    assert "table s.two could not be made: It holds rows of the type of view s.v" in str(refusal(place, into))
 
 
 def refusal(place: Place, into: Into, **settings: object) -> SnapshotError:

@@ -31,6 +31,7 @@ from snapshot_assets.databases.duckdb.ddl.tables import (
 from snapshot_assets.databases.exclusions import uncarried
 from snapshot_assets.databases.foreign_keys import possible_keys
 from snapshot_assets.databases.indexes import is_plain, other_method
+from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.databases.target import Definition, Statement, comment
 from snapshot_assets.format.relations import Column, DatabaseSchema, Sequence, Table, TableName, UserType, View
@@ -172,7 +173,7 @@ class _Defining:
             if keys is None and self._expressions and not other_method(index):
                 keys = self._texts.index_keys(index.definition, what)
             if keys is None:
-                self._lost.append(f"{what.capitalize()} is left out: {index.definition}.")
+                self._lost.append(f"{capital(what)} is left out: {index.definition}.")
                 continue
             unique = "UNIQUE " if index.unique else ""
             name = table.table_name

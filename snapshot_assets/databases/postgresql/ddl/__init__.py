@@ -12,7 +12,7 @@ from snapshot_assets.databases.postgresql.ddl.code import CodeObject
 from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
 from snapshot_assets.databases.postgresql.ddl.needs import needs, row_types_of
 from snapshot_assets.databases.postgresql.ddl.order import with_code
-from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext
+from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, all_checked
 from snapshot_assets.databases.postgresql.large_objects import LARGE_OBJECTS, is_large_objects
 from snapshot_assets.databases.target import LEDGER_SCHEMA, Definition, Statement
 from snapshot_assets.errors import RestoreError
@@ -60,13 +60,14 @@ def _define(context: RestoreContext) -> Definition:
     unvalidated: list[Statement] = []
     for item in order:
         if isinstance(item, CodeObject):
-            before += item.statements()
+            before += all_checked(item.what, None, item.statements())
         elif isinstance(item, UserType):
-            before += types.create(context, item)
+            before += all_checked(f"type {item.table_name}", None, types.create(context, item))
             unvalidated += types.unvalidated_checks(context, item)
         elif not is_large_objects(item):
             table = restored[item.table_name]
-            before += tables.create(context, defaults.without(table) if item.table_name in late.every else table)
+            table = defaults.without(table) if item.table_name in late.every else table
+            before += all_checked(f"table {item.table_name}", item.table_name, tables.create(context, table))
     before += late.statements(restored, late.before)
     for table in restored.values():
         before += tables.settings(context, table)
@@ -104,7 +105,8 @@ def _after(
     owners = {part.name: part.of for table in restored for part in context.partitions(table)}
     for each in context.code:
         if each.on in context.relations:
-            yield from each.statements(owners.get(each.on, each.on))
+            of = owners.get(each.on, each.on)
+            yield from all_checked(each.what, of, each.statements(of))
 
 
 def _needed_tables(context: RestoreContext, table: Table, owners: Mapping[TableName, TableName]) -> list[TableName]:
@@ -117,10 +119,9 @@ def _needed_tables(context: RestoreContext, table: Table, owners: Mapping[TableN
     row_types = row_types_of(context, table)
     for needed in row_types:
         if needed in views:
-            raise RestoreError(
-                f"Table {name} cannot be created: it holds rows of the type of view {needed}, and views are created"
-                f" after all rows. Create {name} yourself, with this column as a type of your own, or restore only"
-                " other tables with --tables.",
+            context.refused[name] = RestoreError(
+                f"It holds rows of the type of view {needed}, and views are created after all rows. Create {name}"
+                " yourself, with this column as a type of your own, or restore only other tables with --tables.",
                 table=str(name),
             )
     created = [each for each in row_types if each in context.tables]

@@ -21,9 +21,10 @@ _NAME = r'(?:[a-z_][a-z0-9_]*|"(?:[^"\0]|"")+")'
 _QUALIFIED = rf"(?:{_NAME}\.)?{_NAME}"
 _NAMES = rf"{_NAME}(?:, {_NAME})*"
 _UNIT = r"(?:year|month|day|hour|minute|second)"
+_MODIFIER = r"""(?:-?[A-Za-z0-9_.]+|'(?:[^'\\\0]|'')*'|"(?:[^"\0]|"")+")"""
 _TYPE = re.compile(
     r"(?:(?:character|bit) varying(?:\(\d+\))?|double precision|(?:time|timestamp)(?:\(\d\))? with(?:out)? time zone"
-    rf"|interval(?: {_UNIT}(?: to {_UNIT})?)?(?:\(\d\))?|{_QUALIFIED}(?:\(-?[A-Za-z0-9_.]+(?:, ?-?[A-Za-z0-9_.]+)*\))?)"
+    rf"|interval(?: {_UNIT}(?: to {_UNIT})?)?(?:\(\d\))?|{_QUALIFIED}(?:\({_MODIFIER}(?:, ?{_MODIFIER})*\))?)"
     r"(?:\[\])*"
 )
 TOKEN = re.compile(
@@ -46,7 +47,7 @@ FOREIGN_KEY = re.compile(
 )
 INDEX = re.compile(
     rf"CREATE (?P<unique>UNIQUE )?INDEX (?P<name>{_NAME}) ON (?P<only>ONLY )?(?P<table>{_QUALIFIED})"
-    r"(?: USING (?P<method>[a-z_][a-z0-9_]*))? (?P<rest>\(.*)",
+    rf"(?: USING (?P<method>{_NAME}))? (?P<rest>\(.*)",
     re.DOTALL,
 )
 _INDEX_KEY = rf"{_NAME}(?: COLLATE {_QUALIFIED})?(?: {_QUALIFIED})?(?: DESC)?(?: NULLS (?:FIRST|LAST))?"
@@ -138,10 +139,13 @@ def key(definition: str, storage: str, what: str) -> str:
     return f"{match['head']}{storage}{match['tail']}"
 
 
-def foreign_key(definition: str, what: str) -> tuple[str, TableName]:
-    """Return the definition of a foreign key, and the table that it references."""
+def foreign_key(definition: str, what: str, expected: TableName | None) -> tuple[str, TableName]:
+    """Return the definition of a foreign key, and the table that it references: the expected one, if that is given."""
     match = _matched(FOREIGN_KEY, definition, what, "a foreign key")
-    return definition, TableName(*split_name(match["table"]))
+    referred = TableName(*split_name(match["table"]))
+    if expected not in (None, referred):
+        raise refusal(what, definition, f"a foreign key to {expected}")
+    return definition, referred
 
 
 def check_parts(definition: str, what: str) -> tuple[str, str]:
@@ -152,7 +156,7 @@ def check_parts(definition: str, what: str) -> tuple[str, str]:
 
 def exclusion(definition: str, what: str) -> str:
     """Return the definition of an exclusion constraint."""
-    if not re.match(r"EXCLUDE (?:USING [a-z_]+ )?\(", definition) or not _is_closed(definition, commas=False):
+    if not re.match(rf"EXCLUDE (?:USING {_NAME} )?\(", definition) or not _is_closed(definition, commas=False):
         raise refusal(what, definition, "an exclusion constraint")
     return definition
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, before_version
+from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, before_version, checked
 from snapshot_assets.databases.postgresql.ddl.types import collate
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement, comment
@@ -66,19 +66,22 @@ def column_settings(relation: Relation) -> Iterator[Statement]:
     """Yield the statements for storage, statistics, options and compression of columns."""
     for column, options in relation.options.get("columns", {}).items():
         place = f"column {relation.name}.{column}"
-        actions = {}
-        if "storage" in options:
-            actions["storage"] = f"SET STORAGE {text.word(options['storage'], f'storage of {place}')}"
-        if "statistics_target" in options:
-            actions["statistics target"] = f"SET STATISTICS {int(options['statistics_target'])}"
-        if inner := text.parameters(options.get("options"), f"options of {place}"):
-            actions["options"] = f"SET ({inner})"
-        if "compression" in options:
-            method = text.word(str(options["compression"]), f"compression of {place}")
-            actions["compression"] = f"SET COMPRESSION {method}"
-        for what, action in actions.items():
-            statement = relation.alter(f"ALTER COLUMN {identifier(column)} {action}", f"{what} of {place}")
-            yield replace(statement, unless=_unknown(options["compression"])) if what == "compression" else statement
+        for setting in ("storage", "statistics_target", "options", "compression"):
+            if options.get(setting) not in (None, []):
+                what = f"{setting.replace('_', ' ')} of {place}"
+                made = _column_setting(relation, column, setting, options[setting], what)
+                yield replace(made, unless=_unknown(options["compression"])) if setting == "compression" else made
+
+
+def _column_setting(relation: Relation, column: str, setting: str, value: Any, what: str) -> Statement:
+    alter = f"ALTER TABLE ONLY {qualified(relation.name)} ALTER COLUMN {identifier(column)} SET"
+    if setting == "statistics_target":
+        return Statement(what, f"{alter} STATISTICS {int(value)}", relation.of)
+    if setting == "options":
+        by_hand = f"{alter} ({', '.join(map(str, value))})"
+        return checked(what, relation.of, lambda: f"{alter} ({text.parameters(value, what)})", by_hand)
+    alter = f"{alter} {setting.upper()}"
+    return checked(what, relation.of, lambda: f"{alter} {text.word(str(value), what)}", f"{alter} {value}")
 
 
 def _unknown(compression: str) -> str:

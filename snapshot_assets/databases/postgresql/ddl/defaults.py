@@ -13,8 +13,8 @@ from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.columns import default
 from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
 from snapshot_assets.databases.postgresql.ddl.order import circular_defaults, late_code
-from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext
-from snapshot_assets.databases.sql import identifier
+from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, checked
+from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Table, TableName
 
@@ -87,8 +87,13 @@ def _set(relation: Relation, expressions: Mapping[str, str | None]) -> Iterator[
     for column, expression in expressions.items():
         if expression is not None and _calls(expression):
             place = f"column {relation.name}.{column}"
-            action = f"ALTER COLUMN {identifier(column)} SET DEFAULT {default(expression, place)}"
-            yield relation.alter(action, f"default of {place}")
+            alter = f"ALTER TABLE ONLY {qualified(relation.name)} ALTER COLUMN {identifier(column)} SET DEFAULT"
+            yield _default(relation, alter, expression, place)
+
+
+def _default(relation: Relation, alter: str, expression: str, place: str) -> Statement:
+    by_hand = f"{alter} {expression}"
+    return checked(f"default of {place}", relation.of, lambda: f"{alter} {default(expression, place)}", by_hand)
 
 
 def _calls(expression: str | None) -> bool:

@@ -15,7 +15,7 @@ from itertools import groupby
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.columns import default, identity, not_null
-from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, from_version
+from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, checked, from_version
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import CheckConstraint, Column, Sequence, Table, TableName
@@ -109,8 +109,7 @@ def _inherited_checks(context: RestoreContext, parents: Iterable[TableName]) -> 
 def _inheritable(check: CheckConstraint) -> bool:
     if not check.definition.startswith("CHECK"):
         return False  # an exclusion constraint
-    _, tail = text.check_parts(check.definition, f"constraint {check.name}")
-    return "NO INHERIT" not in tail
+    return "NO INHERIT" not in check.definition.rpartition(")")[2]
 
 
 def create_through_helper(
@@ -212,8 +211,15 @@ def own_expressions(context: RestoreContext, table: Table) -> Iterator[Statement
     for column in table.columns if context.expressions else ():
         if column.name in kin.inherited and column.generated not in (None, kin.columns[column.name].generated):
             place = f"expression of column {table.table_name}.{column.name}"
-            action = f"SET EXPRESSION AS {text.expression(column.generated, place)}"
-            yield relation.alter(f"ALTER COLUMN {identifier(column.name)} {action}", place)
+            alter = f"ALTER TABLE ONLY {qualified(relation.name)} ALTER COLUMN {identifier(column.name)}"
+            yield _set_expression(relation, alter, column.generated, place)
+
+
+def _set_expression(relation: Relation, alter: str, expression: str, place: str) -> Statement:
+    by_hand = f"{alter} SET EXPRESSION AS ({expression})"
+    return checked(
+        place, relation.of, lambda: f"{alter} SET EXPRESSION AS {text.expression(expression, place)}", by_hand
+    )
 
 
 def has_identity_inline(column: Column, kin: Inheritance) -> bool:

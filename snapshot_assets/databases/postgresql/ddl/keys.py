@@ -6,17 +6,20 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
 from snapshot_assets.databases.postgresql.ddl.statements import (
     Relation,
     RestoreContext,
-    capital,
+    checked,
     constraint_of,
     index_of,
+    unchecked,
 )
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.databases.target import Statement
+from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import Table, TableName
 
 
@@ -68,21 +71,31 @@ def _constraint(
     if not key and not context.allows(capital(what)):
         context.left_out.add((relation.name, str(name)))
         return
-    storage = text.parameters(relation.options.get("constraint_storage", {}).get(name), f"storage of {what}")
-    if key:
-        action = text.key(definition, f" WITH ({storage})" if storage else "", what)
-    elif excludes:
-        action = text.exclusion(definition, what)
-    else:
+    parameters = relation.options.get("constraint_storage", {}).get(name)
+    storage = f"storage of {what}"
+
+    def clause() -> str:
+        if excludes:
+            return text.exclusion(definition, what)
+        if key:
+            inner = text.parameters(parameters, storage)
+            return text.key(definition, f" WITH ({inner})" if inner else "", what)
         condition, tail = text.check_parts(definition, what)
-        action = f"CHECK {condition}{tail}"
+        return f"CHECK {condition}{tail}"
+
     named = f"CONSTRAINT {identifier(name)} " if name else ""
+    add = f"ALTER TABLE {'ONLY ' if key or excludes else ''}{qualified(relation.name)} ADD {named}"
+    made = checked(what, relation.of, lambda: f"{add}{clause()}", f"{add}{definition}")
+    if made.unchecked is not None:
+        context.left_out.add((relation.name, str(name)))
+        if not context.allows(capital(what)):
+            return
     kinds = ("p" if what.startswith("primary key") else "pu") if key else "x" if excludes else "c"
-    there = constraint_of(relation.name, name, kinds)
-    yield replace(relation.alter(f"ADD {named}{action}", what, only=key or excludes), there=there)
-    if storage and excludes:
-        index = qualified(TableName(relation.name.schema, str(name)))
-        yield Statement(f"storage of {what}", f"ALTER INDEX {index} SET ({storage})", relation.of)
+    yield replace(made, there=constraint_of(relation.name, name, kinds))
+    if excludes and parameters:
+        alter = f"ALTER INDEX {qualified(TableName(relation.name.schema, str(name)))} SET"
+        by_hand = f"{alter} ({', '.join(map(str, parameters))})"
+        yield checked(storage, relation.of, lambda: f"{alter} ({text.parameters(parameters, storage)})", by_hand)
     yield from _constraint_comment(relation, name, what)
     if name is not None and (key or excludes):
         yield from _index_comment(context, relation, name)
@@ -106,20 +119,31 @@ def _constraint_comment(relation: Relation, name: str | None, what: str) -> Iter
 def index(context: RestoreContext, relation: Relation, name: str, definition: str) -> Iterator[Statement]:
     """Yield an index of a table, partition or materialized view, unless it belongs to a constraint."""
     what = f"index {name} of {relation.name}"
-    sql, plain = text.index(definition, name, relation.name, what)
+    created, plain = _index(relation, name, definition, what)
     over_foreign_tables = relation.name in context.over_foreign_tables
     if over_foreign_tables:
         context.lose(f"{capital(what)} is left out: a partition was a foreign table. Create the index again.")
     if over_foreign_tables or not context.allows(capital(what), plain):
         context.left_out.add((relation.name, name))
         return
-    there = index_of(relation.name, name, unique=sql.startswith("CREATE UNIQUE "))
-    yield Statement(what, sql, relation.of, there=there)
+    there = index_of(relation.name, name, unique=created.by_hand.startswith("CREATE UNIQUE "))
+    yield replace(created, there=there)
+    if created.unchecked is not None:
+        context.left_out.add((relation.name, name))
     full_name = qualified(TableName(relation.name.schema, name))
     for number, target in relation.options.get("index_statistics_targets", {}).get(name, {}).items():
         action = f"ALTER INDEX {full_name} ALTER COLUMN {int(number)} SET STATISTICS {int(target)}"
         yield Statement(f"statistics target of {what}", action, relation.of)
     yield from _index_comment(context, relation, name)
+
+
+def _index(relation: Relation, name: str, definition: str, what: str) -> tuple[Statement, bool]:
+    """Return the statement of an index, and whether it has neither expressions nor a predicate."""
+    try:
+        sql, plain = text.index(definition, name, relation.name, what)
+    except RestoreError as error:
+        return unchecked(what, relation.of, error, definition.strip().removesuffix(";")), False
+    return Statement(what, sql, relation.of), plain
 
 
 def indexes(context: RestoreContext, table: Table) -> Iterator[Statement]:
@@ -163,25 +187,37 @@ def properties(context: RestoreContext, relation: Relation) -> Iterator[Statemen
     if clustered and (name, clustered) not in context.left_out:
         yield relation.alter(f"CLUSTER ON {identifier(clustered)}", f"clustering of {name}", only=False)
     for definition in options.get("statistics", ()):
-        sql, full_name, plain = text.statistics(definition, name, f"statistics of {name}")
-        if context.allows(f"Statistics {full_name} of {name}", plain):
-            what = f"statistics {full_name}"
-            there = (
-                "SELECT 1 AS one FROM pg_catalog.pg_statistic_ext s JOIN pg_catalog.pg_namespace n"
-                f" ON n.oid = s.stxnamespace WHERE n.nspname = {literal(full_name.schema)} AND s.stxname ="
-                f" {literal(full_name.table)} AND s.stxrelid = pg_catalog.to_regclass({literal(qualified(name))})"
-            )
-            yield Statement(what, sql, relation.of, there=there)
-            short = full_name.table if full_name.schema == name.schema else str(full_name)
-            targets = options.get("statistics_targets", {})
-            if short in targets:
-                action = f"ALTER STATISTICS {qualified(full_name)} SET STATISTICS {int(targets[short])}"
-                yield Statement(f"statistics target of {what}", action, relation.of)
-            yield from relation.comment("statistics", short, f"STATISTICS {qualified(full_name)}", what)
+        yield from _statistics(context, relation, definition)
     if security := options.get("row_security"):
         words = {"forced": ("ENABLE", "FORCE"), "forced, disabled": ("FORCE",)}
         for word in words.get(security, ("ENABLE",)):
             yield relation.alter(f"{word} ROW LEVEL SECURITY", f"row security of {name}", only=False)
+
+
+def _statistics(context: RestoreContext, relation: Relation, definition: str) -> Iterator[Statement]:
+    """Yield extended statistics, their target and their comment."""
+    name, options = relation.name, relation.options
+    try:
+        sql, full_name, plain = text.statistics(definition, name, f"statistics of {name}")
+    except RestoreError as error:
+        if context.allows(f"Statistics of {name}"):
+            yield unchecked(f"statistics of {name}", relation.of, error, definition)
+        return
+    if not context.allows(f"Statistics {full_name} of {name}", plain):
+        return
+    what = f"statistics {full_name}"
+    there = (
+        "SELECT 1 AS one FROM pg_catalog.pg_statistic_ext s JOIN pg_catalog.pg_namespace n"
+        f" ON n.oid = s.stxnamespace WHERE n.nspname = {literal(full_name.schema)} AND s.stxname ="
+        f" {literal(full_name.table)} AND s.stxrelid = pg_catalog.to_regclass({literal(qualified(name))})"
+    )
+    yield Statement(what, sql, relation.of, there=there)
+    short = full_name.table if full_name.schema == name.schema else str(full_name)
+    targets = options.get("statistics_targets", {})
+    if short in targets:
+        action = f"ALTER STATISTICS {qualified(full_name)} SET STATISTICS {int(targets[short])}"
+        yield Statement(f"statistics target of {what}", action, relation.of)
+    yield from relation.comment("statistics", short, f"STATISTICS {qualified(full_name)}", what)
 
 
 def foreign_keys(context: RestoreContext, table: Table) -> Iterator[Statement]:
@@ -209,12 +245,18 @@ def _foreign_key(
     expected: TableName | None = None,
 ) -> Iterator[Statement]:
     what = f"foreign key {name} of {relation.name}"
-    definition, referred = text.foreign_key(definition, what)
-    if expected not in (None, referred):
-        raise text.refusal(what, definition, f"a foreign key to {expected}")
-    if referred not in context.relations:
+    add = f"ALTER TABLE {'ONLY ' if only else ''}{qualified(relation.name)} ADD CONSTRAINT {identifier(name)}"
+    referred = expected
+    try:
+        definition, referred = text.foreign_key(definition, what, expected)
+        added = Statement(what, f"{add} {definition}", relation.of)
+    except RestoreError as error:
+        added = unchecked(what, relation.of, error, f"{add} {definition}")
+        if not context.allows(capital(what)):
+            return
+    if referred is not None and referred not in context.relations:
         context.lose(f"{capital(what)} is left out: it refers to {referred}, which is not restored.")
         return
-    added = relation.alter(f"ADD CONSTRAINT {identifier(name)} {definition}", what, only=only)
-    yield replace(added, there=constraint_of(relation.name, name, "f"), reads=(relation.name, referred))
+    reads = (relation.name, referred) if referred is not None else ()
+    yield replace(added, there=constraint_of(relation.name, name, "f"), reads=reads)
     yield from _constraint_comment(relation, name, what)

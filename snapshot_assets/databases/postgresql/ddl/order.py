@@ -11,7 +11,7 @@ from itertools import chain
 from snapshot_assets.databases.postgresql.code.needs import everything_needed
 from snapshot_assets.databases.postgresql.ddl import types
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject, needed_first
-from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext
+from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, all_checked
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Table, TableName, UserType
 
@@ -107,4 +107,5 @@ def views_and_code(context: RestoreContext, views: Mapping[TableName, list[State
 
 def created(context: RestoreContext, each: CodeObject) -> Iterator[Statement]:
     """Yield the statements of an object that belongs to no relation."""
-    return types.create(context, each.type) if each.type else each.statements()
+    made = types.create(context, each.type) if each.type else each.statements()
+    return iter(all_checked(each.what, None, made))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject, code_objects, needs_of
 from snapshot_assets.databases.postgresql.ddl.lacking import restored_relations, with_lacking
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement, comment
+from snapshot_assets.databases.unchecked import Unchecked
+from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, View
 
 _VERSION = "pg_catalog.current_setting('server_version_num')::pg_catalog.int4"
@@ -40,6 +43,36 @@ def index_of(relation: TableName, name: str, *, unique: bool) -> str:
         f" i.indrelid = pg_catalog.to_regclass({literal(qualified(relation))}) AND c.relname = {literal(name)}"
         f" AND i.indisvalid AND i.indisunique = {'true' if unique else 'false'}"
     )
+
+
+def unchecked(makes: str, table: TableName | None, error: RestoreError, by_hand: str = "") -> Statement:
+    """Return the statement of an object whose text is refused; the user may read `by_hand` and run it."""
+    advice = " Read the statement before you run it by hand" if by_hand else ""
+    reason = f"{str(error).removesuffix('.')}.{advice}".removesuffix(".")
+    return Statement(makes, "", table, unchecked=Unchecked(reason, by_hand))
+
+
+def checked(makes: str, table: TableName | None, sql: Callable[[], str], by_hand: str = "") -> Statement:
+    """Return a statement, or if text in it is refused, one that is never run.
+
+    Args:
+        makes: The object that it makes.
+        table: The table or view to which that belongs.
+        sql: Returns the statement's SQL; its text is refused if it raises `RestoreError`.
+        by_hand: The statement with the text as it is.
+    """
+    try:
+        return Statement(makes, sql(), table)
+    except RestoreError as error:
+        return unchecked(makes, table, error, by_hand)
+
+
+def all_checked(makes: str, table: TableName | None, statements: Iterable[Statement]) -> list[Statement]:
+    """Return the statements of one object, or if text in one is refused, one that is never run."""
+    try:
+        return list(statements)
+    except RestoreError as error:
+        return [unchecked(makes, table, error)]
 
 
 def before_version(version: int) -> str:
@@ -106,6 +139,7 @@ class RestoreContext:
         relations: Names of all tables, partitions and views; the table of large objects does not exist.
         over_foreign_tables: Partitioned relations with a partition, at any level, that was a foreign table.
         left_out: Constraints and indexes that are not restored, by relation.
+        refused: Tables that cannot be created as they are, each with the reason.
         lost: What is not restored, a sentence each.
     """
 
@@ -119,6 +153,7 @@ class RestoreContext:
     relations: set[TableName] = field(init=False)
     over_foreign_tables: set[TableName] = field(default_factory=set)
     left_out: set[tuple[TableName, str]] = field(default_factory=set)
+    refused: dict[TableName, RestoreError] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
     _in_snapshot: set[tuple[str, TableName | None]] = field(init=False)
 
@@ -153,7 +188,13 @@ class RestoreContext:
         keys = [options.get("partition_by"), *(part.get("partition_by") for part in options.get("partitions", ()))]
         if keys[0] is None:
             return
-        parsed = [text.partition_key(key, f"partition key of {name}") for key in keys if key is not None]
+        try:
+            parsed = [text.partition_key(key, f"partition key of {name}") for key in keys if key is not None]
+        except RestoreError as error:
+            parsed = [("", False)]
+            if self.expressions:
+                self.refused[name] = error
+                return
         if self.expressions or all(plain for _, plain in parsed):
             self.partition_keys[name] = parsed[0][0]
         else:
@@ -201,8 +242,3 @@ class RestoreContext:
         if not (plain or self.expressions):
             self.lose(f"{what} is left out: it is SQL text of the snapshot.")
         return plain or self.expressions
-
-
-def capital(text: str) -> str:
-    """Return text with a capital first letter; names in it do not change."""
-    return text[:1].upper() + text[1:]

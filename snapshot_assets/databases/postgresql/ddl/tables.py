@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from snapshot_assets.databases.columns import identity_sequences
+from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.columns import column_settings, identity, not_null, typed, value
 from snapshot_assets.databases.postgresql.ddl.inheritance import (
@@ -22,13 +23,7 @@ from snapshot_assets.databases.postgresql.ddl.inheritance import (
     own_properties,
 )
 from snapshot_assets.databases.postgresql.ddl.inheritance import inherit as inherit_from
-from snapshot_assets.databases.postgresql.ddl.statements import (
-    Relation,
-    RestoreContext,
-    before_version,
-    capital,
-    from_version,
-)
+from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, before_version, from_version
 from snapshot_assets.databases.postgresql.quiet import QUIET
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement, comment
@@ -62,6 +57,8 @@ def create(context: RestoreContext, table: Table) -> Iterator[Statement]:
     """Yield the statements that create a table, from `as_restored`, its partitions, and their comments."""
     relation, name = Relation.from_document(table), table.table_name
     what = f"table {name}"
+    if name in context.refused:
+        raise context.refused[name]
     _record_lost(context, table)
     kin, identities = inheritance(context, table), identity_sequences(table)
     elements = dict(_elements(table, kin, identities))

@@ -7,10 +7,11 @@ from dataclasses import replace
 from graphlib import TopologicalSorter
 from typing import Any
 
+from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.code import needed_first
 from snapshot_assets.databases.postgresql.ddl.same_types import same_type
-from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, capital
+from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, all_checked, checked
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.format.relations import Schema, Table, TableName, UserType, View
@@ -68,7 +69,7 @@ def _create_extensions(context: RestoreContext) -> Iterator[Statement]:
         yield Statement(f"extension {name}", sql)
     code = {each.key: each for each in context.code if each.kind == "extension"}
     for each in needed_first(code, context.needs):
-        yield from each.statements()
+        yield from all_checked(each.what, None, each.statements())
 
 
 def _extensions(context: RestoreContext) -> Iterator[tuple[str, str]]:
@@ -111,7 +112,7 @@ def _loose(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
             " it, the type is left out."
         )
     missing = [f"SELECT 1 AS one WHERE pg_catalog.to_regprocedure({literal(each)}) IS NULL" for each in functions]
-    for statement in create(context, kind):
+    for statement in all_checked(f"type {kind.table_name}", None, create(context, kind)):
         yield replace(statement, unless=" UNION ALL ".join(filter(None, (statement.unless, *missing))))
 
 
@@ -195,8 +196,8 @@ def _domain(context: RestoreContext, kind: UserType, name: TableName) -> tuple[s
         parts.append(f"{named}NOT NULL")
         constraint = str(fields.get("not_null_name", f"{name.table}_not_null"))
         later += _constraint_comment(name, constraint, fields.get("not_null_comment"), f"not null of {what}")
-    for _, clause, commented in _domain_checks(context, kind, valid=True):
-        parts.append(clause)
+    for name_of_check, label, definition, commented in _domain_checks(context, kind, valid=True):
+        parts.append(f"CONSTRAINT {identifier(name_of_check)} {_check(definition, label)}")
         later += commented
     return " ".join(parts), later
 
@@ -204,27 +205,35 @@ def _domain(context: RestoreContext, kind: UserType, name: TableName) -> tuple[s
 def unvalidated_checks(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
     """Yield the checks of a domain that the source has not validated, for after the load: rows may violate them."""
     domain = qualified(kind.table_name)
-    for name, clause, commented in _domain_checks(context, kind, valid=False):
+    for name, what, definition, commented in _domain_checks(context, kind, valid=False):
         exists = (
             f"SELECT 1 AS one FROM pg_catalog.pg_constraint k WHERE k.conname = {literal(name)}"
             f" AND k.contypid = {literal(domain)}::pg_catalog.regtype"
         )
-        what, sql = f"check {name} of domain {kind.table_name}", f"ALTER DOMAIN {domain} ADD {clause}"
-        for each in (Statement(what, sql, unless=exists), *commented):
+        made = _add_check(f"ALTER DOMAIN {domain} ADD CONSTRAINT {identifier(name)}", definition, what)
+        for each in (replace(made, unless=exists), *commented):
             yield replace(each, changes=f"type {kind.table_name}")
+
+
+def _add_check(add: str, definition: str, what: str) -> Statement:
+    return checked(what, None, lambda: f"{add} {_check(definition, what)}", f"{add} {definition}")
+
+
+def _check(definition: str, what: str) -> str:
+    condition, tail = text.check_parts(definition, what)
+    return f"CHECK {condition}{tail}"
 
 
 def _domain_checks(
     context: RestoreContext, kind: UserType, *, valid: bool
-) -> Iterator[tuple[str, str, list[Statement]]]:
-    """Yield the name, the clause and the comment of each check that the source has, or has not, validated."""
+) -> Iterator[tuple[str, str, str, list[Statement]]]:
+    """Yield name, label, definition and comment of each check that the source has, or has not, validated."""
     for check in kind.definition.get("constraints") or ():
-        label, named = f"check {check['name']} of domain {kind.table_name}", f"CONSTRAINT {identifier(check['name'])}"
+        label = f"check {check['name']} of domain {kind.table_name}"
         if check["definition"].endswith("NOT VALID") == valid or not context.allows(capital(label)):
             continue
-        inner, tail = text.check_parts(check["definition"], label)
         described = _constraint_comment(kind.table_name, check["name"], check.get("comment"), label)
-        yield check["name"], f"{named} CHECK {inner}{tail}", list(described)
+        yield check["name"], label, check["definition"], list(described)
 
 
 def _constraint_comment(domain: TableName, name: str, content: str | None, what: str) -> Iterator[Statement]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.columns import column_settings
 from snapshot_assets.databases.postgresql.ddl.keys import index, properties
 from snapshot_assets.databases.postgresql.ddl.order import views_and_code
-from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext
+from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, checked
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.format.relations import Index, TableName, View
@@ -58,7 +59,7 @@ def _created(context: RestoreContext) -> Iterator[tuple[TableName, list[Statemen
         statements = []
         for statement in _create(context, view, filled=name not in empty):
             either = " UNION ALL ".join(filter(None, (statement.unless, unless)))
-            statements.append(Statement(statement.makes, statement.sql, name, unless=either, reads=statement.reads))
+            statements.append(replace(statement, table=name, unless=either))
         yield name, statements
 
 
@@ -83,18 +84,20 @@ def _create(context: RestoreContext, view: View, *, filled: bool) -> Iterator[St
     name, relation = view.table_name, Relation.from_document(view)
     kind = "materialized view" if view.materialized else "view"
     what = f"{kind} {name}"
-    body = f"{qualified(name)}{relation.storage(what)} AS {text.query(view.definition, what)}"
     data = f" WITH{'' if filled else ' NO'} DATA" if view.materialized else ""
-    reads = view.depends_on if filled and view.materialized else ()
-    yield Statement(what, f"CREATE {kind.upper()} {body}{data}", name, reads=reads)
+    create = f"CREATE {kind.upper()} {qualified(name)}"
+    creation = checked(
+        what,
+        name,
+        lambda: f"{create}{relation.storage(what)} AS {text.query(view.definition, what)}{data}",
+        f"{create} AS {view.definition.strip().removesuffix(';')}{data}",
+    )
+    yield replace(creation, reads=view.depends_on if filled and view.materialized else ())
     if tablespace := view.options.get("tablespace"):
         context.lose(f"View {name} was in tablespace {tablespace} and is created in the default one.")
     for column in view.columns:
         if column.default is not None:
-            place = f"default of column {name}.{column.name}"
-            default = text.expression(column.default, place)
-            sql = f"ALTER VIEW {qualified(name)} ALTER COLUMN {identifier(column.name)} SET DEFAULT {default}"
-            yield Statement(place, sql, name)
+            yield _default(view.table_name, column.name, column.default)
     yield from comment(f"{kind.upper()} {qualified(name)}", view.comment, what, name)
     yield from relation.column_comments({column.name: column.comment for column in view.columns})
     if view.materialized:
@@ -102,3 +105,9 @@ def _create(context: RestoreContext, view: View, *, filled: bool) -> Iterator[St
         for each in map(Index.model_validate, view.options.get("indexes", ())):
             yield from index(context, relation, each.name, each.definition)
         yield from properties(context, relation)
+
+
+def _default(view: TableName, column: str, default: str) -> Statement:
+    alter = f"ALTER VIEW {qualified(view)} ALTER COLUMN {identifier(column)} SET DEFAULT"
+    place = f"default of column {view}.{column}"
+    return checked(place, view, lambda: f"{alter} {text.expression(default, place)}", f"{alter} {default}")
