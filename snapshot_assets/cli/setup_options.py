@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from snapshot_assets.cli.location_options import add_location_options
+
 _SOURCE = "postgresql://…, duckdb:///abs/path.duckdb or spark:<catalog>"
 
 
@@ -26,7 +28,7 @@ def init(parser: argparse.ArgumentParser) -> None:
 
 def doctor(parser: argparse.ArgumentParser) -> None:
     """Add the options of `snapshots doctor`."""
-    parser.add_argument("--plan", metavar="NAME", help="check what this plan needs (default: all plans)")
+    plan = "check what this plan needs (default: all plans)"
+    add_location_options(parser, "--to", plan=plan, snapshot="check a location without a plan")
     parser.add_argument("--source", metavar="URI", help=f"check a database without a plan: {_SOURCE}")
-    parser.add_argument("--to", metavar="URI", help="check a location without a plan")
     parser.add_argument("--no-spark", action="store_true", help="start no Spark session, which takes seconds")

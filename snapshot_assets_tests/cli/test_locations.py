@@ -14,8 +14,10 @@ from snapshot_assets.cli.parser import build_parser
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets_tests.cli.helpers import RANGE, Snapshots
 
-WITHOUT = frozenset(("doctor", "init", "plan show"))
+WITHOUT = frozenset(("init", "plan show"))
 """Commands that work on no location."""
+OPTIONAL = frozenset(("doctor",))
+"""Commands that need none."""
 URI = "s3://bucket/prefix"
 DEFAULTS = {"QUERY": "SELECT 1", "VERSION": "rev:1", "NAME": "x", "OLD": "x", "NEW": "y", "ID": "1", "s.t": "a.b"}
 """Values of positional arguments and required options, by how help names them."""
@@ -66,7 +68,7 @@ def test_each_command_takes_its_location_in_three_ways(
     assert placed() == ("s3://elsewhere/prefix", StoreOptions(region="general"))
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - WITHOUT))
+@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - WITHOUT - OPTIONAL))
 def test_nothing_given_names_the_three_ways(
     snapshots: Snapshots, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,7 +84,13 @@ def test_nothing_given_names_the_three_ways(
 
 @pytest.mark.parametrize(
     ("command", "alias"),
-    [("export create", "--to"), ("copy", "--to"), ("import", "--from"), ("export list", "--location")],
+    [
+        ("export create", "--to"),
+        ("copy", "--to"),
+        ("import", "--from"),
+        ("export list", "--location"),
+        ("doctor", "--to"),
+    ],
 )
 def test_another_name_of_the_option_is_the_same_option(snapshots: Snapshots, command: str, alias: str) -> None:
     options = build_parser().parse_args([*needed(command), alias, URI, "--snapshot", URI])

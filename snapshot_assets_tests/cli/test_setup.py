@@ -190,6 +190,25 @@ def test_doctor_goes_on_after_a_wrong_configuration_and_a_store_that_refuses(
     assert snapshots("doctor", "--no-spark", "--source", source, "--to", tmp_path.as_uri()).status == 0
 
 
+def test_doctor_takes_a_location_in_three_ways(
+    snapshots: Snapshots, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = (tmp_path / "mine").as_uri(), (tmp_path / "other").as_uri()
+    Path("snapshots.yaml").write_text(f"plans: {{mine: {{source: '{source}', to: '{mine}'}}}}\n")
+
+    def stores(*arguments: str) -> list[str]:
+        checks = snapshots("doctor", "--no-spark", "--json", *arguments).json["checks"]
+        clocks = [each["detail"] for each in checks if each["check"] == "clock"]
+        assert all(detail.endswith("; at most 5m is accepted") for detail in clocks)
+        return [each["subject"] for each in checks if each["check"] == "store"]
+
+    assert stores() == stores("--plan", "mine") == [mine]
+    assert stores("--snapshot", other) == stores("--to", other) == [other]
+    monkeypatch.setenv("SNAPSHOTS_LOCATION", other)
+    assert (stores(), stores("--plan", "mine")) == ([mine, other], [mine])
+    assert stores("--source", source) == [other]
+
+
 def test_doctor_checks_the_location_of_the_replica(snapshots: Snapshots, source: str, tmp_path: Path) -> None:
     places = [(tmp_path / name).as_uri() for name in ("first", "file/second")]
     Path("snapshots.yaml").write_text(

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
+from snapshot_assets.cli.location import given_uri
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json
 from snapshot_assets.cli.setup.checks import Check, check_dagster, check_disk, check_java, failed, spark_folders
 from snapshot_assets.cli.setup.estimates import opened_source
@@ -35,8 +36,8 @@ _NOWHERE = "file:///nowhere/at/all"
 
 def run(options: argparse.Namespace) -> int:
     """Print each check; exit status 1 if one failed."""
-    if options.plan and (options.source or options.to):
-        raise PlanError("--plan names its source and location; give --plan, or --source and --to.")
+    if options.plan and options.source:
+        raise PlanError("--plan names its source and location; give --plan, or --source and --snapshot.")
     checks = []
     for check in _checks(options):
         if check in checks:  # such as Java, which several plans need
@@ -76,13 +77,18 @@ def _checks(options: argparse.Namespace) -> Iterator[Check]:
 
 
 def _configured(options: argparse.Namespace) -> tuple[Configuration, tuple[Plan, ...]]:
-    """Return the configuration, and the plans to check: the one named or described, else all."""
-    configuration = load_configuration(options.config)
-    if options.source or options.to:
-        fields = {"source": options.source or NO_SOURCE, "to": options.to or _NOWHERE, "name": "doctor"}
-        plan = Plan(**fields)
-        return configuration.with_plan(plan), (plan,)
-    return configuration, (configuration.plan(options.plan),) if options.plan else configuration.plans
+    """Return the configuration, and the plans to check: the one named or described by options, else all.
+
+    All are those of the configuration, and one that is made for the location that the environment names.
+    """
+    configuration, uri = load_configuration(options.config), given_uri(options)
+    if options.plan:
+        return configuration, (configuration.plan(options.plan),)
+    if not (options.source or uri):
+        return configuration, configuration.plans
+    described = Plan(source=options.source or NO_SOURCE, to=uri or _NOWHERE, name="doctor")
+    alone = options.source or options.snapshot
+    return configuration.with_plan(described), (described,) if alone else (*configuration.plans, described)
 
 
 def _locations(configuration: Configuration, plans: tuple[Plan, ...]) -> dict[tuple[str, StoreOptions | None], bool]:
@@ -115,13 +121,14 @@ def _check_spark(settings: Mapping[str, str], *, start: bool) -> Iterator[Check]
 
     master = known_master(settings)
     place = master or "Spark Connect"
+    answers = "" if (master or "").startswith("local") else "its address answers; "
     java = check_java() if master is not None else None
     if java is not None:
         yield java
     try:
         refuse_unreachable(settings)
         if not start:
-            yield Check("spark", place, True, "its address answers, where it has one; no session was started")
+            yield Check("spark", place, True, f"{answers}no session was started")
         elif java is not None and not java.ok:
             yield Check("spark", place, False, "not started: it needs Java", java.remedy)
         else:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from snapshot_assets.catalog.catalog import MAX_CLOCK_SKEW
 from snapshot_assets.cli.setup.checks import Check, failed
+from snapshot_assets.format.units import duration_text
 from snapshot_assets.storage.location import FILE, Location, parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
@@ -53,7 +54,8 @@ def _properties(uri: str, probed: ProbeResult, single_writer: bool) -> Iterator[
     seconds = (datetime.now(UTC) - probed.store_time).total_seconds()
     ok = abs(seconds) <= MAX_CLOCK_SKEW.total_seconds()
     where = "ahead of" if seconds > 0 else "behind"
-    detail = f"this machine's clock is {abs(seconds):.0f} s {where} the store's; at most {MAX_CLOCK_SKEW} is accepted"
+    most = duration_text(MAX_CLOCK_SKEW)
+    detail = f"this machine's clock is {abs(seconds):.0f} s {where} the store's; at most {most} is accepted"
     yield Check("clock", uri, ok, detail, "" if ok else "Set this machine's clock, by NTP.")
 
 
