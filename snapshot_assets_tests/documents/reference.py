@@ -199,9 +199,16 @@ def _everything() -> dg.Definitions:
         start_time="2025-01-01T00:00:00Z",
         tables=["public.orders", "public.customers"],
         retention={"keep_for": "30d", "tag": {}, "savepoint": {}},
-        dagster={"restore_on": "sealed"},
+        dagster={"restore_on": "sealed", "automation": True},
     )
-    copied = Plan(name="report", source="postgresql://host/shop", to="s3://lake/report", kind="query", query="SELECT 1")
+    copied = Plan(
+        name="report",
+        source="postgresql://host/shop",
+        to="s3://lake/report",
+        kind="query",
+        query="SELECT * FROM orders WHERE at >= :start AND at < :end",
+        start_time="2025-01-01T00:00:00Z",
+    )
     return build_definitions(Configuration(plans=(plan, copied)), resources={"pyspark": spark_resource()})
 
 
@@ -229,8 +236,9 @@ def assets_page() -> str:
         (
             "# Assets, checks, jobs, schedules and sensors\n",
             "What a plan is in Dagster. Here the plan `shop` is continuous, lists the tables `public.customers` and"
-            "\n`public.orders`, and has a target, a scratch database, rules of retention and `replicate_to`; the plan"
-            " `report` is of\nkind `query`. A plan without these fields has fewer.\n",
+            "\n`public.orders`, and has a target, a scratch database, rules of retention, `replicate_to` and"
+            " `automation`; the plan\n`report` is of kind `query`, with windows. A plan without these fields has"
+            " fewer.\n",
             "## Assets\n",
             table(("asset", "partitions", "what"), assets),
             "## Checks\n",

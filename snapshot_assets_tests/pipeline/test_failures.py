@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -97,6 +98,24 @@ def test_the_sensor_of_the_documents_reports_a_failed_chunk_and_a_users_own_erro
     assert "chunks that are complete are skipped" in chunk
     assert "the user's own" in own
     assert "Steps failed: ['crashes']" in crash
+
+
+def test_the_hook_of_the_documents_reports_a_step_that_failed(make_project: Callable[..., Project]) -> None:
+    [code] = re.findall(
+        r"```python\n(@dg\.failure_hook.*?)```", (ROOT / "docs/how-to/dagster-project.md").read_text(), re.DOTALL
+    )
+    sent: list[str] = []
+    given: dict[str, Any] = {"dg": dg, "send": sent.append}
+    exec(code.replace("shop", "demo"), given)
+    project = make_project()
+    project.database.rename(project.folder / "away")
+    definitions = dg.Definitions.merge(project.definitions(), dg.Definitions(jobs=[given["demo_nightly"]]))
+    job = definitions.resolve_job_def("demo_nightly")
+    assert not job.execute_in_process(instance=project.instance, raise_on_error=False).success
+    [text] = sent
+    assert text.startswith("demo__schema: ")
+    assert "source.duckdb" in text
+    assert len(text.splitlines()[-1]) > 20  # the remedy
 
 
 def test_checks_of_a_snapshot_that_is_gone_fail_with_a_remedy(make_project: Callable[..., Project]) -> None:
