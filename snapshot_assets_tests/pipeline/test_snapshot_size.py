@@ -34,7 +34,7 @@ used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAG
 seconds = sum(each.ru_utime + each.ru_stime for each in used)
 print(json.dumps([int(peak[1]), seconds, [name for name in sys.argv[1:] if name in sys.modules]]))
 """
-"""Validates definitions as `dagster definitions validate` does, and reports memory, processor time and loaded modules."""
+"""Validates definitions as `dagster definitions validate` does; reports memory, processor time and loaded modules."""
 
 NOT_NEEDED = ("adbc_driver_manager", "boto3", "dagster_aws", "duckdb", "obstore", "opendal", "pandas")
 """Modules that load what definitions do not use: drivers, clients of stores, Dagster's AWS resources."""
