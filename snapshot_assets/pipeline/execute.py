@@ -31,7 +31,10 @@ from snapshot_assets.plan.plan import Plan
 
 _RANGE_START, _RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 CODE_LOCATION = "snapshot_assets.definitions"
-"""The code location of the plans in `snapshots.yaml`, to which runs of the command line belong."""
+"""The code location of the plans in `snapshots.yaml`, to which runs of the command line belong by default."""
+
+CODE_LOCATION_VARIABLE = "SNAPSHOTS_CODE_LOCATION"
+"""Names another code location: that of a project which merges the plans into its own definitions."""
 
 _NOT_BY_THE_DAEMON = {"dagster/max_retries": "0"}
 """Dagster's daemon would run a failed run again on the plan of the configuration, without the command's options."""
@@ -198,7 +201,7 @@ def _execute(
 ) -> dg.ExecuteInProcessResult:
     """Execute a job with the run config of its ops; raises its error."""
     run_id = str(uuid.uuid4())
-    own = belonging_to_location(instance, run_id, CODE_LOCATION)
+    own = belonging_to_location(instance, run_id, os.environ.get(CODE_LOCATION_VARIABLE) or CODE_LOCATION)
     result = job.execute_in_process(
         instance=instance,
         run_config=_console() | {"ops": ops},

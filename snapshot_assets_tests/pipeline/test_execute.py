@@ -3,6 +3,7 @@
 import tomllib
 
 import dagster as dg
+import pytest
 
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.pipeline.execute import CODE_LOCATION, _execute, _failure
@@ -58,7 +59,13 @@ def test_a_failure_outside_all_steps_is_reported() -> None:
     assert str(error) == "The run failed: ValueError: Field names cannot start with an underscore: '_refused'"
 
 
-def test_a_run_belongs_to_the_code_location_while_it_runs() -> None:
+@pytest.mark.parametrize(("named", "location"), [(None, CODE_LOCATION), ("", CODE_LOCATION), ("shop", "shop")])
+def test_a_run_belongs_to_the_code_location_while_it_runs(
+    named: str | None, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SNAPSHOTS_CODE_LOCATION", raising=False)
+    if named is not None:
+        monkeypatch.setenv("SNAPSHOTS_CODE_LOCATION", named)
     seen: list[dg.DagsterRun | None] = []
 
     @dg.asset
@@ -68,12 +75,12 @@ def test_a_run_belongs_to_the_code_location_while_it_runs() -> None:
     job = dg.Definitions([looking]).resolve_implicit_global_asset_job_def()
     with dg.DagsterInstance.ephemeral() as instance:
         result = _execute(job, instance, {})
-        [found] = instance.get_runs(dg.RunsFilter(tags={".dagster/repository": f"__repository__@{CODE_LOCATION}"}))
+        [found] = instance.get_runs(dg.RunsFilter(tags={".dagster/repository": f"__repository__@{location}"}))
     [during] = seen
     assert during is not None
     for run, status in ((during, dg.DagsterRunStatus.STARTED), (found, dg.DagsterRunStatus.SUCCESS)):
         assert run.remote_job_origin is not None
-        assert run.remote_job_origin.repository_origin.code_location_origin.location_name == CODE_LOCATION
+        assert run.remote_job_origin.repository_origin.code_location_origin.location_name == location
         assert (run.run_id, run.status) == (result.run_id, status)
 
 
