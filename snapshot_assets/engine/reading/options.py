@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from snapshot_assets.catalog.metadata_tables import METADATA_TABLES
@@ -56,6 +56,20 @@ class ReadOptions:
     federation: bool = False
     database: str | None = None
     dedupe: str | None = None
+
+    def narrowed(self, revision: int, start: datetime | None, end: datetime | None) -> ReadOptions:
+        """Return the options of the same read at a revision that they chose, in a further range of time.
+
+        Args:
+            revision: The revision.
+            start: None for an open start.
+            end: None for an open end.
+        """
+        first = max(filter(None, (self.start, start)), default=None)
+        last = min(filter(None, (self.end, end)), default=None)
+        if first is not None and last is not None and first >= last:
+            last = first + timedelta(microseconds=1)  # a range is never empty; Spark's filters leave no row
+        return replace(self, version=f"rev:{revision}", start=first, end=last)
 
 
 def parse_options(given: Mapping[str, str], storage: Mapping[str, StoreOptions]) -> ReadOptions:

@@ -24,12 +24,26 @@ from snapshot_assets.engine.files.parquet.row_groups import BATCH_ROWS
 from snapshot_assets.engine.files.read import read_batches
 from snapshot_assets.engine.reading.options import ReadOptions
 from snapshot_assets.engine.reading.parts import FilePart, file_parts, grouped, groups_in_range
-from snapshot_assets.engine.time_range import TimeFilter
+from snapshot_assets.engine.time_range import TimeFilter, is_time
 from snapshot_assets.errors import NoSnapshotError, PlanError
 from snapshot_assets.format.file_formats import format_of
 from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
+
+
+@dataclass(frozen=True)
+class TimeIndex:
+    """The column by which files of a read can be left out.
+
+    Attributes:
+        zone: IANA zone of times without one.
+        revision: The revision that is read.
+    """
+
+    column: str
+    zone: str
+    revision: int
 
 
 @dataclass(frozen=True)
@@ -40,11 +54,13 @@ class PlannedRead:
         schema: Spark's schema of the rows.
         read: Yields the batches of one task's work; picklable.
         work: The work of each task.
+        time_index: None if a range of time leaves no files out.
     """
 
     schema: StructType
     read: Callable[[Any], Iterator[pa.RecordBatch]]
     work: list[Any]
+    time_index: TimeIndex | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +84,13 @@ class TableRead:
     def planned(self) -> PlannedRead:
         """Return the read as the work of Python tasks."""
         rows = FileRows(self.store, self.table, self.schema, self.time_range, self.verify, self.zone)
-        return PlannedRead(spark_schema(self.schema), rows, grouped(self.parts))
+        return PlannedRead(spark_schema(self.schema), rows, grouped(self.parts), self._time_index)
+
+    @property
+    def _time_index(self) -> TimeIndex | None:
+        name = self.table.time_index
+        comparable = name is not None and is_time(self.table.column(name).arrow_field().type)
+        return TimeIndex(name, self.zone, self.state.revision) if name is not None and comparable else None
 
     @property
     def zone(self) -> str:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from snapshot_assets.engine.reading.federated import plan_federated
 from snapshot_assets.engine.reading.options import ReadOptions, parse_options
-from snapshot_assets.engine.reading.planning import PlannedRead, TableRead, choose_read
+from snapshot_assets.engine.reading.planning import PlannedRead, TableRead, TimeIndex, choose_read
+from snapshot_assets.engine.reading.pushdown import PUSHDOWN, pushed_range
 from snapshot_assets.engine.session import master_of, send_package
 from snapshot_assets.engine.session_settings import is_local
 from snapshot_assets.errors import PlanError
@@ -32,7 +33,8 @@ def register(spark: SparkSession, storage: Mapping[str, StoreOptions | None] | N
     """Let a Spark session read snapshots with `spark.read.format("snapshot")`, and in SQL with `USING snapshot`.
 
     From then on the session redacts options that hold secrets wherever it shows options. Credentials in this process's
-    environment (`AWS_…`, `AZURE_…` and so on) are read at this call.
+    environment (`AWS_…`, `AZURE_…` and so on) are read at this call. So is `spark.sql.python.filterPushdown.enabled`:
+    if it is true, a query's comparisons with times leave files out.
 
     Args:
         spark: The session.
@@ -44,6 +46,7 @@ def register(spark: SparkSession, storage: Mapping[str, StoreOptions | None] | N
     if _REDACTED not in hidden:
         spark.conf.set(_REDACTION, "|".join(filter(None, (hidden, _REDACTED))))
     options = {scheme: each for scheme, each in (storage or {}).items() if each is not None}
+    pushes = (spark.conf.get(PUSHDOWN, None) or "").lower() == "true"
     variables = {name: value for name, value in os.environ.items() if name in VARIABLES}
 
     # Spark sends the class, with these attributes, to its processes.
@@ -51,6 +54,7 @@ def register(spark: SparkSession, storage: Mapping[str, StoreOptions | None] | N
         _storage = options
         _environment = variables
         _master = master_of(spark)
+        _pushes = pushes
 
     spark.dataSource.register(RegisteredSource)
 
@@ -64,6 +68,7 @@ class SnapshotSource(DataSource):
     _storage: ClassVar[Mapping[str, StoreOptions]] = {}
     _environment: ClassVar[Mapping[str, str]] = {}
     _master: ClassVar[str] = "local"
+    _pushes: ClassVar[bool] = False
     _planned: PlannedRead | None = None
 
     @classmethod
@@ -85,10 +90,18 @@ class SnapshotSource(DataSource):
                 " Leave it out; the option columns chooses columns."
             )
         self._planned = None  # every task gets this object, without the other tasks' work
+        if self._pushes and planned.time_index is not None:
+            return PushingReader(planned, planned.time_index, self._plan)
         return SnapshotReader(planned)
 
-    def _plan(self) -> PlannedRead:
+    def _plan(self, *further: Any) -> PlannedRead:
+        """Plan the read; see `parse_options` and `open_read` for errors.
+
+        Args:
+            *further: Arguments of `ReadOptions.narrowed`, for a part of a read that was planned before.
+        """
         options = parse_options(self.options, self._storage)
+        options = options.narrowed(*further) if further else options
         chosen = open_read(options, self._master, self._environment)
         return chosen.planned() if isinstance(chosen, TableRead) else chosen
 
@@ -140,3 +153,29 @@ class SnapshotReader(DataSourceReader):
         """Yield the rows of a partition; see `reader.read_batches`."""
         # Without partitions, Spark makes one without a value.
         yield from () if partition.value is None else self._read(partition.value)
+
+
+class PushingReader(SnapshotReader):
+    """A reader whose files are also left out by the comparisons of a query with times.
+
+    Args:
+        planned: The read without them.
+        index: Its time index.
+        plan: Plans the read with other options.
+    """
+
+    def __init__(self, planned: PlannedRead, index: TimeIndex, plan: Callable[..., PlannedRead]) -> None:
+        super().__init__(planned)
+        self._index = index
+        self._plan: Callable[..., PlannedRead] | None = plan
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_plan": None}
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # Spark's name
+        """Plan again for the range of time that filters leave; returns all of them, for Spark to evaluate."""
+        start, end = pushed_range(filters, self._index.column, self._index.zone)
+        if self._plan is not None and (start or end):
+            planned = self._plan(self._index.revision, start, end)
+            self._read, self._work = planned.read, planned.work
+        return filters
