@@ -12,7 +12,7 @@ from snapshot_assets.databases.postgresql.ddl.lacking import restored_relations,
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement, comment
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, View
+from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 
 _VERSION = "pg_catalog.current_setting('server_version_num')::pg_catalog.int4"
 
@@ -179,8 +179,9 @@ class RestoreContext:
 
     def lose_code(self) -> None:
         """Record the code that is not restored because nobody asked for it."""
-        items: list[Table | View] = [*self.schema.tables, *self.schema.views]
-        created = {f"extension {name}" for item in items for name in item.options.get("extensions", ())}
+        items: list[Schema | Table | View] = [*self.schema.schemas, *self.schema.tables, *self.schema.views]
+        names = [str(name) for item in items for name in item.options.get("extensions", ())]
+        created = {f"extension {each}" for name in names for each in (name, identifier(name))}
         for each in () if self.with_code else code_objects(self.schema):
             if each.key in created:
                 self.lose(f"Comment on {each.what} is not restored. Give --with-code.")
