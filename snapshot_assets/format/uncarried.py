@@ -12,6 +12,7 @@ _KINDS = (
     "comment on",
     "database setting",
     "default privileges",
+    "dependency of",
     "event trigger",
     "foreign data wrapper",
     "foreign server",

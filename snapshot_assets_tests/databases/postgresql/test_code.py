@@ -14,7 +14,7 @@ from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.target import Definition
 from snapshot_assets.errors import RestoreError
-from snapshot_assets.format.relations import DatabaseSchema, Schema
+from snapshot_assets.format.relations import DatabaseSchema, Schema, Table
 from snapshot_assets.format.uncarried import code_by_kind, uncarried_by_kind
 from snapshot_assets_tests.databases.postgresql.helpers import EVERYTHING, client, extracted, run, schema_dump
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
@@ -110,6 +110,16 @@ def test_entries_of_another_form_are_refused_by_a_restore_and_not_listed(entries
     assert code_by_kind(schema) == {}
     with pytest.raises(RestoreError, match="do not have the form of PostgreSQL's"):
         define(schema, code=True)
+
+
+@pytest.mark.parametrize("holder", ["table", "schema"])
+def test_only_the_comment_of_an_extension_that_a_restore_creates_is_lost(holder: str) -> None:
+    entry = {"kind": "extension", "name": '"uuid-ossp"', "sql": 'CREATE EXTENSION IF NOT EXISTS "uuid-ossp"'}
+    used = {"extensions": ["uuid-ossp"]}
+    public = Schema(name="public", options={"code": [entry | {"comment": "x"}], **(used if holder == "schema" else {})})
+    tables = (Table(schema="public", name="t", columns=(), options=used),) if holder == "table" else ()
+    lost = define(DatabaseSchema(database="postgresql", schemas=(public,), tables=tables)).lost
+    assert lost == ('Comment on extension "uuid-ossp" is not restored. Give --with-code.',)
 
 
 OTHERS = """

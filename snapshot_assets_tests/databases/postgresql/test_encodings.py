@@ -8,6 +8,7 @@ import pytest
 
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import DatabaseError
+from snapshot_assets.format.uncarried import uncarried_by_kind
 from snapshot_assets_tests.databases.postgresql.helpers import extracted, opened, read
 from snapshot_assets_tests.databases.restores import copy
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
@@ -44,7 +45,10 @@ def test_characters_are_restored_into_another_encoding(
         "SET client_encoding = UTF8; CREATE TABLE t (a varchar(1), \"n\u00e9\" text); COMMENT ON TABLE t IS '\u00e9';"
         " INSERT INTO t VALUES (chr(233), chr(233));",
     )
-    copy(extracted(origin), DatabaseAddress("from", origin), DatabaseAddress("to", into))
+    schema = extracted(origin)
+    other = {"database setting": [f"encoding {encodings[0]}"]} if encodings[0] != "UTF8" else {}
+    assert uncarried_by_kind(schema) == other
+    copy(schema, DatabaseAddress("from", origin), DatabaseAddress("to", into))
     assert postgresql_server.psql(into, "SET client_encoding = UTF8", CHARACTERS) == "233|233|233"
 
 

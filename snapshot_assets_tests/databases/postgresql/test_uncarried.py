@@ -68,6 +68,25 @@ def test_what_few_databases_have_is_named(postgresql_server: PostgresqlServer, s
     }
 
 
+DEPENDENT = """
+CREATE EXTENSION vector; CREATE TABLE t (a int); CREATE INDEX i ON t (a); CREATE MATERIALIZED VIEW m AS SELECT 1 AS x;
+CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CREATE TRIGGER g AFTER INSERT ON t EXECUTE FUNCTION f();
+ALTER FUNCTION f() DEPENDS ON EXTENSION vector; ALTER INDEX i DEPENDS ON EXTENSION vector;
+ALTER MATERIALIZED VIEW m DEPENDS ON EXTENSION vector; ALTER TRIGGER g ON t DEPENDS ON EXTENSION vector;
+"""
+
+
+def test_dependencies_on_an_extension_are_named(postgresql_server: PostgresqlServer, postgresql_database: str) -> None:
+    postgresql_server.psql_script(postgresql_database, DEPENDENT)
+    assert uncarried_by_kind(extracted(postgresql_database)) == {
+        "dependency of": [
+            f"{each} on extension vector"
+            for each in ("function public.f()", "index public.i", "materialized view public.m", "trigger g on public.t")
+        ]
+    }
+
+
 OWNED = """
 CREATE TABLE t (a int, b int); CREATE STATISTICS st ON a, b FROM t;
 CREATE OPERATOR === (FUNCTION = int4eq, LEFTARG = int, RIGHTARG = int);

@@ -138,6 +138,12 @@ UNION ALL SELECT format('grant on language %I', o.lanname) FROM pg_language o
 WHERE {_granted("pg_language", "lanacl", "acldefault('l', o.lanowner)")}
 UNION ALL SELECT format('security label on %s %s', s.objtype, s.objname) FROM pg_seclabels s
 WHERE s.objtype NOT IN ('role', 'tablespace', 'database')
+UNION ALL SELECT format('dependency of %s %s on extension %I', i.type, i.identity, o.extname)
+FROM pg_depend d JOIN pg_extension o ON o.oid = d.refobjid
+CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, d.objsubid) i
+WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'x'
+UNION ALL SELECT format('database setting encoding %s', pg_encoding_to_char(o.encoding)) FROM pg_database o
+WHERE o.datname = current_database() AND pg_encoding_to_char(o.encoding) <> 'UTF8'
 UNION ALL SELECT format('comment on database %I', o.datname) FROM pg_database o
 WHERE o.datname = current_database() AND shobj_description(o.oid, 'pg_database') IS NOT NULL
 UNION ALL SELECT format('owner %I of %s large objects', pg_get_userbyid(o.lomowner), count(*))

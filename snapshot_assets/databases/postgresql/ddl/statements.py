@@ -15,7 +15,7 @@ from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.databases.unchecked import Unchecked
 from snapshot_assets.errors import RestoreError
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, View
+from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 
 _VERSION = "pg_catalog.current_setting('server_version_num')::pg_catalog.int4"
 
@@ -220,8 +220,9 @@ class RestoreContext:
 
     def lose_code(self) -> None:
         """Record the code that is not restored because nobody asked for it."""
-        items: list[Table | View] = [*self.schema.tables, *self.schema.views]
-        created = {f"extension {name}" for item in items for name in item.options.get("extensions", ())}
+        items: list[Schema | Table | View] = [*self.schema.schemas, *self.schema.tables, *self.schema.views]
+        names = [str(name) for item in items for name in item.options.get("extensions", ())]
+        created = {f"extension {each}" for name in names for each in (name, identifier(name))}
         for each in () if self.with_code else code_objects(self.schema):
             if each.key in created:
                 self.lose(f"Comment on {each.what} is not restored. Give --with-code.")

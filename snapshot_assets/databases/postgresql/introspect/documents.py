@@ -142,8 +142,8 @@ def _readable(tables: list[SourceRelation], selection: Selection, refusals: Refu
     if hidden:
         names = ", ".join(str(table.name) for table in hidden)
         message = (
-            f"Row security would hide rows of {names} from this user. Export as their owner or as a user"
-            " with BYPASSRLS, or leave them out."
+            f"Row security would hide rows of {names} from this user. Export as a user with BYPASSRLS, or as their"
+            " owner unless their row security is forced, or leave them out."
         )
         refusals.note(DatabaseDeniedError(message, tables=tuple(str(table.name) for table in hidden)))
     refused = {table.oid for table in (*denied, *hidden)}
