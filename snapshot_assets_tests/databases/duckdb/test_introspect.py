@@ -8,7 +8,8 @@ from snapshot_assets.databases.source import DatabaseAddress, Selection
 from snapshot_assets.errors import AmbiguousTimeIndexError, PlanError, UnsupportedTypeError
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
 from snapshot_assets_tests.databases.duckdb.files import make_file, opened, rows_of
-from snapshot_assets_tests.databases.duckdb.shop import SHOP
+from snapshot_assets_tests.databases.duckdb.shop import SHOP, fresh
+from snapshot_assets_tests.databases.restores import copy, extracted
 
 STRANGE_NAME = 'we"ird. ; näme'
 
@@ -142,3 +143,26 @@ def test_a_schema_inside_another_one_is_refused(tmp_path: Path) -> None:
     address = make_file(tmp_path / "x.duckdb", "CREATE SCHEMA a", "CREATE SCHEMA a.b")
     with pytest.raises(UnsupportedTypeError, match="'b' is inside another schema"), opened(address) as database:
         database.extract(Selection())
+
+
+def test_macros_and_comments_without_a_place_are_named_and_those_of_view_columns_are_restored(tmp_path: Path) -> None:
+    origin = make_file(
+        tmp_path / "origin.duckdb",
+        "CREATE TABLE t (a INTEGER)",
+        "CREATE INDEX i ON t (a)",
+        "CREATE SEQUENCE s",
+        "CREATE VIEW v AS SELECT a FROM t",
+        "CREATE MACRO Plus(x) AS x + 1, (x, y) AS x + y",
+        "CREATE MACRO rows_of(x) AS TABLE SELECT x",
+        "COMMENT ON INDEX i IS 'of an index'",
+        "COMMENT ON SEQUENCE s IS 'of a sequence'",
+        "COMMENT ON COLUMN v.a IS 'of a column'",
+    )
+    schema = extracted(origin)
+    [main] = schema.schemas
+    named = ["comment on index main.i", "comment on sequence main.s", "macro main.Plus", "table macro main.rows_of"]
+    assert main.options["not_carried"] == named
+    target = fresh(tmp_path)
+    lost = copy(schema, origin, target).lost
+    assert lost == tuple(f"{name[:1].upper()}{name[1:]} is not in a snapshot." for name in named)
+    assert extracted(target).views == schema.views

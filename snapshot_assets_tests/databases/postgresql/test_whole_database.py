@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import pytest
 from snapshot_assets.databases.open import open_target
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets_tests.databases.postgresql.helpers import contents
-from snapshot_assets_tests.databases.postgresql.whole import NOT_CARRIED, entries, make
+from snapshot_assets_tests.databases.postgresql.whole import NOT_CARRIED, entries, make, make_code
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into
 from snapshot_assets_tests.servers.postgresql import DEBIAN, PostgresqlServer, binaries, start_postgresql
@@ -40,14 +40,34 @@ def server(request: pytest.FixtureRequest, postgresql_server: PostgresqlServer) 
         yield debian
 
 
-def test_pg_dump_prints_the_same_for_a_restored_database(server: PostgresqlServer, tmp_path: Path) -> None:
-    source, target = server.create_database(), server.create_database()
+@pytest.fixture
+def databases(server: PostgresqlServer) -> Iterator[tuple[str, str]]:
+    """A source and a target."""
+    uris = server.create_database(), server.create_database()
+    yield uris
+    for uri in uris:
+        server.drop_database(uri)
+
+
+def compare(server: PostgresqlServer, source: str, target: str, queries: Iterable[str] = ()) -> None:
+    """Check that pg_dump prints the same for both databases, and that they have the same rows."""
+    with closing(open_target(Into(target).address)) as opened:
+        opened.forget()
+    assert entries(server, target, NOT_CARRIED) == entries(server, source, NOT_CARRIED)
+    for query in queries:
+        assert server.psql(target, query).splitlines() == server.psql(source, query).splitlines()
+    assert contents(server, target) == contents(server, source)
+
+
+def test_pg_dump_prints_the_same_for_a_restored_database(
+    server: PostgresqlServer, databases: tuple[str, str], tmp_path: Path
+) -> None:
+    source, target = databases
     make(server, source)
     assert set(server.psql(source, USED_METHODS).split()) >= set(server.psql(source, METHODS).split())
     place = Place(source, tmp_path)
     place.export(chunks=[0, 1], **PLAN)
-    into = Into(target)
-    done = into.restore(place.store, filters=Filters(code=True))
+    done = Into(target).restore(place.store, filters=Filters(code=True))
     assert done.finished
     assert sorted(done.plan.lost) == [
         "Foreign data wrapper wrapper is not in a snapshot.",
@@ -55,11 +75,18 @@ def test_pg_dump_prints_the_same_for_a_restored_database(server: PostgresqlServe
         "Foreign table code.far_away is not in a snapshot.",
         "Publication published is not in a snapshot.",
     ]
-    with closing(open_target(into.address)) as opened:
-        opened.forget()
-    assert entries(server, target, NOT_CARRIED) == entries(server, source, NOT_CARRIED)
-    for query in (ORDER, STANDS):
-        assert server.psql(target, query).splitlines() == server.psql(source, query).splitlines()
-    assert contents(server, target) == contents(server, source)
-    for uri in (source, target):
-        server.drop_database(uri)
+    compare(server, source, target, (ORDER, STANDS))
+
+
+@pytest.mark.slow
+def test_pg_dump_prints_the_same_for_code_in_every_place(
+    server: PostgresqlServer, databases: tuple[str, str], tmp_path: Path
+) -> None:
+    source, target = databases
+    make_code(server, source)
+    place = Place(source, tmp_path)
+    place.export(chunks=[0, 1], **PLAN)
+    done = Into(target).restore(place.store, filters=Filters(code=True))
+    assert done.finished
+    assert done.plan.lost == ()
+    compare(server, source, target, (ORDER,))

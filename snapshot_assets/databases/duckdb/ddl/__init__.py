@@ -184,7 +184,7 @@ class _Defining:
         name, quoted = relation.table_name, target_name(relation.table_name)
         kind = "TABLE" if isinstance(relation, Table) else "VIEW"
         yield from comment(f"{kind} {quoted}", relation.comment, str(name), name)
-        for each in relation.columns if isinstance(relation, Table) else ():
+        for each in relation.columns:
             yield from comment(f"COLUMN {quoted}.{identifier(each.name)}", each.comment, f"{name}.{each.name}", name)
 
     def _views(self) -> Iterator[Statement]:

@@ -18,7 +18,7 @@ from snapshot_assets.databases.duckdb.introspect.hidden_types import without_hid
 from snapshot_assets.databases.duckdb.introspect.tables import TableReader
 from snapshot_assets.databases.duckdb.relations import base_tables, by_folded_name, calls, resolved
 from snapshot_assets.databases.duckdb.session import DuckDBSession
-from snapshot_assets.databases.exclusions import without_hidden
+from snapshot_assets.databases.exclusions import NOT_CARRIED, without_hidden
 from snapshot_assets.databases.hidden import excludes, hidden_of, hides
 from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.databases.revealing import refuse_revealing_views
@@ -41,6 +41,17 @@ _TYPES = """
 """
 _DEPENDENCIES = "SELECT objid, refobjid FROM duckdb_dependencies()"
 _MACROS = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal"
+_UNCARRIED = """
+    SELECT DISTINCT schema_name AS schema, replace(function_type, '_', ' ') AS kind, function_name AS name
+    FROM duckdb_functions() WHERE database_name = $1 AND NOT internal AND function_type IN ('macro', 'table_macro')
+    UNION ALL
+    SELECT schema_name, 'comment on index', index_name FROM duckdb_indexes()
+    WHERE database_name = $1 AND comment IS NOT NULL
+    UNION ALL
+    SELECT schema_name, 'comment on sequence', sequence_name FROM duckdb_sequences()
+    WHERE database_name = $1 AND NOT temporary AND comment IS NOT NULL
+    ORDER BY ALL
+"""
 _IDENTIFIER = r'(?:"(?:[^"]|"")*"|[^\s".,()]+)'
 _HEAD = re.compile(
     rf"CREATE\s+VIEW\s+{_IDENTIFIER}(?:\.{_IDENTIFIER})*(?:\s*\(\s*{_IDENTIFIER}(?:\s*,\s*{_IDENTIFIER})*\s*\))?\s+AS\s+",
@@ -105,12 +116,16 @@ def _hidden_types(session: DuckDBSession, tables: TableReader, selection: Select
 
 
 def _options(session: DuckDBSession, schemas: dict[int, str], tables: TableReader, name: str) -> dict[str, Any]:
-    options: dict[str, list[Any]] = {"types": _types(session, schemas, name), "sequences": tables.loose_sequences(name)}
-    return {
-        option: [each.model_dump(mode="json", by_alias=True) for each in found]
-        for option, found in options.items()
-        if found
+    documents: dict[str, list[Any]] = {
+        "types": _types(session, schemas, name),
+        "sequences": tables.loose_sequences(name),
     }
+    options = {
+        option: [each.model_dump(mode="json", by_alias=True) for each in found] for option, found in documents.items()
+    }
+    uncarried = session.rows(_UNCARRIED, [session.database])
+    options[NOT_CARRIED] = [f"{kind} {name}.{own}" for schema, kind, own in uncarried if schema == name]
+    return {option: found for option, found in options.items() if found}
 
 
 def _types(session: DuckDBSession, schemas: dict[int, str], name: str) -> list[UserType]:

@@ -1,7 +1,7 @@
 """A database of everything that pg_dump prints, in SQL files, and the comparison of two databases by pg_dump.
 
 `tables.sql` is everything but code; `newer.sql` and `older.sql` are what only some versions have. `code.sql` has the
-objects of code.
+objects of code. A second database is made of `../code.sql`, which has code in every place, and `code_rows.sql`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,17 @@ def make(server: PostgresqlServer, uri: str) -> None:
     server.psql_script(uri, script)
 
 
-def entries(server: PostgresqlServer, uri: str, left_out: tuple[str, ...] = ()) -> dict[tuple[str, str, str], str]:
+def make_code(server: PostgresqlServer, uri: str) -> None:
+    """Create code of every kind, used in every place, with rows; the extension only where the server has it."""
+    lines = (_FOLDER.parent / "code.sql").read_text().splitlines()
+    if not server.psql(uri, "SELECT name FROM pg_available_extensions WHERE name = 'vector'"):
+        lines = [line for line in lines if "vector" not in line or "tsvector" in line]
+    server.psql_script(uri, "\n".join((*lines, (_FOLDER / "code_rows.sql").read_text())))
+
+
+def entries(
+    server: PostgresqlServer, uri: str, left_out: tuple[str, ...] = ()
+) -> dict[tuple[str, str, str], list[str]]:
     """Return the entries of `pg_dump --schema-only` by kind, schema and name, so that their order does not matter.
 
     Args:
@@ -52,11 +62,10 @@ def entries(server: PostgresqlServer, uri: str, left_out: tuple[str, ...] = ()) 
     dump = schema_dump(server, uri)
     found = list(_ENTRY.finditer(dump))
     bounds = [*(match.start() for match in found), len(dump)]
-    by_name = {}
+    by_name: dict[tuple[str, str, str], list[str]] = {}
     for match, end in zip(found, bounds[1:], strict=True):
         kind, schema, name = match["kind"], match["schema"], match["name"]
         if not (name if kind == "COMMENT" else f"{kind} ").startswith(tuple(f"{each} " for each in left_out)):
             body = dump[match.end() : end].removesuffix(_END)
-            assert (kind, schema, name) not in by_name
-            by_name[kind, schema, name] = body.strip()
+            by_name.setdefault((kind, schema, name), []).append(body.strip())  # a base type and its shell
     return by_name
