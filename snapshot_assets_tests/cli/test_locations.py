@@ -211,30 +211,27 @@ STATUS = {"catalog rollback 1 --dry-run": 5}
 """What is not done: nothing was sealed as revision 1."""
 
 
-@pytest.mark.parametrize("way", ["plan", "snapshot", "variable"])
+@pytest.mark.parametrize(
+    "way", ["plan", *(pytest.param(way, marks=pytest.mark.slow) for way in ("snapshot", "variable"))]
+)
 def test_commands_that_change_a_location_run_on_the_one_that_is_named(
     snapshots: Snapshots, source: str, exported: Path, tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere, replica = tmp_path / "elsewhere", tmp_path / "replica"
-    config = configured(
-        tmp_path, source, exported, f"    replicate_to: {replica.as_uri()}\n    retention: {{tag: {{}}}}\n"
-    )
+    more = f"    replicate_to: {replica.as_uri()}\n    retention: {{tag: {{}}}}\n"
+    config = configured(tmp_path, source, exported, more)
     monkeypatch.setenv(LOCATION_VARIABLE, (exported if way == "variable" else elsewhere).as_uri())
     named = {"plan": ("--plan", "mine"), "snapshot": ("--snapshot", exported.as_uri()), "variable": ()}[way]
     to = () if way == "plan" else ("--to", replica.as_uri())
     done = snapshots("replicate", "--config", config, *named, *to, "--json")
-    assert (done.status, done.json["source"], done.json["replica"]) == (0, exported.as_uri(), replica.as_uri()), (
-        done.err
-    )
-    revisions = []
+    assert done.status == 0, done.err
+    assert (done.json["source"], done.json["replica"]) == (exported.as_uri(), replica.as_uri())
     for command in CHANGING:
         where = ("--where", "value < 3") if "tombstone" in command else ()
         done = snapshots(*command.split(), *where, "--config", config, *named, "--json")
         assert done.status == STATUS.get(command, 0), (command, done.err)
         assert "error" in done.json or done.json["uri"] == exported.as_uri()
-        revisions.append(done.json.get("revision"))
-    assert revisions[6:8] == [revisions[6]] * 2
-    assert not exported.exists() or not [path for path in exported.rglob("*.parquet")]
+    assert not list(exported.rglob("*.parquet"))
     assert not elsewhere.exists()
 
 
