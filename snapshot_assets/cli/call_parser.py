@@ -31,6 +31,17 @@ class CallParser(argparse.ArgumentParser):
         """Return the option of each argument's name, such as `--time-column` of `time_columns`."""
         return {each.dest: each.option_strings[0] for each in self._actions if each.option_strings}
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse unknown arguments with the usage of the command that got them; argparse leaves them to the root.
+
+        Raises:
+            UsageError: There are some.
+        """
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
     def error(self, message: str) -> NoReturn:
         """Refuse a call.
 

@@ -203,7 +203,7 @@ def _loss_question(pin: PinState, ends: PinEnd) -> str:
         return ""
     return (
         f"only {pin.pin} keeps revision {ends.unreadable} readable, which has expired: without it nothing can "
-        f"read or pin that again, and {sizes(ends.released)}, will be needed by nothing."
+        f"read or pin that again, and {sizes(ends.released)}, will be unreferenced."
     )
 
 

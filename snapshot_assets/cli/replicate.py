@@ -106,9 +106,10 @@ def _show_counts(facts: dict[str, Any], verb: str) -> None:
 
 def promote(options: argparse.Namespace) -> int:
     """Make a replica a location of its own, after a confirmation."""
-    catalog = open_catalog(options, writing=False)
+    place = place_of(options)
+    catalog = open_catalog(options, writing=False, place=place)
     plan = plan_promotion(catalog, incomplete=options.incomplete, release=options.release)
-    execute = partial(execute_promotion, single_writer=options.single_writer)
+    execute = partial(execute_promotion, single_writer=options.single_writer or place.single_writer)
     question = (
         f"it will no longer be a replica of {plan.replica.source}, and can be written to. Nothing may write to the"
         f" source any more: both have the same log.{ends_text(plan, 'will end')}"

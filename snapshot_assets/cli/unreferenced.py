@@ -50,7 +50,8 @@ def released_json(objects: Sequence[ReleasedObject]) -> dict[str, Any]:
 def show_objects(objects: Sequence[ReleasedObject]) -> None:
     """Print each object with its reason and size."""
     if objects:
-        show_table(("Reason", "Bytes", "Object"), [(each.reason, each.bytes, each.path) for each in objects])
+        rows = [(each.reason, human_bytes(each.bytes), each.path) for each in objects]
+        show_table(("Reason", "Size", "Object"), rows)
 
 
 def show_released(objects: Sequence[ReleasedObject], *, done: bool) -> None:
@@ -66,4 +67,5 @@ def show_released(objects: Sequence[ReleasedObject], *, done: bool) -> None:
     at_once, left = ([each for each in objects if each.at_once is now] for now in (True, False))
     if at_once:
         show(f"{sizes(at_once)}, {'deleted' if done else 'would be deleted'} at once")
-    show(f"{sizes(left)}, needed by nothing {'now' if done else 'then'}; `snapshots catalog gc` deletes what is")
+    collected = "; `snapshots catalog gc` deletes them after the grace period" if left else ""
+    show(f"{sizes(left)}, unreferenced {'now' if done else 'then'}{collected}")

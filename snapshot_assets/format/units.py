@@ -179,14 +179,21 @@ def human_bytes(size: float) -> str:
     return f"{size:.1f} TB"
 
 
+_TWO_DAYS = 48 * 60
+"""In minutes; from here on, days are shown."""
+
+
 def human_seconds(seconds: float) -> str:
-    """Return a duration in seconds as text of one or two units, such as `5 s`, `12 min` or `3 h 20 min`."""
+    """Return a duration in seconds as text of one or two units, such as `5 s`, `12 min`, `3 h 20 min` or `4 d 2 h`."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     if minutes < 100:
         return f"{minutes} min"
-    return f"{minutes // 60} h {minutes % 60} min"
+    if minutes < _TWO_DAYS:
+        return f"{minutes // 60} h {minutes % 60} min"
+    hours = round(seconds / 3600)
+    return f"{hours // 24} d {hours % 24} h"
 
 
 def time_text(instant: datetime) -> str:

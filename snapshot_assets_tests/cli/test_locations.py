@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from snapshot_assets.cli.location import place_of
 from snapshot_assets.cli.location_options import LOCATION_VARIABLE
 from snapshot_assets.cli.parser import build_parser
+from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets_tests.cli.helpers import RANGE, Snapshots
 
@@ -185,3 +188,68 @@ def test_commands_that_move_rows_take_the_same_ways(
     assert {call: snapshots(*call).json["location"] for call in calls} == calls
     monkeypatch.setenv(LOCATION_VARIABLE, exported.as_uri())
     assert [snapshots(*call).json["location"] for call in (export, load)] == [exported.as_uri()] * 2
+
+
+CHANGING = (
+    "tag create friday",
+    "tag hold friday --reason why",
+    "tag release friday --reason why",
+    "tag rename friday saturday",
+    "tag replace saturday --time-retained 9d --yes",
+    "tag delete saturday --yes",
+    "catalog tombstone --table main.readings --yes",
+    "catalog compact --dry-run",
+    "catalog checkpoint",
+    "catalog expire --keep-last 1 --yes",
+    "catalog gc --grace 0s --unsafe --yes",
+    "catalog prune --dry-run",
+    "catalog rollback 1 --dry-run",
+    "export delete --yes",
+)
+"""Calls that change the location, or plan to, one after the other; each of a command's kind once."""
+STATUS = {"catalog rollback 1 --dry-run": 5}
+"""What is not done: nothing was sealed as revision 1."""
+
+
+@pytest.mark.parametrize(
+    "way", ["plan", *(pytest.param(way, marks=pytest.mark.slow) for way in ("snapshot", "variable"))]
+)
+def test_commands_that_change_a_location_run_on_the_one_that_is_named(
+    snapshots: Snapshots, source: str, exported: Path, tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere, replica = tmp_path / "elsewhere", tmp_path / "replica"
+    more = f"    replicate_to: {replica.as_uri()}\n    retention: {{tag: {{}}}}\n"
+    config = configured(tmp_path, source, exported, more)
+    monkeypatch.setenv(LOCATION_VARIABLE, (exported if way == "variable" else elsewhere).as_uri())
+    named = {"plan": ("--plan", "mine"), "snapshot": ("--snapshot", exported.as_uri()), "variable": ()}[way]
+    to = () if way == "plan" else ("--to", replica.as_uri())
+    done = snapshots("replicate", "--config", config, *named, *to, "--json")
+    assert done.status == 0, done.err
+    assert (done.json["source"], done.json["replica"]) == (exported.as_uri(), replica.as_uri())
+    for command in CHANGING:
+        where = ("--where", "value < 3") if "tombstone" in command else ()
+        done = snapshots(*command.split(), *where, "--config", config, *named, "--json")
+        assert done.status == STATUS.get(command, 0), (command, done.err)
+        assert "error" in done.json or done.json["uri"] == exported.as_uri()
+    assert not list(exported.rglob("*.parquet"))
+    assert not elsewhere.exists()
+
+
+@pytest.mark.parametrize("way", ["plan", "snapshot", "variable"])
+def test_a_copy_goes_to_the_location_that_is_named(
+    snapshots: Snapshots, source: str, tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+
+    def write(_: object, configuration: Configuration, plan: Plan) -> dict[str, Any]:
+        written.append(configuration.store(plan).uri)
+        return {"rows": 0}
+
+    monkeypatch.setattr("snapshot_assets.cli.copy._copy", write)
+    uri, config = (tmp_path / "copy").as_uri(), tmp_path / "snapshots.yaml"
+    config.write_text(f"plans:\n  mine: {{source: '{source}', kind: query, query: main.readings, to: '{uri}'}}\n")
+    monkeypatch.setenv(LOCATION_VARIABLE, uri if way == "variable" else "file:///nowhere/at-all")
+    described = ("main.readings", "--source", source)
+    named = {"plan": ("--plan", "mine"), "snapshot": (*described, "--snapshot", uri), "variable": described}[way]
+    assert snapshots("copy", "--config", str(config), *named, "--json").status == 0
+    assert written == [uri]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from snapshot_assets.catalog.replication.promote import execute_promotion
 from snapshot_assets_tests.cli.helpers import Snapshots, contents, differing, make_source
 
 
@@ -105,6 +107,24 @@ def test_a_plan_deletes_in_its_replica_only_what_its_location_deleted(
     (replica / gone).write_bytes(b"deleted in the source")
     exporting = snapshots("--config", str(file), "export", "create", "--plan", "shop")
     assert (exporting.status, (replica / gone).exists()) == (0, False), exporting.err
+
+
+def test_a_plan_that_promises_a_single_writer_promotes_without_conditional_creates(
+    snapshots: Snapshots, exported: Path, replica: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    promises: list[bool] = []
+
+    def execute(*given: Any, single_writer: bool) -> Any:
+        promises.append(single_writer)
+        return execute_promotion(*given, single_writer=single_writer)
+
+    monkeypatch.setattr("snapshot_assets.cli.replicate.execute_promotion", execute)
+    file = tmp_path / "snapshots.yaml"
+    plan = f"{{source: 'duckdb:///a.duckdb', to: '{replica.as_uri()}', single_writer: true}}"
+    file.write_text(f"plans:\n  second: {plan}\n")
+    assert snapshots("replicate", "--snapshot", exported.as_uri(), "--to", replica.as_uri()).status == 0
+    done = snapshots("--config", str(file), "catalog", "promote", "--plan", "second", "--yes")
+    assert (done.status, promises) == (0, [True]), done.err
 
 
 def test_damage_is_named_and_the_status_is_not_0(snapshots: Snapshots, exported: Path, replica: Path) -> None:

@@ -266,3 +266,11 @@ def test_the_plan_of_init_passes_dagsters_validation(snapshots: Snapshots, sourc
     configuration = load_configuration("snapshots.yaml")
     dg.Definitions.validate_loadable(build_definitions(configuration, resources={SPARK: spark_resource()}))
     assert json.loads(made.out)["windows"] == 3
+
+
+def test_init_counts_the_windows_that_plan_show_counts(snapshots: Snapshots, source: str, location: Path) -> None:
+    """The source's rows end long before now, and a continuous plan has all windows that have closed."""
+    call = ("init", "--source", source, "--to", location.as_uri(), "--kind", "continuous", "--json")
+    made = snapshots(*call).json
+    shown = snapshots("plan", "show", "location", "--json").json
+    assert made["windows"] == shown["windows"]["count"] > 600

@@ -151,7 +151,7 @@ def test_a_dry_run_reports_what_a_tag_releases(snapshots: Snapshots, location: P
     }
     text, head, *lines = tag(snapshots, location, "delete", "old", "--dry-run").out.splitlines()
     assert text == "tag 'old' would be deleted, and revision 5 not be readable"
-    assert (head.split(), lines[1].split()) == (["Reason", "Bytes", "Object"], ["tag", "deleted", "4", gone])
+    assert (head.split(), lines[1].split()) == (["Reason", "Size", "Object"], ["tag", "deleted", "4", "B", gone])
     assert [line.split(",")[0] for line in lines[3:5]] == ["pin object: 1 object", "tag deleted: 2 objects"]
     replaced = tag(snapshots, location, "replace", "old", "--dry-run", "--json").json
     assert (replaced["tagged_snapshot_id"], replaced["replaced"], replaced["unreadable"]) == (7, False, 5)

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.units import duration_text, parse_duration, parse_size, parse_time, size_text, time_text
+from snapshot_assets.format.units import (
+    duration_text,
+    human_seconds,
+    parse_duration,
+    parse_size,
+    parse_time,
+    size_text,
+    time_text,
+)
 
 _ZONES = st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 _INSTANTS = st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31), timezones=_ZONES)
@@ -163,3 +171,18 @@ def test_time_text_is_utc_and_without_needless_fraction(instant, text):
 @given(_INSTANTS)
 def test_time_text_is_the_inverse_of_parsing(instant):
     assert parse_time(time_text(instant)) == instant
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (99, "99 s"),
+        (5900, "98 min"),
+        (30 * 3600, "30 h 0 min"),
+        (48 * 3600 - 60, "47 h 59 min"),
+        (48 * 3600, "2 d 0 h"),
+        (75 * 3600 + 1799, "3 d 3 h"),
+    ],
+)
+def test_ages_are_shown_in_two_units(seconds: int, text: str) -> None:
+    assert human_seconds(seconds) == text

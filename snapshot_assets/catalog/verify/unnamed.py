@@ -12,6 +12,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained_events import documents_of
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import in_layout
 from snapshot_assets.format.units import duration_text
 from snapshot_assets.storage.base import ObjectStore
@@ -72,8 +73,8 @@ def _paths(receipt: Receipt) -> list[str]:
 
 
 def _uncommitted(receipt: Receipt, state: State) -> Fault:
-    files = len(receipt.files)
-    found = f"{files} file{'' if files == 1 else 's'}, {sum(file.rows for file in receipt.files):,} rows"
+    rows = sum(file.rows for file in receipt.files)
+    found = f"{counted(len(receipt.files), 'file')}, {counted(rows, 'row')}"
     assert state.header is not None
     again = "`snapshots copy`" if state.header.query else "`snapshots export create`"
     message = (

@@ -76,7 +76,8 @@ def _report_plan(options: argparse.Namespace, uri: str, plan: CompactionPlan) ->
         show("nothing to compact")
     else:
         _show_groups(plan.groups)
-        show(f"{counted(plan.files_before, 'file')} would be merged into about {plan.files_after:,}")
+        before, after = counted(plan.files_before, "file"), counted(plan.files_after, "file")
+        show(f"{before} would be {'rewritten' if plan.files_before == 1 else 'merged'} as about {after}")
     return 0
 
 
@@ -98,10 +99,10 @@ def _groups_json(groups: Iterable[Group]) -> list[dict[str, Any]]:
 def _show_groups(groups: Iterable[Group]) -> None:
     """Print what would be compacted."""
     rows = [
-        (each["chunk"], each["table"], each["files"], each["bytes"], ", ".join(each["reasons"]))
+        (each["chunk"], each["table"], each["files"], human_bytes(each["bytes"]), ", ".join(each["reasons"]))
         for each in _groups_json(groups)
     ]
-    show_table(("Chunk", "Table", "Files", "Bytes", "Because of"), rows)
+    show_table(("Chunk", "Table", "Files", "Size", "Because of"), rows)
 
 
 def _report(options: argparse.Namespace, catalog: Catalog, outcomes: Sequence[Any], run_id: str) -> int:

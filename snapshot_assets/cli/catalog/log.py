@@ -151,7 +151,7 @@ def _phrase(action: act.Action) -> str:
         case act.Expired():
             return f"{counted(len(action.revisions), 'revision')} expired: {', '.join(map(str, action.revisions))}"
         case act.Purged():
-            return f"{counted(len(action.paths), 'file')} given up to garbage collection"
+            return f"{counted(len(action.paths), 'file')} released to garbage collection"
         case act.Tombstone():
             table = table_text(TableName(action.schema, action.table))
             return f"rows of {table} deleted where {predicate_text(action.predicate)}"

@@ -13,7 +13,7 @@ from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import duration_of, open_catalog, place_of
 from snapshot_assets.cli.output import show, show_json
 from snapshot_assets.cli.unreferenced import released_json, show_objects, show_reasons, sizes
-from snapshot_assets.format.counts import counted
+from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.units import human_bytes
 
 
@@ -114,5 +114,5 @@ def _show_rebuild(done: Rebuild) -> None:
     if done.savepoints:
         show(f"  savepoints: {', '.join(map(str, done.savepoints))}")
     if done.missing:
-        show(f"  to be exported: chunks {', '.join(map(str, done.missing))}")
+        show(f"  to be exported: {noun(len(done.missing), 'chunk')} {', '.join(map(str, done.missing))}")
     show("  sealed" if done.sealed else "  not sealed: run the export again, which verifies and seals it")

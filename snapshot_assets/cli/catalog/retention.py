@@ -20,7 +20,7 @@ from snapshot_assets.cli.tables import show_table
 from snapshot_assets.cli.unreferenced import by_reason, released_json, show_reasons, show_released, sizes
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.counts import counted
-from snapshot_assets.format.units import duration_text, time_text
+from snapshot_assets.format.units import duration_text, human_bytes, time_text
 from snapshot_assets.plan.plan import Plan
 
 
@@ -67,7 +67,7 @@ def _given_rule(options: argparse.Namespace) -> Retention | None:
 
 def _summary(plan: ExpiryPlan, deleted: str, expired: str) -> str:
     """Return what happens to tags and to revisions, with a verb for either."""
-    pinned = f", {len(plan.pinned):,} of them pinned and kept so," if plan.pinned else ""
+    pinned = f"; tags or savepoints keep {len(plan.pinned):,} of them readable" if plan.pinned else ""
     sealed = len(plan.expired) + plan.kept - len(plan.pinned)
     outlived = [name for name in plan.tags if name not in plan.surplus]
     phrases = []
@@ -75,7 +75,7 @@ def _summary(plan: ExpiryPlan, deleted: str, expired: str) -> str:
         if tags:
             phrases.append(f"{counted(len(tags), 'tag')} ({', '.join(tags)}) {why} {deleted}")
     if plan.expired:
-        phrases.append(f"{counted(len(plan.expired), 'sealed revision')}{pinned} of {sealed:,} {expired}")
+        phrases.append(f"{len(plan.expired):,} of {counted(sealed, 'sealed revision')} {expired}{pinned}")
     return " and ".join(phrases)
 
 
@@ -154,14 +154,19 @@ def _collection_json(options: argparse.Namespace, uri: str, plan: GarbagePlan, d
 
 
 def _garbage(each: Garbage) -> dict[str, Any]:
-    return {"path": each.path, "bytes": each.bytes, "reason": each.reason, "since": time_text(each.since)}
+    return {"path": each.path, "bytes": each.bytes, "reason": each.reason, "since": _since(each)}
+
+
+def _since(each: Garbage) -> str:
+    """Return the time in whole milliseconds, as the log has times; stores and disks have finer ones."""
+    return time_text(each.since.replace(microsecond=each.since.microsecond // 1000 * 1000))
 
 
 def _show_collection(plan: GarbagePlan, done: bool) -> None:
     if not done and (plan.deleted or plan.waiting):
         marked = [("delete", each) for each in plan.deleted] + [("wait", each) for each in plan.waiting]
-        rows = [(mark, each.reason, time_text(each.since), each.bytes, each.path) for mark, each in marked]
-        show_table(("", "Reason", "Garbage since", "Bytes", "Object"), rows)
+        rows = [(mark, each.reason, _since(each), human_bytes(each.bytes), each.path) for mark, each in marked]
+        show_table(("", "Reason", "Garbage since", "Size", "Object"), rows)
     show_reasons(plan.deleted)
     show(f"{sizes(plan.deleted)}, {'deleted' if done else 'would be deleted'}")
     if plan.waiting:

@@ -159,9 +159,11 @@ def _show_tables(facts: dict[str, Any]) -> None:
         show_table(("Table", "Files", "Rows", "Size"), rows)
     if facts.get("files"):
         show("")
-        headers = ("File", "Rows", "Bytes", "Added in", "SHA-256")
-        names = ("path", "rows", "bytes", "added", "sha256")
-        show_table(headers, [tuple(file[name] for name in names) for file in facts["files"]])
+        listed = [
+            (each["path"], each["rows"], human_bytes(each["bytes"]), each["added"], each["sha256"])
+            for each in facts["files"]
+        ]
+        show_table(("File", "Rows", "Size", "Added in", "SHA-256"), listed)
 
 
 def table(options: argparse.Namespace) -> int:

@@ -190,7 +190,7 @@ def _show_changes(changes: list[DiffRow], between: str) -> None:
     chunks = [row for row in changes if row.kind is Kind.CHUNK]
     files = [row for row in changes if row.kind is Kind.FILE]
     if chunks:
-        show_table(("Chunk", "Table", "Change", "Files", "Rows", "Bytes"), [_chunk_row(row) for row in chunks])
+        show_table(("Chunk", "Table", "Change", "Files", "Rows", "Size"), [_chunk_row(row) for row in chunks])
     show(f"{counted(len(files), 'file')} changed {between}: {_row_changes(chunks)}")
 
 

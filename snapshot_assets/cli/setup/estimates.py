@@ -12,6 +12,7 @@ from snapshot_assets.databases.open import kind_of, open_database
 from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Rows, Scan, SchemaSource, WindowRows
 from snapshot_assets.errors import SnapshotError, TransientError
 from snapshot_assets.format.relations import Table
+from snapshot_assets.format.windows import closed_count, count_windows
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 
@@ -69,3 +70,13 @@ def estimated(source: SchemaSource, plan: Plan, table: Table, end: datetime | No
         raise
     except SnapshotError:  # such as a view whose plan the database cannot make; an export reads it in one task
         return EstimatedTable(table, None)
+
+
+def window_count(plan: Plan, now: datetime) -> int:
+    """Return how many windows a plan has by now."""
+    if plan.schema_only or plan.start_time is None or not plan.windowed:
+        return 0
+    if plan.range_kind == "continuous":
+        return closed_count(plan.start_time, plan.chunk_time_window, now, plan.lag)
+    assert plan.end_time is not None
+    return count_windows(plan.start_time, plan.end_time, plan.chunk_time_window)

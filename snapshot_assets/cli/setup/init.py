@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 from snapshot_assets.cli.output import show, show_json, show_message
-from snapshot_assets.cli.setup.estimates import opened_source
+from snapshot_assets.cli.setup.estimates import opened_source, window_count
 from snapshot_assets.cli.setup.plan_text import plan_text
 from snapshot_assets.cli.setup.proposal import Proposal, propose
 from snapshot_assets.databases.open import default_alias
@@ -18,7 +18,6 @@ from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.units import duration_text
-from snapshot_assets.format.windows import count_windows
 from snapshot_assets.plan.ad_hoc import plan_name
 from snapshot_assets.plan.configuration import DEFAULT_FILE, Configuration
 from snapshot_assets.plan.fields import ALIAS
@@ -100,7 +99,7 @@ def _write(file: Path, text: str) -> None:
 def _report(options: argparse.Namespace, file: Path, proposal: Proposal, variable: str | None) -> None:
     plan, windows = proposal.plan, proposal.windows
     assert windows is not None
-    count = count_windows(windows.start, windows.end, windows.length)
+    count = window_count(plan, datetime.now(UTC))
     if variable:
         show_message(f"The password is not in the file: set {variable} in the environment of each command.", "warning")
     if options.json:

@@ -196,6 +196,6 @@ def _propose_range(source: SchemaSource, found: Proposal, schema: DatabaseSchema
 
 def _usual_reason(table: Table) -> str:
     if table.time_index is not None:
-        return "its only timestamp, or the dimension by which the database divides it"
+        return "its only timestamp column, or the time column that partitions it"
     dates = [column.name for column in table.columns if column.type.lower() == "date"]
     return f"no timestamp: whole in chunk 0; it has dates: {', '.join(dates)}" if dates else "no timestamp: chunk 0"

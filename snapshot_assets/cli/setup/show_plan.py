@@ -12,7 +12,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.cli.export.create_request import check_location
 from snapshot_assets.cli.output import show, show_json
-from snapshot_assets.cli.setup.estimates import EstimatedTable, estimated, opened_source
+from snapshot_assets.cli.setup.estimates import EstimatedTable, estimated, opened_source, window_count
 from snapshot_assets.cli.tables import show_table
 from snapshot_assets.databases.source import SchemaSource
 from snapshot_assets.engine.export.preflight import checked_schemas
@@ -21,7 +21,7 @@ from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.format.units import duration_text, human_bytes, time_text
-from snapshot_assets.format.windows import TimeRange, closed_count, count_windows
+from snapshot_assets.format.windows import TimeRange
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.query_fields import is_template
@@ -82,23 +82,13 @@ def _described(configuration: Configuration, written: Plan) -> _Described:
             plan = resolve_range(written, header, TimeRange(*bounds) if bounds else None, now)
         end = closed_end(plan, now) if plan.range_kind == "continuous" else plan.end_time
         tables = [_estimated(source, plan, each, end) for each in exported.tables]
-    windows = _count(plan, now)
+    windows = window_count(plan, now)
     done = sum(state.completed(chunk) for chunk in range(1, windows + 1)) if state and header else 0
     return _Described(plan, state, windows, done, end, tables, skipped_tables(plan, extracted), len(exported.views))
 
 
 def _estimated(source: SchemaSource, plan: Plan, table: Table, end: datetime | None) -> EstimatedTable:
     return EstimatedTable(table, 0) if plan.schema_only else estimated(source, plan, table, end)
-
-
-def _count(plan: Plan, now: datetime) -> int:
-    """Return how many windows a plan has by now."""
-    if plan.schema_only or plan.start_time is None or not plan.windowed:
-        return 0
-    if plan.range_kind == "continuous":
-        return closed_count(plan.start_time, plan.chunk_time_window, now, plan.lag)
-    assert plan.end_time is not None
-    return count_windows(plan.start_time, plan.end_time, plan.chunk_time_window)
 
 
 def _facts(found: _Described) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from snapshot_assets.engine.files.sorting import sorted_batches
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.engine.time_range import is_time
 from snapshot_assets.errors import SnapshotError, TaskFailedError
+from snapshot_assets.format.counts import counted, number_text
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -128,8 +129,8 @@ def _check_rows(work: Merge, left_out: int, files: tuple[DataFile, ...]) -> None
     found = sum(file.rows for file in files)
     if found != expected:
         raise TaskFailedError(
-            f"The compaction of {work.what} wrote {found} of {expected} rows; nothing of it was committed. Report this,"
-            " and compact without this table.",
+            f"The compaction of {work.what} wrote {number_text(found)} of {counted(expected, 'row')}; nothing of it was"
+            " committed. Report this, and compact without this table.",
             chunk=work.group.chunk,
             found=found,
             expected=expected,

@@ -17,6 +17,7 @@ from snapshot_assets.databases.target import LoadedFile, RestoreRecord
 from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan, TombstoneDeletions
 from snapshot_assets.engine.restore.ledger import Renewal, TargetLedger
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.counts import counted, number_text
 from snapshot_assets.format.relations import TableName
 
 _OTHER_ROWS = (act.Begin, act.SchemaAdded, act.Rebuilt, act.Rollback)
@@ -98,7 +99,8 @@ class ChunkChanges:
             there = sum(entry.rows for entry in old if entry.table == table)
             here = sum(plan.file.rows for plan in new if plan.table.table_name == table)
             if there != here:
-                different.append(f"the target has {there} rows of {table}, this revision {here}")
+                rows = counted(there, "row")
+                different.append(f"the target has {rows} of {table}, this revision {number_text(here)}")
         return f" (compactions left out rows: {' and '.join(different)})" if different else None
 
     def _compacted(self, chunk: int, revisions: set[int]) -> bool | None:

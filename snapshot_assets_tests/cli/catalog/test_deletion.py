@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log
 from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.format.units import human_bytes
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.cli.helpers import Snapshots, catalog, contents, store_of
 
@@ -87,6 +89,7 @@ def test_without_grace_given_the_plans_holds_and_young_garbage_waits(
     assert "0 objects, 0 B, deleted" in shown.out
     assert "garbage for less than 1d: kept so long" in shown.out
     waiting = catalog(snapshots, "gc", location, "--dry-run", "--json").json["waiting"]
+    assert all(re.search(r"T[0-9:]{8}(\.[0-9]{1,3})?Z$", each["since"]) for each in waiting)  # as the log's times
     assert f"{len(waiting)} objects, " in shown.out
     assert len(waiting) == 3
     assert contents(location) == before
@@ -158,9 +161,9 @@ def test_a_dry_run_of_prune_lists_and_deletes_nothing(
     ]
     assert {reason: sums["objects"] for reason, sums in found["reasons"].items()} == {"checkpoint": 1, "transaction": 5}
     head, *text = catalog(snapshots, "prune", location, *NOW, "--dry-run").out.splitlines()
-    assert head.split() == ["Reason", "Bytes", "Object"]
+    assert head.split() == ["Reason", "Size", "Object"]
     assert [line.split() for line in text[:6]] == [
-        [each["reason"], f"{each['bytes']:,}", each["path"]] for each in found["unneeded"]
+        [each["reason"], *human_bytes(each["bytes"]).split(), each["path"]] for each in found["unneeded"]
     ]
     assert [line.split(",")[0] for line in text[6:8]] == ["checkpoint: 1 object", "transaction: 5 objects"]
     assert "the log is whole from 7 on" in text[-1]

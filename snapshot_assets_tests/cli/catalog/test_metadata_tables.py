@@ -170,7 +170,7 @@ def test_a_difference_has_the_same_rows_as_json_and_as_a_table(
     assert (rows, [list(row) for row in rows]) == (expected, [list(row) for row in expected])
     assert snapshots(*call).out.splitlines() == [
         'tombstone added: main.m, revision 8: "t" is null',
-        "Chunk  Table   Change     Files  Rows   Bytes",
+        "Chunk  Table   Change     Files  Rows   Size",
         "    1  main.m  rewritten  +1 -1  +2 -2  +9 B -4 B",
         "    3  main.m  deleted    +0 -0  +0 -?  +0 B -0 B",
         "2 files changed from revision 5 to revision 8: +2 rows, -2 rows, and unknown numbers "

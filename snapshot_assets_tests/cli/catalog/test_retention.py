@@ -60,8 +60,10 @@ def test_a_dry_run_of_expire_reports_what_expires_what_pins_keep_and_what_is_rel
     }
     text = catalog(snapshots, "expire", location, "--keep-last", "1", "--dry-run").out
     assert gone in text
-    assert "2 sealed revisions, 1 of them pinned and kept so, of 3 would expire" in text
-    assert "expired: 2 objects, 1.0 kB\n2 objects, 1.0 kB, needed by nothing then" in text
+    assert "2 of 3 sealed revisions would expire; tags or savepoints keep 1 of them" in text
+    assert (
+        "expired: 2 objects, 1.0 kB\n2 objects, 1.0 kB, unreferenced then; `snapshots catalog gc` deletes them" in text
+    )
     assert contents(location) == before
 
 
@@ -207,7 +209,7 @@ def test_a_rollback_is_reported_confirmed_committed_and_logged(
         f"- {now}",
         f"+ {then}",
         "to revision 7, from 10: 1 file will leave it, 1 file will return",
-        "0 objects, 0 B, needed by nothing then; `snapshots catalog gc` deletes what is",
+        "0 objects, 0 B, unreferenced then",
     ]
     monkeypatch.setattr("builtins.input", lambda *_: "yes")
     done = catalog(snapshots, "rollback", location, "nightly")
@@ -272,6 +274,6 @@ def test_newer_revisions_are_discarded_when_asked_for(snapshots: Snapshots, loca
     found = catalog(snapshots, "rollback", location, "5", "--discard-newer", "--dry-run", "--json").json
     assert {each["path"]: each["bytes"] for each in found["unneeded"]} == {gone: 9, receipt.path: receipt.bytes}
     assert found["reasons"] == {"expired": {"objects": 2, "bytes": 9 + receipt.bytes}}
-    assert "2 objects, 1.0 kB, needed by nothing then" in preview.out
+    assert "2 objects, 1.0 kB, unreferenced then; `snapshots catalog gc` deletes them" in preview.out
     done = catalog(snapshots, "rollback", location, "5", "--discard-newer", "--yes", "--json").json
     assert (done["expired"], readable(location)) == ([7, 9], [5, 7, 11])

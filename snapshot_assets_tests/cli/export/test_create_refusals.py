@@ -67,6 +67,16 @@ def test_a_call_without_plan_needs_source_and_location(snapshots: Snapshots, tmp
     assert_refused(create(snapshots, *given), tmp_path, "--plan NAME, or --source S --to URI")
 
 
+def test_a_mistyped_option_is_refused_with_the_usage_of_its_command(snapshots: Snapshots) -> None:
+    for command in ("catalog gc", "export create", "doctor"):
+        refused = snapshots(*command.split(), "--no-such-option", "x")
+        assert refused.status == 2
+        assert refused.err.startswith(f"usage: snapshots {command} [")
+        assert f"unrecognized arguments: --no-such-option x; see `snapshots {command} --help`" in refused.err
+    refused = snapshots("--no-such-option", "doctor")
+    assert (refused.status, "see `snapshots --help`" in refused.err) == (2, True)
+
+
 def test_no_command_at_all_is_a_wrong_call(snapshots: Snapshots) -> None:
     assert snapshots().status == snapshots("export").status == 2
     assert snapshots("--help").status == snapshots("export", "create", "--help").status == 0

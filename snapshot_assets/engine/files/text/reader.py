@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from snapshot_assets.engine.files.text import csv_lines, json_lines
 from snapshot_assets.errors import DocumentError
+from snapshot_assets.format.counts import noun, number_text
 from snapshot_assets.format.file_formats import FileFormat
 from snapshot_assets.format.files import DataFile
 
@@ -41,7 +42,8 @@ def read_text(
             yield batch if wanted else batch.select([])
     if rows != file.rows:
         more = " or more" if rows > file.rows else ""
-        raise DocumentError(f"{file.path} has {rows}{more} rows; the log records {file.rows}.", object=file.path)
+        found = f"{number_text(rows)}{more} {noun(rows, 'row')}"
+        raise DocumentError(f"{file.path} has {found}; the log records {number_text(file.rows)}.", object=file.path)
 
 
 def _decoder(
