@@ -32,7 +32,7 @@ def find_the_damage(ui: Ui) -> None:
     """Execute all checks: exactly the damaged partition fails, and shows its remedy."""
     ui.open("assets/month/chunks?view=checks")
     assert ui.end(ui.launch(ui.button("Execute all").click)) == "SUCCESS"
-    show_partitions_of_check(ui)
+    ui.check_partitions("month/chunks", "file_checksums")
     ui.expect_counts(failed=1, passed=DAYS - 1)
     ui.page.get_by_text(f"Passed ({DAYS - 1})").click()
     ui.expect_text("1 Partitions Selected")
@@ -45,7 +45,7 @@ def repair(ui: Ui) -> None:
     assert ui.end(ui.materialise("month/chunks", KEY)) == "SUCCESS"
     ui.partition("month/chunks", KEY)
     ui.expect_metadata("status", "repaired")
-    show_partitions_of_check(ui)
+    ui.check_partitions("month/chunks", "file_checksums")
     ui.expect_counts(failed=0, passed=DAYS)
 
 
@@ -75,9 +75,3 @@ def restore(ui: Ui) -> None:
     expect(ui.page.get_by_text("Unsynced")).to_have_count(0)
     ui.open("assets/month/restored?view=checks&checkDetail=row_counts")
     expect(ui.page.get_by_text("Succeeded")).to_have_count(2)
-
-
-def show_partitions_of_check(ui: Ui) -> None:
-    ui.open("assets/month/chunks?view=checks&checkDetail=file_checksums")
-    tabs = ui.page.get_by_role("tablist").filter(has=ui.page.get_by_role("tab", name="Execution history"))
-    tabs.get_by_role("tab", name="Partitions").click()

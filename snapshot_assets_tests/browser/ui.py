@@ -105,6 +105,12 @@ class Ui:
         """Open the page of an asset's partition."""
         self.open(f"assets/{asset}?view=partitions&partition={key}")
 
+    def check_partitions(self, asset: str, check: str) -> None:
+        """Open the page of the partitions of an asset's check."""
+        self.open(f"assets/{asset}?view=checks&checkDetail={check}")
+        tabs = self.page.get_by_role("tablist").filter(has=self.page.get_by_role("tab", name="Execution history"))
+        tabs.get_by_role("tab", name="Partitions").click()
+
     def expect_metadata(self, label: str, value: str | re.Pattern[str]) -> None:
         """Wait until the page shows a row of metadata."""
         expect(self._metadata(label)).to_contain_text(value, timeout=SECONDS * 1000)
