@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from pyspark.errors import AnalysisException
@@ -23,6 +24,9 @@ from snapshot_assets.format.relations import Carrier, Column, Table, TableName
 
 _NO_VIEWS = ("MISSING_CATALOG_ABILITY", "UNSUPPORTED_FEATURE", "NOT_SUPPORTED_COMMAND")
 _DETAILS = "# Detailed Table Information"
+_HEAD = "# col_name"
+_PROPERTY = re.compile(r"(?:^\[|,)([^=,\]]+)=")
+"""A key of a table's properties: they are printed as `[a=1,b=2]`, and values may be secrets."""
 _ALIAS = "SubqueryAlias "
 _DEFAULT = "CURRENT_DEFAULT"
 
@@ -91,12 +95,31 @@ class SparkRelations:
         with translated(f"Spark catalog {self._alias!r}: reading the columns of {name}"):
             return self._spark.table(self.sql_name(name)).schema
 
-    def details(self, name: TableName) -> dict[str, str]:
-        """Return the properties of a relation in the catalog, such as `Provider` and `View Text`."""
+    def details(self, name: TableName) -> tuple[dict[str, str], list[str]]:
+        """Return the properties of a relation in the catalog, such as `Provider` and `View Text`, and what it has more.
+
+        The second are names of what documents have no place for: partitioning, bucketing and properties of users.
+        """
+        partitioned, details = self._described(name)
+        found = [f"partitioning by {', '.join(partitioned)}"] if partitioned else []
+        if "Bucket Columns" in details:
+            found.append(f"bucketing by {details['Bucket Columns']} into {details.get('Num Buckets')} buckets")
+        keys = _PROPERTY.findall(details.get("Table Properties", ""))
+        return details, found + [f"table property {key}" for key in keys]
+
+    def _described(self, name: TableName) -> tuple[list[str], dict[str, str]]:
+        """Return the columns or transforms by which a relation is partitioned, and its properties in the catalog."""
         rows = self.rows(f"DESCRIBE TABLE EXTENDED {self.sql_name(name)}", f"looking at {name}")
-        names = [row["col_name"] for row in rows]
-        begin = names.index(_DETAILS) + 1 if _DETAILS in names else len(rows)
-        return {row["col_name"]: row["data_type"] for row in rows[begin:] if row["data_type"]}
+        sections: dict[str, list[tuple[str, str]]] = {}
+        section = ""
+        for row in rows:
+            if row["col_name"].startswith("# ") and row["col_name"] != _HEAD:
+                section = row["col_name"]
+            elif row["data_type"] and row["col_name"] != _HEAD:
+                sections.setdefault(section, []).append((row["col_name"], row["data_type"]))
+        transforms = [transform for part, transform in sections.get("# Partitioning", ()) if part.startswith("Part ")]
+        partitioned = [column for column, _ in sections.get("# Partition Information", ())] + transforms
+        return partitioned, dict(sections.get(_DETAILS, ()))
 
     def reads(self, view: TableName) -> tuple[TableName, ...]:
         """Return the relations of this catalog that a view reads, directly or through other views.

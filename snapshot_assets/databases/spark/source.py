@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from snapshot_assets.databases.exclusions import without_hidden
+from snapshot_assets.databases.exclusions import NOT_CARRIED, without_hidden
 from snapshot_assets.databases.hidden import hides
 from snapshot_assets.databases.masks import check_masks
 from snapshot_assets.databases.query import Query, is_query, query_schema
@@ -152,14 +152,16 @@ class SparkCatalogDatabase(TimedSource):
 
     def _table(self, name: TableName, selection: Selection, refusals: Refusals) -> Table:
         table = schema_table(name, self._catalog.schema(name), selection, refusals)
-        details = self._catalog.details(name)
+        details, uncarried = self._catalog.details(name)
         options: dict[str, object] = {"provider": details["Provider"]} if "Provider" in details else {}
         if self._catalog.relations[name]:
             options = {"view": True}
+        elif uncarried:
+            options[NOT_CARRIED] = uncarried
         return table.model_copy(update={"options": table.options | options, "comment": details.get("Comment")})
 
     def _view(self, name: TableName, selection: Selection) -> View:
-        details = self._catalog.details(name)
+        details, _ = self._catalog.details(name)
         try:
             refusals = Refusals()
             columns = schema_columns(name, self._catalog.schema(name), selection, refusals)

@@ -27,7 +27,8 @@ def lake(spark: SparkSession) -> Iterator[SparkCatalogDatabase]:
         "CREATE DATABASE catalog_b",
         """CREATE TABLE catalog_a.orders (
             id BIGINT COMMENT 'its id', code CHAR(3), note VARCHAR(5) DEFAULT 'none', name STRING COLLATE UTF8_LCASE,
-            `strange ``name.` INT, ts TIMESTAMP, day DATE) USING parquet PARTITIONED BY (day) COMMENT 'all orders'""",
+            `strange ``name.` INT, ts TIMESTAMP, day DATE) USING parquet PARTITIONED BY (day)
+            CLUSTERED BY (id) INTO 2 BUCKETS COMMENT 'all orders' TBLPROPERTIES ('owner.team' = 'a secret')""",
         """INSERT INTO catalog_a.orders VALUES
             (1, 'a', 'x', 'N', 7, TIMESTAMP '2023-12-31 23:59:59.999999 UTC', DATE '2023-12-31'),
             (2, 'b', 'x', 'N', 7, TIMESTAMP '2024-01-01 00:00:00 UTC', DATE '2024-01-01'),
@@ -73,7 +74,14 @@ def test_tables_and_columns_are_described(schema: DatabaseSchema) -> None:
         ("ts", "timestamp"),
         ("day", "date"),
     ]
-    assert (orders.time_index, orders.comment, orders.options) == ("ts", "all orders", {"provider": "parquet"})
+    assert (orders.time_index, orders.comment, orders.options) == (
+        "ts",
+        "all orders",
+        {
+            "provider": "parquet",
+            "not_carried": ["partitioning by day", "bucketing by [`id`] into 2 buckets", "table property owner.team"],
+        },
+    )
     assert (orders.column("id").comment, orders.column("note").default) == ("its id", "'none'")
     assert (orders.column("name").collation, orders.column("code").collation) == ("UTF8_LCASE", None)
 
