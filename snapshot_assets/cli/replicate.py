@@ -17,7 +17,7 @@ from snapshot_assets.cli.output import show, show_json
 from snapshot_assets.cli.promotion_report import ends_text, report_promotion
 from snapshot_assets.errors import UsageError
 from snapshot_assets.format.actions import ObjectRef
-from snapshot_assets.format.counts import counted
+from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.units import human_bytes
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.storage.base import ObjectStore
@@ -101,7 +101,8 @@ def _show_counts(facts: dict[str, Any], verb: str) -> None:
         show(f"  revision {facts['revision']}, {sealed}; before: {facts['previous'] or 'none'}")
     if facts["deleted"]:
         gone = f"{counted(facts['deleted'], 'object')}, {human_bytes(facts['deleted_bytes'])}"
-        show(f"  {gone}, that the source no longer has, {verb} deleted")
+        were = noun(facts["deleted"], "was", "were") if verb == "were" else verb
+        show(f"  {gone}, that the source no longer has, {were} deleted")
 
 
 def promote(options: argparse.Namespace) -> int:
