@@ -10,6 +10,7 @@ import pytest
 
 from snapshot_assets.databases.open import open_target
 from snapshot_assets.engine.restore.settings import Filters
+from snapshot_assets_tests.cli.helpers import in_own_process
 from snapshot_assets_tests.databases.postgresql.helpers import contents
 from snapshot_assets_tests.databases.postgresql.whole import NOT_CARRIED, entries, make, make_code
 from snapshot_assets_tests.engine.exports import Place
@@ -25,6 +26,13 @@ JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamesp
 WHERE c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped AND n.oid > 16383
     ORDER BY c.oid::regclass::text COLLATE "C", a.attnum
 """
+NAMED = [
+    "Foreign data wrapper wrapper is not in a snapshot.",
+    "Foreign server far is not in a snapshot.",
+    "Foreign table code.far_away is not in a snapshot.",
+    "Publication published is not in a snapshot.",
+]
+"""What is not restored."""
 STANDS = "SELECT schemaname, sequencename, last_value FROM pg_sequences ORDER BY 1, 2"
 
 
@@ -69,12 +77,7 @@ def test_pg_dump_prints_the_same_for_a_restored_database(
     place.export(chunks=[0, 1], **PLAN)
     done = Into(target).restore(place.store, filters=Filters(code=True))
     assert done.finished
-    assert sorted(done.plan.lost) == [
-        "Foreign data wrapper wrapper is not in a snapshot.",
-        "Foreign server far is not in a snapshot.",
-        "Foreign table code.far_away is not in a snapshot.",
-        "Publication published is not in a snapshot.",
-    ]
+    assert sorted(done.plan.lost) == NAMED
     compare(server, source, target, (ORDER, STANDS))
 
 
@@ -90,3 +93,23 @@ def test_pg_dump_prints_the_same_for_code_in_every_place(
     assert done.finished
     assert done.plan.lost == ()
     compare(server, source, target, (ORDER,))
+
+
+@pytest.mark.slow
+def test_three_commands_restore_the_database(
+    server: PostgresqlServer, databases: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a user runs them, each a process; all that is not there afterwards was named."""
+    source, target = databases
+    make(server, source)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    location = (tmp_path / "location").as_uri()
+    times = ("--start-time", "2024-01-01", "--end-time", "2027-01-01", "--chunk-time-window", "1096d")
+    made = in_own_process("export", "create", "--source", source, "--to", location, *times)
+    assert made.status == 0, made.err
+    verified = in_own_process("export", "verify", "--snapshot", location, "--json")
+    assert (verified.status, verified.json["damaged"]) == (0, False), verified.err
+    restored = in_own_process("import", "--from", location, "--target", target, "--with-code", "--json")
+    assert restored.status == 0, restored.err
+    assert sorted(restored.json["lost"]) == NAMED
+    compare(server, source, target, (ORDER, STANDS))
