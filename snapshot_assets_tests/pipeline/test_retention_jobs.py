@@ -123,7 +123,7 @@ def test_the_retention_job_makes_the_tag_that_is_due_and_expires_what_no_rule_ke
         "tag_created": TODAY,
         "tags_deleted": ["outlived"],
         "revisions_expired": [second, third],
-        "revisions_kept_by_pins": 1,
+        "revisions_kept_by_pins": "1",
         "bytes_unneeded": unneeded,
         "size_unneeded": human_bytes(unneeded),
     }
@@ -141,7 +141,7 @@ def test_the_retention_job_makes_the_tag_that_is_due_and_expires_what_no_rule_ke
         "tag_created": "none",
         "tags_deleted": [],
         "revisions_expired": [],
-        "revisions_kept_by_pins": 0,
+        "revisions_kept_by_pins": "0",
         "bytes_unneeded": 0,
         "size_unneeded": human_bytes(0),
     }
