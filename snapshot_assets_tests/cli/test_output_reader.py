@@ -32,6 +32,7 @@ def test_calls_that_only_print_end_quietly(call: tuple[str, ...]) -> None:
     assert (status in {0, READER_GONE}, errors) == (True, "")  # argparse itself passes over a closed pipe
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "call",
     [

@@ -61,6 +61,7 @@ def test_copy_prints_the_path_of_a_single_file(snapshots: Snapshots, source: str
     assert f"'data/0/{file.name}'" in (tmp_path / "to/snowflake.sql").read_text()
 
 
+@pytest.mark.slow
 def test_a_copy_is_imported_like_any_snapshot(snapshots: Snapshots, source: str, tmp_path: Path) -> None:
     to = (tmp_path / "sensors").as_uri()
     options = ("--format", "json", "--split-by", "id")

@@ -221,6 +221,7 @@ def test_a_wrong_call_is_refused_before_anything_is_touched(
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_late_rows_are_replaced_when_asked(
     snapshots: Snapshots, call: tuple[str, ...], exported: Path, source: str, target: Path, tmp_path: Path
@@ -360,6 +361,7 @@ def with_views(snapshots: Snapshots, location: Path, tmp_path: Path) -> Path:
     return location
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_steps_that_fail_are_listed_with_their_statements_and_end_the_command_with_status_1(
     snapshots: Snapshots, with_views: Path, target: Path

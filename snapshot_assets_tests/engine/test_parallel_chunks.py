@@ -18,6 +18,8 @@ from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into
 from snapshot_assets_tests.faults.source import CHUNKS
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass
 class CountingRunner(InlineRunner):

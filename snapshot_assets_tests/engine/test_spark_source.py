@@ -66,6 +66,7 @@ def test_a_catalogs_tables_are_exported_sealed_and_loaded_back(spark, tmp_path):
     assert sorted(str(row["name"]) for row in found["shop.colours"].collect()) == ["None", "red"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("shop")
 def test_a_session_in_utc_by_another_name_writes_and_reads_the_same_rows(spark, tmp_path):
     other = spark.newSession()

@@ -20,6 +20,8 @@ from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.reading.data_source import read, rows, source_rows
 from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into
 
+pytestmark = pytest.mark.slow
+
 FORMATS: dict[str, dict[str, Any]] = {
     "csv": {"format": "csv"},
     "csv with options": {

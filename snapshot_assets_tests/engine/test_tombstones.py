@@ -147,6 +147,7 @@ def without(deleted: str) -> dict[str, str]:
     return IN_RANGE | {"readings": f"({IN_RANGE['readings']}) AND ({deleted}) IS NOT TRUE"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_deleted_rows_are_not_restored_and_the_ledger_counts_the_others(
     exported: Place, duck: Into, checkpoint: bool
@@ -173,6 +174,7 @@ def test_an_older_version_is_restored_with_the_rows_deleted_later(exported: Plac
     assert duck.differences(exported.source, IN_RANGE) == {}
 
 
+@pytest.mark.slow
 def test_rows_deleted_after_they_were_restored_go_when_the_chunks_are_replaced(exported: Place, duck: Into) -> None:
     duck.restore(exported.store)
     delete(exported, FIRST_DAYS)

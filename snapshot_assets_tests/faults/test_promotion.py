@@ -28,6 +28,8 @@ from snapshot_assets_tests.faults.operations import store_at
 from snapshot_assets_tests.faults.store import Dropped, Fault, FaultyStore
 from snapshot_assets_tests.faults.test_replication import grow, new, shrink
 
+pytestmark = pytest.mark.slow
+
 
 def promote(store: ObjectStore) -> None:
     catalog = Catalog.open(store)
@@ -175,13 +177,11 @@ def test_a_promotion_before_any_call_of_a_replication_wins(world: World) -> None
     assert [strike(world, at, call) for call, at in first.items()].count(True) >= len(first) // 2
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_promotion_before_each_call_of_a_replication_wins(world: World) -> None:
     assert [strike(world, at, call) for at, call in enumerate(world.calls(), 1)].count(True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["drop-before", "drop-after", "fail-before", "fail-after"])
 def test_a_killed_promotion_is_finished_by_the_next_one(world: World, kind: str) -> None:
     source, replica = world.fresh()
@@ -222,7 +222,6 @@ def test_a_begun_promotion_refuses_replication_and_writers(world: World) -> None
     assert contents(replica) == before
 
 
-@pytest.mark.slow
 def test_two_replications_at_once_keep_what_both_chose(tmp_path: Path) -> None:
     _choosing(tmp_path / "source", tmp_path / "replica")
     source = store_at(tmp_path / "source")

@@ -33,6 +33,7 @@ def asked(project: Project, cursor: Any = None, at: datetime | None = None) -> t
     return found, result.cursor
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_exported_and_sealed_once_it_is_whole(make_project: Callable[..., Project]) -> None:
     project = make_project(durable=True, dagster=DAGSTER)
     found, cursor = asked(project)

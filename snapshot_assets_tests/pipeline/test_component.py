@@ -106,6 +106,7 @@ def rows(location: Path, table: str) -> list[tuple[Any, ...]]:
     return duckdb.sql(f"SELECT * EXCLUDE filename FROM read_parquet('{files}', filename = true) ORDER BY 1").fetchall()
 
 
+@pytest.mark.slow
 def test_the_example_exports_a_window_and_stores_what_its_own_asset_makes_of_it(
     load, spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def test_the_schedule_copies_what_is_due_and_late_windows_again(
     assert (len(project.state().windows()), project.state().sealed) == (4, True)
 
 
+@pytest.mark.slow
 def test_run_config_chooses_windows_of_a_copy(
     make_project: Callable[..., Project], monkeypatch: pytest.MonkeyPatch
 ) -> None:

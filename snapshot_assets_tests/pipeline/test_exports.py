@@ -83,6 +83,7 @@ def test_a_run_without_partitions_exports_what_is_due_and_seals_it(project: Proj
     assert len([line for line in project.log() if line.startswith("Committed ")]) >= 2
 
 
+@pytest.mark.slow
 def test_a_range_of_partitions_is_exported_alone_and_sealed_once_the_rest_is_there(project: Project) -> None:
     tags = dict(zip(RANGE_TAGS, (project.keys[1], project.keys[3]), strict=True))
     assert run_job(project, "demo_export", {}, tags=tags).success

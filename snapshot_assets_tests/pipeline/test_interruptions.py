@@ -42,6 +42,7 @@ def restoring(exported: Project, make_project: Callable[..., Project]) -> Projec
     return project
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interrupted")
 def test_a_restore_leaves_no_thread(restoring: Project) -> None:
     assert not restoring.run("restored", single=restoring.keys[0]).success

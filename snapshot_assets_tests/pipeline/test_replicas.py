@@ -15,6 +15,7 @@ from snapshot_assets_tests.pipeline.test_exports import export, tick
 from snapshot_assets_tests.pipeline.test_verification import OP, flip
 
 
+@pytest.mark.slow
 def test_the_export_job_replicates_each_seal_and_tries_again(
     make_project: Callable[..., Project], tmp_path: Path
 ) -> None:
@@ -39,6 +40,7 @@ def test_the_export_job_replicates_each_seal_and_tries_again(
     assert tick(project) == "Every closed window is exported and sealed."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delete", [False, True])
 def test_the_plan_decides_whether_the_replica_loses_what_the_source_deleted(
     make_project: Callable[..., Project], exported: Project, tmp_path: Path, delete: bool

@@ -22,6 +22,8 @@ from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.cli import helpers
 from snapshot_assets_tests.pipeline.project import ROOT, ROWS, Project, job, run_job
 
+pytestmark = pytest.mark.slow
+
 SENSOR = "demo_restore_sensor"
 
 

@@ -11,6 +11,8 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets_tests.pipeline.project import ROWS, Project, job
 
+pytestmark = pytest.mark.slow
+
 NAMES = {"map_schemas": {"main": "shop"}, "map_tables": {"main.readings": "main.r2"}}
 
 
@@ -31,7 +33,6 @@ def counts(project: Project, *tables: str) -> list[int]:
         return [connection.sql(f"SELECT count(*) FROM {table}").fetchall()[0][0] for table in tables]
 
 
-@pytest.mark.slow
 def test_a_plans_names_and_those_of_a_run_are_restores_of_their_own(restoring: Callable[..., Project]) -> None:
     project = restoring(**NAMES, verify_first=True, tables=["main.readings", "main.sensors"])
     assert project.run("restored", keys=project.keys).success

@@ -84,6 +84,7 @@ def test_an_asset_of_the_user_is_unsynced_by_its_code_or_by_the_table_that_it_re
     assert unsynced(project, "demo/own") == [("demo/own", key) for key in project.keys[:2]]
 
 
+@pytest.mark.slow
 def test_what_is_restored_from_a_seal_of_another_deployment_is_in_sync(
     exported: Project, make_project: Callable[..., Project]
 ) -> None:

@@ -98,6 +98,7 @@ def test_an_invalid_depth_is_refused(sealed: Project, config: dict[str, str], me
     assert message in sealed.failure(result).description
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_plan", [False, True])
 def test_a_share_of_all_data_is_hashed_with_what_checks_found(sealed: Project, by_plan: bool) -> None:
     share = "1%"  # of a few files: one each day
@@ -125,7 +126,12 @@ def test_a_verification_shows_the_age_of_the_seal_and_what_no_seal_has(sealed: P
     age = (datetime.now(UTC) - state.newest_seal.committed_at).total_seconds()
     assert seen["seal_age_seconds"] == pytest.approx(age, abs=60)
     assert seen["seal_age"] == human_seconds(seen["seal_age_seconds"])
-    assert (seen["sealed"], seen["missing_windows"], seen["unsealed_files"], seen["unsealed_bytes"]) == (True, "0", "0", 0)
+    assert (seen["sealed"], seen["missing_windows"], seen["unsealed_files"], seen["unsealed_bytes"]) == (
+        True,
+        "0",
+        "0",
+        0,
+    )
     assert sealed.run("chunks", keys=sealed.keys[1:2], config={"chunks": {"replace": True}}, with_checks=False).success
     assert run_job(sealed, "demo_verify", {}).success
     seen, [new] = sealed.observed("manifest"), sealed.state().live_files(2)
@@ -163,6 +169,7 @@ def verify_elsewhere(project: Project) -> None:
     record_verification(store, verify(store), datetime.now(UTC))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("found_by", ["check", "verify", pytest.param("elsewhere", marks=pytest.mark.slow)])
 def test_damage_that_was_found_is_not_sealed_over(sealed: Project, found_by: str) -> None:
     """A seal of new files hashes those, and of the others what checks and verifications found damaged."""
@@ -202,6 +209,7 @@ def test_a_verification_of_an_unsealed_head_finds_no_damage_and_lets_the_next_se
     assert sealed.materialized("manifest")[None]["verified_bytes"] == new
 
 
+@pytest.mark.slow
 def test_what_no_check_found_is_found_by_a_full_seal(sealed: Project) -> None:
     flip(data_file(sealed, 5))
     replaced = {"chunks": {"replace": True}, "manifest": {"verify": "full"}}

@@ -123,6 +123,7 @@ def test_a_service_that_keeps_failing_is_unavailable(
         opened(s3_server, s3_location, retries=1).put("a", b"x")
 
 
+@pytest.mark.slow
 def test_a_renewal_that_fails_is_repeated(
     metadata: Metadata, s3_server: S3Server, s3_location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,8 @@ from snapshot_assets_tests.catalog.replication.test_replicate import assert_equa
 from snapshot_assets_tests.cli.helpers import Snapshots, snapshots  # noqa: F401  a fixture
 from snapshot_assets_tests.servers.s3 import S3Server, start_s3
 
+pytestmark = pytest.mark.slow
+
 
 def filled(store: ObjectStore) -> Writer:
     writer = Writer(store)
@@ -52,7 +54,6 @@ storage:
 """
 
 
-@pytest.mark.slow
 def test_two_services_have_their_own_options(
     tmp_path: Path,
     s3_server: S3Server,

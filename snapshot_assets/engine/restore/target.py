@@ -44,7 +44,7 @@ def read_target(target: RestoreTarget, source: RestoreSource, definition: Defini
     while True:
         views = (source.names[view.table_name] for view in source.schema.views)
         existing = target.existing([*tables, *views, *dict.fromkeys(name for name, _ in definition.drawn)])
-        other_types = target.other_types(definition.tables)
+        other_types = target.other_types([table for table in definition.tables if table.table_name in existing])
         before, ledger = ledger, TargetLedger.read(target, source.state.location_id, tables)
         if ledger.records == before.records:
             there = {name for name, each in existing.items() if each.what == "table" or name not in tables}

@@ -16,6 +16,8 @@ from snapshot_assets_tests.databases.duckdb.files import make_file, path_of
 from snapshot_assets_tests.databases.duckdb.shop import SHOP, fresh
 from snapshot_assets_tests.databases.restores import extracted, make, record_of, target
 
+pytestmark = pytest.mark.slow
+
 
 def main(**names: str) -> Renaming:
     """Return the renaming of tables of schema `main`."""

@@ -48,6 +48,7 @@ def test_code_of_every_kind_is_restored_as_pg_dump_prints_it(
     assert extracted(postgresql_database) == schema
 
 
+@pytest.mark.slow
 def test_what_exists_is_left_as_it_is_and_the_rest_is_created(
     postgresql_server: PostgresqlServer, source: str, postgresql_database: str
 ) -> None:

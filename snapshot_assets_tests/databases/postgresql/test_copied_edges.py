@@ -72,6 +72,7 @@ def test_parquet(odd: str, tmp_path: Path) -> None:
     assert difference(odd, "odd", "back") == difference(odd, "back", "odd") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("written", ["csv", "json", "parquet"])
 def test_as_many_columns_as_a_server_has(
     postgresql_server: PostgresqlServer, postgresql_database: str, tmp_path: Path, written: str

@@ -52,6 +52,7 @@ CREATE TABLE k () INHERITS (p); ALTER TABLE k ALTER t SET STORAGE extended, ALTE
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     [NOT_VALID, LATE, LATE_GENERATED, OWN_GENERATED, OWN_LATER, BECAME_LOCAL, TWO_DEFAULTS, IDENTITY, SETTINGS],

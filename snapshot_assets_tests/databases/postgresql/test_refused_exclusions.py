@@ -34,6 +34,7 @@ def test_a_pattern_that_matches_a_partition_is_refused(postgresql_database: str)
         assert extracted(postgresql_database, Selection(exclude_tables=patterns)).tables == ()
 
 
+@pytest.mark.slow
 def test_large_objects_of_a_hidden_column_must_be_asked_for(postgresql_database: str) -> None:
     execute(
         postgresql_database,

@@ -15,6 +15,8 @@ from snapshot_assets.format.relations import DatabaseSchema, TableName
 from snapshot_assets_tests.databases.postgresql.helpers import EVERYTHING, extracted, restore, run, schema_dump
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
+pytestmark = pytest.mark.slow
+
 PUBLIC = """
 CREATE SCHEMA public AUTHORIZATION pg_database_owner; GRANT USAGE ON SCHEMA public TO PUBLIC;
 COMMENT ON SCHEMA public IS 'standard public schema';

@@ -67,6 +67,7 @@ def compare(server: PostgresqlServer, source: str, target: str, queries: Iterabl
     assert contents(server, target) == contents(server, source)
 
 
+@pytest.mark.slow
 def test_pg_dump_prints_the_same_for_a_restored_database(
     server: PostgresqlServer, databases: tuple[str, str], tmp_path: Path
 ) -> None:

@@ -194,6 +194,7 @@ def test_rows_of_others_in_a_table_make_a_cut_off_load_undecidable(
     assert lake.table("readings").num_rows == 17
 
 
+@pytest.mark.slow
 def test_a_chunk_that_another_run_may_be_loading_is_refused(exported: Place, lake: Lake) -> None:
     run = lake.run(exported)
     record = run.begin().record

@@ -33,6 +33,7 @@ def large_window(place) -> Place:
     return place
 
 
+@pytest.mark.slow
 @every_format
 def test_a_disk_that_fills_up_fails_its_chunk_and_shows_nothing_of_it(large_window, format):
     with files_limited_to(100_000), pytest.raises(ExportFailedError, match="chunk 3") as raised:

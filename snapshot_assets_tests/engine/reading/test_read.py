@@ -62,6 +62,7 @@ def test_a_table_is_read_by_sparks_own_reader(spark: SparkSession, exported_plac
     compared(spark, uri, "main.readings", columns=["value", "t"], native=True)
 
 
+@pytest.mark.slow
 def test_a_time_range_opens_only_its_files(spark: SparkSession, exported_place: Place) -> None:
     uri = exported_place.store.uri
     every = compared(spark, uri, "main.readings", native=True)
@@ -112,6 +113,7 @@ DELETED = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("predicate", DELETED)
 def test_deleted_rows_are_filtered(spark: SparkSession, exported: Place, predicate: str) -> None:
     uri = exported.store.uri
@@ -156,6 +158,7 @@ def test_predicates_of_all_kinds_of_values_select_the_rows_that_python_selects(
         compared(spark, uri, "main.kinds", native="f4 in" not in "".join(predicates[: predicates.index(predicate) + 1]))
 
 
+@pytest.mark.slow
 def test_files_of_several_schemas_are_read_in_the_newest(spark: SparkSession, place: Place) -> None:
     place.sql("ALTER TABLE places ADD COLUMN wide INTEGER; ALTER TABLE readings ADD COLUMN n INTEGER DEFAULT 7")
     place.export(chunks=[0, 1, 2], seal=False)

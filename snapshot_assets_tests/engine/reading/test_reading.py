@@ -122,6 +122,7 @@ def chosen_groups(part: FilePart, groups: dict[str, list[set[int]]], read: Plann
         return [*choose(parquet.metadata, parquet.schema_arrow)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TIMES)
 def test_every_range_gives_its_rows_and_reads_only_the_row_groups_that_may_hold_them(
     hourly: Callable[..., str], kind: str

@@ -43,6 +43,7 @@ SELECT (SELECT string_agg(what, ',' ORDER BY what) FROM log), (SELECT count(*) F
 """
 
 
+@pytest.mark.slow
 def test_rows_of_a_later_restore_do_not_fire_triggers_and_rules_that_the_first_one_created(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
 ) -> None:

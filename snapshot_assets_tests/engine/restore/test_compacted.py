@@ -117,6 +117,7 @@ def test_rows_of_a_time_range_in_a_compacted_file_count_as_changed(scattered: Pl
     assert done.finished
 
 
+@pytest.mark.slow
 def test_the_ledger_is_renewed_at_once_and_only_by_the_newest_restore(scattered: Place, into: Into) -> None:
     first = into.restore(scattered.store).plan
     compact(scattered.store)

@@ -73,7 +73,6 @@ def test_every_restored_value_of_postgresql_is_equal(
     assert sum(each.found for each in found) == sum(each.expected for each in found) > 0
 
 
-@pytest.mark.slow
 def test_a_whole_schema_of_postgresql_is_equal(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
 ) -> None:
@@ -107,7 +106,6 @@ def test_a_column_may_have_any_name(place: Place, tmp_path: Path) -> None:
         assert [each.table.table for each in found if not each.equal] == ["places"]
 
 
-@pytest.mark.slow
 def test_files_that_carry_a_column_in_another_way_are_compared_by_it(place: Place, tmp_path: Path) -> None:
     place.export(chunks=CHUNKS[:2], seal=False)
     place.export(carriers={"main.readings.value": "text"})
@@ -183,6 +181,8 @@ IN_A_FOLDER_THAT_IS_GONE = """
 import os, sys
 import pyarrow as pa
 from snapshot_assets.engine.restore.compare import _sum_of
+
+pytestmark = pytest.mark.slow
 os.chdir(sys.argv[1])
 os.rmdir(sys.argv[1])
 batch = pa.RecordBatch.from_pydict({"a": [1, 2, 3]})

@@ -19,6 +19,8 @@ from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into, execute
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
+pytestmark = pytest.mark.slow
+
 RESTORE = RestoreRecord("a" * 32, "loc", "s3://b/p", 1, "c" * 64, "{}", ())
 
 

@@ -17,6 +17,8 @@ from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into, execute
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
+pytestmark = pytest.mark.slow
+
 OBJECTS = (
     "CREATE TABLE files (id int PRIMARY KEY, content oid)",
     "SELECT lo_from_bytea(70001, '')",
@@ -70,7 +72,6 @@ def test_large_objects_that_are_not_chosen_are_named_and_can_be_chosen(
     assert postgresql_server.psql(into.uri, CONTENTS) == postgresql_server.psql(source, CONTENTS)
 
 
-@pytest.mark.slow
 def test_pages_of_one_object_may_lie_in_several_files(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
 ) -> None:
@@ -101,7 +102,6 @@ def test_a_changed_chunk_replaces_the_large_objects_that_imports_made_and_no_oth
     assert postgresql_server.psql(into.uri, CONTENTS) == postgresql_server.psql(source, CONTENTS)
 
 
-@pytest.mark.slow
 def test_large_objects_of_others_are_neither_written_to_nor_deleted(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
 ) -> None:
@@ -121,7 +121,6 @@ def test_large_objects_of_others_are_neither_written_to_nor_deleted(
     assert postgresql_server.psql(into.uri, CONTENTS) == before
 
 
-@pytest.mark.slow
 def test_no_superuser_is_needed_only_the_right_to_read_each_object(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
 ) -> None:

@@ -63,6 +63,7 @@ def forget(duck: Into) -> None:
         target.forget()
 
 
+@pytest.mark.slow
 def test_a_ledger_that_is_dropped_after_the_plan_was_made_makes_the_rows_those_of_others(
     imported: Place, resumable: Into
 ) -> None:

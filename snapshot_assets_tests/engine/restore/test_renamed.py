@@ -22,6 +22,8 @@ from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into, execute, unequal_rows
 from snapshot_assets_tests.faults.source import add_rows
 
+pytestmark = pytest.mark.slow
+
 COPY = TableName("copy", "again")
 
 
@@ -58,7 +60,6 @@ def test_renamed_tables_get_every_row_once_and_a_second_run_has_nothing_to_do(ex
     assert (again.rows, again.calls, again.finished, len(into.imports())) == (0, [], True, 1)
 
 
-@pytest.mark.slow
 def test_other_names_are_another_restore_which_shares_only_the_tables_of_equal_names(
     exported: Place, into: Into
 ) -> None:
@@ -77,7 +78,6 @@ def test_other_names_are_another_restore_which_shares_only_the_tables_of_equal_n
         assert all(expected == found for expected, found in once_more.run.check_counts().values())
 
 
-@pytest.mark.slow
 def test_an_interrupted_restore_resumes_under_its_names_and_others_may_not_share_its_tables(
     exported: Place, duck: Into
 ) -> None:

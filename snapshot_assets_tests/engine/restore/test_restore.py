@@ -59,6 +59,7 @@ def test_an_interrupted_restore_resumes_with_the_pinned_revision(exported, duck)
     assert read_state(exported.store).tags == {}
 
 
+@pytest.mark.slow
 def test_a_newer_revision_replaces_changed_chunks_only_when_asked_to(exported, into):
     into.restore(exported.store)
     add_rows(exported.source)
@@ -76,6 +77,7 @@ def test_a_newer_revision_replaces_changed_chunks_only_when_asked_to(exported, i
     assert [record.finished for record in into.imports()] == [True, True]
 
 
+@pytest.mark.slow
 def test_a_window_and_chunk_0_with_its_untimed_tables_can_be_restored_again(exported, into):
     into.restore(exported.store)
     execute(into, "DELETE FROM main.readings WHERE t >= '2025-01-02 00:00:00Z' AND t < '2025-01-03 00:00:00Z'")
@@ -277,6 +279,7 @@ def test_each_file_is_read_with_the_carriers_that_it_was_written_with(place, duc
     assert into.imports() == []
 
 
+@pytest.mark.slow
 def test_a_continuous_plans_next_windows_go_into_tables_that_have_keys(place, into):
     place.sql("CREATE TABLE owners (id INTEGER PRIMARY KEY); INSERT INTO owners VALUES (1), (2)")
     place.sql("CREATE TABLE visits (t TIMESTAMPTZ, owner INTEGER REFERENCES owners (id))")
@@ -300,6 +303,7 @@ def test_a_time_column_that_was_given_a_zone_between_chunks_keeps_its_instants(p
     assert middle == datetime(2025, 1, 3, 11, tzinfo=UTC)
 
 
+@pytest.mark.slow
 def test_a_stalled_run_loads_no_row_after_a_newer_restore_started(exported, into):
     stalled = into.run(exported.store)
     stalled.begin()
@@ -329,6 +333,7 @@ def families(place: Place) -> Place:
 FAMILIES = Filters(tables=(TableName("main", "owners"), TableName("main", "visits")))
 
 
+@pytest.mark.slow
 def test_a_chunk_with_parents_and_their_children_is_replaced_where_the_database_can(families, into):
     assert into.restore(families.store, filters=FAMILIES).finished
     if into.uri.startswith("duckdb"):
@@ -340,6 +345,7 @@ def test_a_chunk_with_parents_and_their_children_is_replaced_where_the_database_
     assert sorted(into.tables()["owners"]["id"].to_pylist()) == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_chunk_with_parents_of_another_chunks_children_is_not_replaced(families, into):
     into.restore(families.store, filters=FAMILIES)
     with pytest.raises(RestoreFailedError, match=r"Chunk 1 cannot be replaced: foreign key \w+ of main\.visits"):

@@ -17,6 +17,8 @@ from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into, Restored, execute
 
+pytestmark = pytest.mark.slow
+
 ROWS = 82
 """Rows of `readings` in the snapshot."""
 
@@ -46,7 +48,6 @@ def test_an_emptied_table_is_reported_with_both_numbers_and_the_remedy(imported:
     restored(duck, imported)
 
 
-@pytest.mark.slow
 def test_the_remedy_names_the_other_imports_that_it_forgets(exported: Place, duck: Into) -> None:
     filters = {name: Filters(tables=(TableName("main", name),)) for name in ("readings", "places", "events")}
     restored(duck, exported, filters=filters["readings"])
@@ -118,7 +119,6 @@ def test_rows_deleted_by_a_replace_are_no_difference(imported: Place, duck: Into
     restored(duck, imported, replace=True)
 
 
-@pytest.mark.slow
 def test_a_spark_target_is_counted_too(exported: Place, spark: SparkSession) -> None:
     spark.sql("CREATE DATABASE counted")
     try:

@@ -19,6 +19,8 @@ from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 CREATE TABLE places (id serial PRIMARY KEY);
 CREATE TABLE r (id serial, at timestamptz, place int REFERENCES places DEFERRABLE INITIALLY DEFERRED);

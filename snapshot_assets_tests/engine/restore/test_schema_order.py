@@ -112,6 +112,7 @@ FOREIGN = (
 )
 
 
+@pytest.mark.slow
 def test_code_that_needs_what_is_not_restored_is_left_out_and_named(
     place: Place, into: Into, make_postgresql_database: MakeDatabase
 ) -> None:

@@ -134,6 +134,7 @@ def test_the_next_run_tries_only_what_is_missing(place: Place, into: Into, monke
     assert into.tables()["broken"]["g"].to_pylist()[-1] == 2  # default and generated column are there
 
 
+@pytest.mark.slow
 def test_what_is_run_by_hand_is_not_missing_any_more(place: Place, into: Into) -> None:
     _, failed = incomplete(place, into, meanwhile=[CHANGED])
     execute(into.uri, MENDED, *(sql for each in failed for sql in each["statements"]))
@@ -141,6 +142,7 @@ def test_what_is_run_by_hand_is_not_missing_any_more(place: Place, into: Into) -
     assert (numbers(into, "good"), numbers(into, "broken")) == ([1, 2, 3, 4, 5], [1, 2, 3])
 
 
+@pytest.mark.slow
 def test_expressions_can_be_left_out_later_and_rows_stay_exact(place: Place, into: Into) -> None:
     incomplete(place, into, meanwhile=[CHANGED])
     plain = Filters(expressions=False)
@@ -170,6 +172,7 @@ def test_expressions_cannot_be_added_later(place: Place, into: Into) -> None:
         into.run(place.store).prepare()
 
 
+@pytest.mark.slow
 def test_a_table_whose_partition_cannot_be_made_gets_no_rows_until_it_is(
     make_postgresql_database: MakeDatabase, tmp_path: Path
 ) -> None:
@@ -228,6 +231,7 @@ def test_rows_that_violate_a_key_say_so_and_the_key_is_made_once_they_are_gone(p
     finished(place, into)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_among_the_steps_is_continued(
     place: Place, into: Into, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,6 +260,7 @@ def test_a_table_that_a_user_dropped_is_not_taken_for_one_that_failed(place: Pla
         into.run(place.store).prepare()
 
 
+@pytest.mark.slow
 def test_a_view_that_fails_in_duckdb_is_listed_and_made_by_the_next_run(tmp_path: Path) -> None:
     place = Place(f"duckdb://{tmp_path}/source.duckdb", tmp_path / "location")
     into = Into(f"duckdb://{tmp_path}/target.duckdb")
@@ -297,6 +302,7 @@ def test_an_import_that_an_earlier_version_recorded_is_continued(place: Place, i
     assert (numbers(into, "good"), numbers(into, "broken")) == ([1, 2, 3, 4, 5], [1, 2, 3])
 
 
+@pytest.mark.slow
 def test_foreign_keys_of_duckdb_are_made_later_with_the_indexes_and_comments_of_their_table(tmp_path: Path) -> None:
     place = Place(f"duckdb://{tmp_path}/source.duckdb", tmp_path / "location")
     into = Into(f"duckdb://{tmp_path}/target.duckdb")

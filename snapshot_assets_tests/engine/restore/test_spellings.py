@@ -39,6 +39,7 @@ def chosen(*tables: str, schemas: tuple[str, ...] = (), new_schemas: Any = (), n
     return Filters(schemas=schemas, tables=named, renaming=Renaming.of(new_schemas, new_tables))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["duckdb", "postgresql"])
 def test_names_of_a_duckdb_snapshot_are_found_in_any_case_in_any_target(
     shop: Place, kind: str, make_postgresql_database: MakeDatabase, tmp_path: Path

@@ -125,6 +125,7 @@ def test_a_column_alone_of_nothing_but_null_and_empty_text(store: ObjectStore, w
     assert same(read(store, write(store, rows, written), rows.schema, written), rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("written", FORMATS, ids=lambda each: each.text())
 def test_more_columns_than_a_server_has(store: ObjectStore, written: FileFormat) -> None:
     rows = pa.table({f"c {number}": pa.array([number, None]) for number in range(1_600)})
