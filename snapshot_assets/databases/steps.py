@@ -77,7 +77,7 @@ class SchemaStep:
 
     @property
     def by_hand(self) -> tuple[str, ...]:
-        """The SQL that a user runs to make the object; none if it cannot be told."""
+        """The SQL that a user runs to make the object; none if it is unknown."""
         return tuple(each.by_hand for each in self.statements if each.by_hand)
 
     @property

@@ -62,7 +62,7 @@ class Statement:
 
     @property
     def by_hand(self) -> str:
-        """The SQL that a user runs to make the object; "" if it cannot be told."""
+        """The SQL that a user runs to make the object; "" if it is unknown."""
         return self.unchecked.sql if self.unchecked else self.sql
 
 

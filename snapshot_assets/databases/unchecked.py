@@ -11,7 +11,7 @@ class Unchecked:
 
     Attributes:
         reason: What the text is, and what was expected.
-        sql: The statement with that text, for a user who has read it; "" if it cannot be told.
+        sql: The statement with that text, for a user who has read it; "" if it is unknown.
     """
 
     reason: str

@@ -23,7 +23,7 @@ from snapshot_assets.databases.postgresql.large_objects import (
 )
 from snapshot_assets.databases.postgresql.limits import rounds, smaller_limit
 from snapshot_assets.databases.postgresql.objects import lookup
-from snapshot_assets.databases.postgresql.quiet import every_row, is_forced, quiet
+from snapshot_assets.databases.postgresql.quiet import every_row, only_reading, quiet
 from snapshot_assets.databases.postgresql.references import references_to
 from snapshot_assets.databases.postgresql.rehearsal import rehearse
 from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
@@ -103,6 +103,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
 
     def __init__(self, address: DatabaseAddress) -> None:
         super().__init__(address, _SETTINGS)
+        self._transacting = False
 
     def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
         """Describe those of the tables that exist; see `RestoreTarget`."""
@@ -158,6 +159,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         self.execute("BEGIN", "beginning a transaction")
+        self._transacting = True
         try:
             yield
             self.execute("COMMIT", "committing")
@@ -165,6 +167,8 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
             with suppress(SnapshotError):
                 self.execute("ROLLBACK", "rolling back a transaction")
             raise
+        finally:
+            self._transacting = False
 
     def _commit_early(self) -> None:
         # Rows and ledger row are one transaction: if the server loses its last moments, the ledger does not list the
@@ -242,21 +246,12 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
 
     def count(self, table: Table, rows: Rows) -> int:
         """Count a table's rows; see `RestoreTarget`."""
-        with self._reading(table.table_name):
+        with only_reading(self, table.table_name, nested=self._transacting):
             return super().count(table, rows)
 
     def _has_rows(self, name: TableName) -> bool:
-        with self._reading(name):
+        with only_reading(self, name, nested=self._transacting):
             return super()._has_rows(name)
-
-    @contextmanager
-    def _reading(self, name: TableName) -> Iterator[None]:
-        """Outside a transaction, read all rows of a table, also if its row security is forced."""
-        if is_forced(self, [name]):
-            with self._transaction(), every_row(self, [name]):
-                yield
-        else:
-            yield
 
     def _delete_rows(self, load: Load, doing: str) -> None:
         if is_large_objects(load.table):

@@ -10,10 +10,12 @@ import pytest
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.steps import steps_of
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.errors import DatabaseError, RestoreError
 from snapshot_assets.format.relations import DatabaseSchema
-from snapshot_assets_tests.databases.postgresql.helpers import restore, run, schema_dump
+from snapshot_assets_tests.databases.postgresql.helpers import execute, restore, run, schema_dump
+from snapshot_assets_tests.databases.restores import record_of
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 EVIL = "1); DROP TABLE victim; --"
@@ -252,3 +254,113 @@ def test_the_server_refuses_several_statements_in_one_string(
     assert (
         postgresql_server.psql(postgresql_database, "SELECT to_regclass('t') IS NULL, 'victim'::regclass") == "t|victim"
     )
+
+
+COMMENTS = {"constraints": {"u": "x", "f": "x", "c": "x"}, "indexes": {"i": "x", "u": "x", "c": "x"}}
+TARGETS = {"i": {"1": 5}}
+STORAGE = {"c": ["fillfactor=70"]}
+
+
+@pytest.mark.parametrize(
+    ("document", "details"),
+    [
+        (unique("UNIQUE (a) NEW CLAUSE"), 2),
+        (foreign_key("FOREIGN KEY (a) REFERENCES public.t(a) NEW CLAUSE"), 1),
+        (check("EXCLUDE USING gist (a WITH =), NEW CLAUSE"), 3),
+        (index("CREATE INDEX i ON public.t USING btree (a NEW CLAUSE), b"), 2),
+        (
+            user_type(
+                "domain",
+                base="int",
+                constraints=[{"definition": "CHECK (x), NEW NOT VALID", "name": "c", "comment": "x"}],
+            ),
+            1,
+        ),
+    ],
+)
+def test_details_of_what_cannot_be_checked_are_left_to_the_user_with_it(document: DatabaseSchema, details: int) -> None:
+    given = {"comments": COMMENTS, "index_statistics_targets": TARGETS, "constraint_storage": STORAGE}
+    table = document.tables[0].model_copy(update={"options": given})
+    definition = define(document.model_copy(update={"tables": (table,)}))
+    [refused] = [each for each in definition.after if each.unchecked]
+    assert not any(refused.makes in each.makes and each is not refused for each in definition.after)
+    assert not any(each.makes.startswith("comment on index") for each in definition.after)
+    assert " NEW" in refused.by_hand
+    assert len(refused.by_hand.split("; ")) == 1 + details
+
+
+def test_a_refused_partition_key_is_the_only_reason_that_is_given() -> None:
+    part = {"schema": "public", "name": "p", "of": ["public", "t"], "bounds": "DEFAULT", "partition_by": "LIST (a) NEW"}
+    referred = {"referenced_schema": "public", "referenced_table": "p", "referenced_columns": ["a"]}
+    document = schema(
+        options={
+            "partition_by": "LIST (a)",
+            "partitions": [part],
+            "statistics": ["CREATE STATISTICS s ON a, b FROM public.t"],
+        },
+        foreign_keys=[{"name": "f", "columns": ["a"], **referred}],
+        checks=[{"name": "c", "definition": "CHECK (a > 0)"}],
+        view={"depends_on": [{"schema": "public", "table": "t"}]},
+    )
+    for code in (True, False):
+        definition = define(document, code=code)
+        [refused] = [each for each in (*definition.before, *definition.after) if each.unchecked]
+        assert refused.unchecked is not None
+        assert refused.unchecked.reason.startswith("partition key of public.t is refused: the snapshot gives ")
+        assert refused.makes == "table public.t"
+
+
+TEXT = COLUMN | {"name": "b", "type": "text", "arrow_type": "string"}
+GENERATED = COLUMN | {"name": "g", "generated": "1", "generated_kind": "stored"}
+TO_BE_MADE = {
+    "database": "postgresql",
+    "tables": [
+        TABLE
+        | {
+            "columns": [COLUMN, TEXT, GENERATED],
+            "checks": [{"name": "x", "definition": "EXCLUDE USING btree (a WITH =)"}],
+            "types": [
+                {
+                    "schema": "public",
+                    "name": "k",
+                    "kind": "domain",
+                    "definition": {
+                        "base": "integer",
+                        "constraints": [{"name": "c", "definition": "CHECK (VALUE > 0), NEW NOT VALID"}],
+                    },
+                }
+            ],
+            "options": {
+                "columns": {"b": {"storage": "NEW x", "options": ["NEW"]}},
+                "statistics": ["CREATE STATISTICS s NEW CLAUSE"],
+                "constraint_storage": {"x": ["NEW"]},
+            },
+        },
+        TABLE
+        | {
+            "name": "heir",
+            "columns": [COLUMN, TEXT, GENERATED | {"generated": "2, NEW"}],
+            "options": {"inherits": [["public", "t"]], "columns": {each: {"inherited": True} for each in "abg"}},
+        },
+    ],
+    "views": [VIEW | {"definition": "SELECT a FROM public.t", "columns": [COLUMN | {"default": "1, NEW"}]}],
+}
+MADE_BY_HAND = {
+    "storage of column public.t.b": "ALTER TABLE t ALTER b SET STORAGE external",
+    "options of column public.t.b": "ALTER TABLE t ALTER b SET (n_distinct = 1)",
+    "expression of column public.heir.g": "ALTER TABLE heir ALTER g SET EXPRESSION AS (2)",
+    "check c of domain public.k": "ALTER DOMAIN k ADD CONSTRAINT c CHECK (VALUE > 0) NOT VALID",
+    "storage of constraint x of public.t": "ALTER INDEX x SET (fillfactor = 70)",
+    "statistics of public.t": "CREATE STATISTICS s ON a, b FROM t",
+    "default of column public.v.a": "ALTER VIEW v ALTER a SET DEFAULT 1",
+}
+
+
+def test_what_cannot_be_checked_counts_as_made_once_the_user_made_it(postgresql_database: str) -> None:
+    definition = define(DatabaseSchema.model_validate(TO_BE_MADE))
+    steps, record = steps_of([*definition.before, *definition.after]), record_of(definition)
+    with closing(PostgresqlTarget(DatabaseAddress("target", postgresql_database))) as target:
+        target.begin(record, "")
+        for expected in (list(MADE_BY_HAND), []):
+            assert [each.name for each in target.make(record, steps).values() if each.failed] == expected
+            execute(postgresql_database, *(MADE_BY_HAND[each] for each in expected))

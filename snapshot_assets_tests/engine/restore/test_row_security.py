@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.databases.postgresql.quiet import quiet
+from snapshot_assets.databases.postgresql import quiet as module
+from snapshot_assets.databases.postgresql.quiet import QUIET, only_reading, quiet
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import AllRows
 from snapshot_assets.engine.restore.settings import Filters
-from snapshot_assets.errors import DatabaseError
-from snapshot_assets.format.relations import TableName
-from snapshot_assets_tests.databases.postgresql.helpers import execute, extracted
+from snapshot_assets.errors import DatabaseError, DatabaseUnavailableError
+from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets_tests.databases.postgresql.helpers import client, execute, extracted
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
@@ -31,6 +32,8 @@ INSERT INTO places VALUES (1), (2);
 INSERT INTO r VALUES (1, '2025-01-02T01:00Z', 1), (2, '2025-01-03T01:00Z', 2); REFRESH MATERIALIZED VIEW sums;
 """
 FORCED = "SELECT relname FROM pg_class WHERE relforcerowsecurity AND relrowsecurity ORDER BY relname"
+
+PLACES = TableName("public", "places")
 
 
 @pytest.fixture
@@ -75,3 +78,76 @@ def test_row_security_is_forced_again_after_an_error(owned: str, postgresql_serv
             target.execute("SELECT 1 / count(*) FROM public.r WHERE id IS NULL", "dividing")
         assert target.count(table, AllRows()) == 0
     assert postgresql_server.psql(owned, FORCED) == "places\nr"
+
+
+def target_of(uri: str) -> closing[PostgresqlTarget]:
+    return closing(PostgresqlTarget(Into(uri).address))
+
+
+def row_of(postgresql_server: PostgresqlServer, uri: str) -> str:
+    """The version of the table's row in the catalog: each change that is committed makes another one."""
+    return postgresql_server.psql(uri, "SELECT ctid, xmin FROM pg_class WHERE relname = 'places'")
+
+
+def test_reading_rows_leaves_nothing_changed_also_within_a_transaction(
+    owned: str, postgresql_server: PostgresqlServer
+) -> None:
+    postgresql_server.psql_script(owned, SCRIPT.replace(" (1), (2);", " (2);").partition("INSERT INTO r")[0])
+    before = row_of(postgresql_server, owned)
+    with target_of(owned) as target:
+        assert target.existing([PLACES])[PLACES].has_rows
+        with pytest.raises(DatabaseError, match="division by zero"), only_reading(target, PLACES, nested=False):
+            target.execute("SELECT 1 / 0", "dividing")
+        with target._transaction():
+            target.execute("CREATE TABLE public.kept ()", "creating")
+            assert target.existing([PLACES])[PLACES].has_rows
+            [timeout] = target.rows("SELECT current_setting('lock_timeout') AS now", "looking")
+            assert timeout == {"now": "0"}
+    assert row_of(postgresql_server, owned) == before
+    assert postgresql_server.psql(owned, "SELECT 'kept'::regclass") == "kept"
+
+
+def test_reading_rows_does_not_wait_long_for_other_readers(
+    owned: str, postgresql_server: PostgresqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(module, "LOCK_TRIES", 2)
+    postgresql_server.psql_script(owned, SCRIPT.partition("INSERT")[0])
+    admin = postgresql_server.uri(owned.rsplit("/", 1)[1])
+    with client(owned) as run, target_of(owned) as target, target_of(admin) as superuser:
+        run("BEGIN")
+        run("SELECT FROM places")
+        with pytest.raises(DatabaseUnavailableError, match=r"public\.places could not be read: .* BYPASSRLS"):
+            target.existing([PLACES])
+        assert not superuser.existing([PLACES])[PLACES].has_rows  # needs no lock
+        run("ROLLBACK")
+        assert not target.existing([PLACES])[PLACES].has_rows
+
+
+def test_locks_are_taken_in_the_order_of_names_parents_first(
+    owned: str, postgresql_server: PostgresqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("z", "m", "b", "a")
+    parts = "".join(f"CREATE TABLE {each} PARTITION OF r FOR VALUES IN ('{each}');" for each in names)
+    function = "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';"
+    triggers = "".join(f"CREATE TRIGGER {each} AFTER INSERT ON r FOR EACH ROW EXECUTE FUNCTION f();" for each in "yx")
+    forced = "".join(f"ALTER TABLE {each} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;" for each in names)
+    postgresql_server.psql_script(
+        owned, f"CREATE TABLE r (k text) PARTITION BY LIST (k); {function}{parts}{triggers}{forced}"
+    )
+    tables = [TableName("public", each) for each in names]
+    table = Table.model_validate({"schema": "public", "name": "r", "columns": [], "options": {QUIET: True}})
+    with target_of(owned) as target, target._transaction():
+        execute_on_server, altered = target.execute, list[str]()
+
+        def recorded(sql: str, doing: str) -> None:
+            altered.append(sql)
+            execute_on_server(sql, doing)
+
+        monkeypatch.setattr(target, "execute", recorded)
+        with quiet(target, [table], tables):
+            off = [sql.removeprefix("ALTER TABLE ONLY public.") for sql in altered]
+    assert off == [
+        *(f"{each} NO FORCE ROW LEVEL SECURITY" for each in "abmz"),
+        *(f"{each} DISABLE TRIGGER {trigger}" for each in "rabmz" for trigger in "xy"),
+    ]

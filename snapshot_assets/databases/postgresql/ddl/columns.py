@@ -1,4 +1,4 @@
-"""Writes the SQL of columns and their storage settings, and of the sequences that they draw from.
+"""Writes the SQL of columns, and of the sequences that they draw from.
 
 Sequences are created before the tables that use them, and set past all numbers that were drawn from them.
 """
@@ -6,14 +6,14 @@ Sequences are created before the tables that use them, and set past all numbers 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, before_version, checked
+from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, before_version
 from snapshot_assets.databases.postgresql.ddl.types import collate
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement, comment
@@ -60,36 +60,6 @@ def not_null(options: Mapping[str, Any]) -> str:
         return ""
     named = f" CONSTRAINT {identifier(options['not_null_name'])}" if "not_null_name" in options else ""
     return f"{named} NOT NULL{' NO INHERIT' if options.get('not_null_no_inherit') else ''}"
-
-
-def column_settings(relation: Relation) -> Iterator[Statement]:
-    """Yield the statements for storage, statistics, options and compression of columns."""
-    for column, options in relation.options.get("columns", {}).items():
-        place = f"column {relation.name}.{column}"
-        for setting in ("storage", "statistics_target", "options", "compression"):
-            if options.get(setting) not in (None, []):
-                what = f"{setting.replace('_', ' ')} of {place}"
-                made = _column_setting(relation, column, setting, options[setting], what)
-                yield replace(made, unless=_unknown(options["compression"])) if setting == "compression" else made
-
-
-def _column_setting(relation: Relation, column: str, setting: str, value: Any, what: str) -> Statement:
-    alter = f"ALTER TABLE ONLY {qualified(relation.name)} ALTER COLUMN {identifier(column)} SET"
-    if setting == "statistics_target":
-        return Statement(what, f"{alter} STATISTICS {int(value)}", relation.of)
-    if setting == "options":
-        by_hand = f"{alter} ({', '.join(map(str, value))})"
-        return checked(what, relation.of, lambda: f"{alter} ({text.parameters(value, what)})", by_hand)
-    alter = f"{alter} {setting.upper()}"
-    return checked(what, relation.of, lambda: f"{alter} {text.word(str(value), what)}", f"{alter} {value}")
-
-
-def _unknown(compression: str) -> str:
-    """Return the query that yields a row if the server was built without a method of compression."""
-    return (
-        "SELECT 1 AS one WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_settings s WHERE"
-        f" s.name = 'default_toast_compression' AND {literal(compression)} = ANY (s.enumvals))"
-    )
 
 
 @dataclass

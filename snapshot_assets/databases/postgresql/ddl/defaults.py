@@ -7,13 +7,19 @@ without its defaults, and they are set as soon as the code exists, as pg_dump do
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.columns import default
 from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
 from snapshot_assets.databases.postgresql.ddl.order import circular_defaults, late_code
-from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, checked
+from snapshot_assets.databases.postgresql.ddl.statements import (
+    HAS_DEFAULT,
+    Relation,
+    RestoreContext,
+    checked,
+    column_of,
+)
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Table, TableName
@@ -88,7 +94,8 @@ def _set(relation: Relation, expressions: Mapping[str, str | None]) -> Iterator[
         if expression is not None and _calls(expression):
             place = f"column {relation.name}.{column}"
             alter = f"ALTER TABLE ONLY {qualified(relation.name)} ALTER COLUMN {identifier(column)} SET DEFAULT"
-            yield _default(relation, alter, expression, place)
+            made = _default(relation, alter, expression, place)
+            yield replace(made, there=column_of(relation.name, column, HAS_DEFAULT))
 
 
 def _default(relation: Relation, alter: str, expression: str, place: str) -> Statement:

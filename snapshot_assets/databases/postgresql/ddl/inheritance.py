@@ -15,12 +15,27 @@ from itertools import groupby
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.columns import default, identity, not_null
-from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, checked, from_version
+from snapshot_assets.databases.postgresql.ddl.statements import (
+    Relation,
+    RestoreContext,
+    checked,
+    column_of,
+    from_version,
+)
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import CheckConstraint, Column, Sequence, Table, TableName
 
 _HELPER = "snapshot_assets_columns"
+_OWN_EXPRESSION = """
+(SELECT pg_catalog.pg_get_expr(d.adbin, d.adrelid) FROM pg_catalog.pg_attrdef d
+WHERE d.adrelid = a.attrelid AND d.adnum = a.attnum) <> ALL (
+    SELECT pg_catalog.pg_get_expr(d.adbin, d.adrelid) FROM pg_catalog.pg_inherits i
+    JOIN pg_catalog.pg_attribute p ON p.attrelid = i.inhparent AND p.attname = a.attname
+    JOIN pg_catalog.pg_attrdef d ON d.adrelid = p.attrelid AND d.adnum = p.attnum WHERE i.inhrelid = a.attrelid)
+"""
+"""The condition of `column_of` for a column whose expression is none of the parents'."""
+
 _UNFORBIDDEN = {"not_null_no_inherit", "not_null_not_valid"}
 """Options of a parent's column whose NOT NULL a new table does not inherit."""
 
@@ -212,7 +227,8 @@ def own_expressions(context: RestoreContext, table: Table) -> Iterator[Statement
         if column.name in kin.inherited and column.generated not in (None, kin.columns[column.name].generated):
             place = f"expression of column {table.table_name}.{column.name}"
             alter = f"ALTER TABLE ONLY {qualified(relation.name)} ALTER COLUMN {identifier(column.name)}"
-            yield _set_expression(relation, alter, column.generated, place)
+            made = _set_expression(relation, alter, column.generated, place)
+            yield replace(made, there=column_of(relation.name, column.name, _OWN_EXPRESSION))
 
 
 def _set_expression(relation: Relation, alter: str, expression: str, place: str) -> Statement:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from snapshot_assets.databases.postgresql.ddl.statements import (
     constraint_of,
     index_of,
     unchecked,
+    with_details,
 )
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.databases.target import Statement
@@ -91,14 +92,20 @@ def _constraint(
         if not context.allows(capital(what)):
             return
     kinds = ("p" if what.startswith("primary key") else "pu") if key else "x" if excludes else "c"
-    yield replace(made, there=constraint_of(relation.name, name, kinds))
-    if excludes and parameters:
-        alter = f"ALTER INDEX {qualified(TableName(relation.name.schema, str(name)))} SET"
-        by_hand = f"{alter} ({', '.join(map(str, parameters))})"
-        yield checked(storage, relation.of, lambda: f"{alter} ({text.parameters(parameters, storage)})", by_hand)
-    yield from _constraint_comment(relation, name, what)
+    details = [_index_storage(relation, str(name), parameters, storage)] if excludes and parameters else []
+    details += _constraint_comment(relation, name, what)
     if name is not None and (key or excludes):
-        yield from _index_comment(context, relation, name)
+        details += _index_comment(context, relation, name)
+    yield from with_details(replace(made, there=constraint_of(relation.name, name, kinds)), details)
+
+
+def _index_storage(relation: Relation, name: str, parameters: Sequence[Any], what: str) -> Statement:
+    index = qualified(TableName(relation.name.schema, name))
+    alter = f"ALTER INDEX {index} SET"
+    by_hand = f"{alter} ({', '.join(map(str, parameters))})"
+    made = checked(what, relation.of, lambda: f"{alter} ({text.parameters(parameters, what)})", by_hand)
+    has_parameters = f"c.oid = pg_catalog.to_regclass({literal(index)}) AND c.reloptions IS NOT NULL"
+    return replace(made, there=f"SELECT 1 AS one FROM pg_catalog.pg_class c WHERE {has_parameters}")
 
 
 def _index_comment(context: RestoreContext, relation: Relation, name: str) -> Iterator[Statement]:
@@ -126,15 +133,18 @@ def index(context: RestoreContext, relation: Relation, name: str, definition: st
     if over_foreign_tables or not context.allows(capital(what), plain):
         context.left_out.add((relation.name, name))
         return
-    there = index_of(relation.name, name, unique=created.by_hand.startswith("CREATE UNIQUE "))
-    yield replace(created, there=there)
     if created.unchecked is not None:
         context.left_out.add((relation.name, name))
+    there = index_of(relation.name, name, unique=created.by_hand.startswith("CREATE UNIQUE "))
+    details = [*_statistics_targets(relation, name, what), *_index_comment(context, relation, name)]
+    yield from with_details(replace(created, there=there), details)
+
+
+def _statistics_targets(relation: Relation, name: str, what: str) -> Iterator[Statement]:
     full_name = qualified(TableName(relation.name.schema, name))
     for number, target in relation.options.get("index_statistics_targets", {}).get(name, {}).items():
         action = f"ALTER INDEX {full_name} ALTER COLUMN {int(number)} SET STATISTICS {int(target)}"
         yield Statement(f"statistics target of {what}", action, relation.of)
-    yield from _index_comment(context, relation, name)
 
 
 def _index(relation: Relation, name: str, definition: str, what: str) -> tuple[Statement, bool]:
@@ -201,7 +211,11 @@ def _statistics(context: RestoreContext, relation: Relation, definition: str) ->
         sql, full_name, plain = text.statistics(definition, name, f"statistics of {name}")
     except RestoreError as error:
         if context.allows(f"Statistics of {name}"):
-            yield unchecked(f"statistics of {name}", relation.of, error, definition)
+            # Their names are in the text that cannot be read.
+            of = f"s.stxrelid = pg_catalog.to_regclass({literal(qualified(name))})"
+            every = f"pg_catalog.count(*) >= {len(options['statistics'])}"
+            there = f"SELECT 1 AS one FROM pg_catalog.pg_statistic_ext s WHERE {of} HAVING {every}"
+            yield replace(unchecked(f"statistics of {name}", relation.of, error, definition), there=there)
         return
     if not context.allows(f"Statistics {full_name} of {name}", plain):
         return
@@ -258,5 +272,5 @@ def _foreign_key(
         context.lose(f"{capital(what)} is left out: it refers to {referred}, which is not restored.")
         return
     reads = (relation.name, referred) if referred is not None else ()
-    yield replace(added, there=constraint_of(relation.name, name, "f"), reads=reads)
-    yield from _constraint_comment(relation, name, what)
+    added = replace(added, there=constraint_of(relation.name, name, "f"), reads=reads)
+    yield from with_details(added, _constraint_comment(relation, name, what))

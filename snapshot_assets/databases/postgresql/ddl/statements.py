@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from snapshot_assets.databases.kinds import capital
@@ -45,6 +45,25 @@ def index_of(relation: TableName, name: str, *, unique: bool) -> str:
     )
 
 
+def column_of(relation: TableName, column: str, condition: str) -> str:
+    """Return the query that yields a row if a column has a property.
+
+    Args:
+        relation: The table or view.
+        column: The column.
+        condition: The property, in SQL: of the column's row `a` in pg_attribute and that of its type, `t`.
+    """
+    return (
+        "SELECT 1 AS one FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid WHERE"
+        f" a.attrelid = pg_catalog.to_regclass({literal(qualified(relation))}) AND a.attname = {literal(column)}"
+        f" AND {condition}"
+    )
+
+
+HAS_DEFAULT = "a.atthasdef"
+"""The condition of `column_of` for a column with a default."""
+
+
 def unchecked(makes: str, table: TableName | None, error: RestoreError, by_hand: str = "") -> Statement:
     """Return the statement of an object whose text is refused; the user may read `by_hand` and run it."""
     advice = " Read the statement before you run it by hand" if by_hand else ""
@@ -73,6 +92,15 @@ def all_checked(makes: str, table: TableName | None, statements: Iterable[Statem
         return list(statements)
     except RestoreError as error:
         return [unchecked(makes, table, error)]
+
+
+def with_details(made: Statement, details: Iterable[Statement]) -> Iterator[Statement]:
+    """Yield an object and its details; those of one that is never run are part of what the user runs by hand."""
+    if made.unchecked is None:
+        yield from (made, *details)
+    else:
+        by_hand = "; ".join((made.by_hand, *(each.by_hand for each in details)))
+        yield replace(made, unchecked=replace(made.unchecked, sql=by_hand))
 
 
 def before_version(version: int) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.columns import column_settings, identity, not_null, typed, value
+from snapshot_assets.databases.postgresql.ddl.column_settings import column_settings
+from snapshot_assets.databases.postgresql.ddl.columns import identity, not_null, typed, value
 from snapshot_assets.databases.postgresql.ddl.inheritance import (
     Inheritance,
     Way,

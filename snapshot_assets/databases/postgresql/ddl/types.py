@@ -11,7 +11,7 @@ from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.code import needed_first
 from snapshot_assets.databases.postgresql.ddl.same_types import same_type
-from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, all_checked, checked
+from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, all_checked, checked, with_details
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.format.relations import Schema, Table, TableName, UserType, View
@@ -211,7 +211,7 @@ def unvalidated_checks(context: RestoreContext, kind: UserType) -> Iterator[Stat
             f" AND k.contypid = {literal(domain)}::pg_catalog.regtype"
         )
         made = _add_check(f"ALTER DOMAIN {domain} ADD CONSTRAINT {identifier(name)}", definition, what)
-        for each in (replace(made, unless=exists), *commented):
+        for each in with_details(replace(made, unless=exists), commented):
             yield replace(each, changes=f"type {kind.table_name}")
 
 

@@ -6,10 +6,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.columns import column_settings
+from snapshot_assets.databases.postgresql.ddl.column_settings import column_settings
 from snapshot_assets.databases.postgresql.ddl.keys import index, properties
 from snapshot_assets.databases.postgresql.ddl.order import views_and_code
-from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, checked
+from snapshot_assets.databases.postgresql.ddl.statements import (
+    HAS_DEFAULT,
+    Relation,
+    RestoreContext,
+    checked,
+    column_of,
+)
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.format.relations import Index, TableName, View
@@ -110,4 +116,5 @@ def _create(context: RestoreContext, view: View, *, filled: bool) -> Iterator[St
 def _default(view: TableName, column: str, default: str) -> Statement:
     alter = f"ALTER VIEW {qualified(view)} ALTER COLUMN {identifier(column)} SET DEFAULT"
     place = f"default of column {view}.{column}"
-    return checked(place, view, lambda: f"{alter} {text.expression(default, place)}", f"{alter} {default}")
+    made = checked(place, view, lambda: f"{alter} {text.expression(default, place)}", f"{alter} {default}")
+    return replace(made, there=column_of(view, column, HAS_DEFAULT))
