@@ -26,15 +26,9 @@ from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.export.chunks import Outcome, export_chunks
 from snapshot_assets.engine.export.given_frames import described_frames
 from snapshot_assets.engine.export.planning import GivenFrames, Planner, Source, open_source
-from snapshot_assets.engine.export.preflight import checked_schemas, outside_of
+from snapshot_assets.engine.export.preflight import checked_schemas, outside_of, require_table_assets
 from snapshot_assets.engine.export.run_tasks import Export, Runner
-from snapshot_assets.engine.export.start_snapshot import (
-    header_of,
-    require_table_assets,
-    skipped_tables,
-    spelled_plan,
-    start_snapshot,
-)
+from snapshot_assets.engine.export.start_snapshot import header_of, skipped_tables, spelled_plan, start_snapshot
 from snapshot_assets.engine.export.tasks import Provenance, Task
 from snapshot_assets.engine.export.withheld import withholding
 from snapshot_assets.engine.retry import RetryPolicy

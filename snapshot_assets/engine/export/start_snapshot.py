@@ -9,7 +9,6 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.schemas import describe_schema, read_schema, write_documents
-from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.databases.source import SchemaSource
 from snapshot_assets.engine.files.partitions import check_partition_columns
 from snapshot_assets.errors import PlanError, SnapshotExistsError, UnknownRelationError
@@ -49,26 +48,6 @@ def exported_schema(plan: Plan, schema: DatabaseSchema) -> DatabaseSchema:
     for table in exported if plan.partition_by else ():
         check_partition_columns(table, partition_columns(plan, table, schema.database))
     return schema.model_copy(update={"tables": exported})
-
-
-def require_table_assets(plan: Plan, schema: DatabaseSchema) -> None:
-    """Refuse names in `table_assets` of which no rows are exported.
-
-    Args:
-        plan: A plan that lists tables there, or not.
-        schema: What the plan exports.
-
-    Raises:
-        PlanError: The source has no such table, or the plan leaves it out.
-    """
-    listed, names = plan.dagster.table_assets, rule_of(schema.database)
-    exported = [table.table_name for table in schema.tables]
-    for name in listed if isinstance(listed, tuple) else ():
-        if not any(names.same(name, table) for table in exported):
-            raise PlanError(
-                f"plan {plan.name!r}: table_assets has {name}, of which no rows are exported."
-                f" {suggestion(str(name), [str(each) for each in exported])}"
-            )
 
 
 def partition_columns(plan: Plan, table: Table, database: str) -> tuple[str, ...]:
