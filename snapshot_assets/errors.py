@@ -227,7 +227,7 @@ class ClockError(SnapshotError):
 
 
 class IncompleteError(SnapshotError):
-    """A seal, a restore or a rollback was requested, but windows are missing, not sealed, or files are damaged."""
+    """A seal, restore, read or rollback was requested, but windows are missing, not sealed, or files are damaged."""
 
 
 class RowsOutsideError(SnapshotError):

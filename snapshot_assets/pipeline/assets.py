@@ -22,7 +22,7 @@ from snapshot_assets.pipeline.automation import (
     when_updated,
     when_windows_are,
 )
-from snapshot_assets.pipeline.checks import chunk_checks, failed_chunks, manifest_checks
+from snapshot_assets.pipeline.checks import chunk_checks, failed_chunks, manifest_checks, suspects_all
 from snapshot_assets.pipeline.copies import copy_definitions
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts, runs_asset
 from snapshot_assets.pipeline.exports import ExportConfig, ManifestConfig, chosen_chunks, export_job, export_schedule
@@ -276,7 +276,10 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
             if not required and (missing := state.missing()):
                 context.log.warning(f"Not sealed: {missing_text(state)}, such as chunk {missing[0]}.")
                 return
-            sealed = snapshots.seal(plan.name, config.depth(), failed_chunks(context.instance, plan))
+            depth = config.depth()
+            if suspects_all(context.instance, plan, snapshots.store(plan.name), state):
+                depth = "full"
+            sealed = snapshots.seal(plan.name, depth, failed_chunks(context.instance, plan))
             if config.tags(plan):
                 create_due_tag(context, plan)
             state = Catalog.open(snapshots.store(plan.name)).state

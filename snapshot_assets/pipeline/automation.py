@@ -81,9 +81,21 @@ def automation_sensor(plan: Plan) -> dg.AutomationConditionSensorDefinition:
         f"{plan.name}_automation_sensor",
         target=dg.AssetSelection.assets(*exported_assets(plan)),
         default_status=sensor_status(plan),
-        description=f"Exports windows of {plan.name} that are missing, and seals the snapshot once all are there and no"
-        " check has failed. What failed runs again each hour.",
+        description=_automates(plan),
     )
+
+
+def _automates(plan: Plan) -> str:
+    """Return what the automation sensor of a plan does."""
+    if plan.schema_only:
+        does = f"Exports the schema of {plan.name} if it is missing, and seals it."
+    else:
+        does = (
+            f"Exports windows of {plan.name} that are missing. Seals the snapshot once all are there, unless a check of"
+            " chunks or untimed_tables failed when it last ran."
+        )
+    copies = " Replicates each seal, unless a check of manifest failed when it last ran." if plan.replicate_to else ""
+    return f"{does}{copies} What failed runs again each hour."
 
 
 def fresh(plan: Plan, interval: timedelta = timedelta()) -> dict[str, Any]:

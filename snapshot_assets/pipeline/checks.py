@@ -3,6 +3,7 @@
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from operator import itemgetter
@@ -67,6 +68,20 @@ REPAIR = (
 )
 
 
+@dataclass(frozen=True)
+class Finding:
+    """What a check of `manifest` found.
+
+    Attributes:
+        faults: The check fails if there are any.
+        description: What repairs them, or what the state lacks; None for a state that is as the check expects.
+    """
+
+    faults: Sequence[Fault]
+    description: str | None
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
+
+
 def chunk_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
     """Return the checks `file_checksums` and `chunk_checksum` of `chunks`, partitioned, and of `untimed_tables`."""
     return [
@@ -106,10 +121,24 @@ def failed_chunks(instance: dg.DagsterInstance, plan: Plan) -> set[int]:
 
 
 def suspected_files(instance: dg.DagsterInstance, plan: Plan, store: ObjectStore, state: State) -> set[str]:
-    """Return the paths of the files of `failed_chunks`, and of what was damaged when the location was last verified."""
+    """Return the paths of the files of `failed_chunks`, and of what was damaged when the location was last verified.
+
+    They are all files where `suspects_all`.
+    """
+    if suspects_all(instance, plan, store, state):
+        return {known.file.path for known in state.live_files()}
     chunks = failed_chunks(instance, plan)
     files = {known.file.path for known in state.live_files() if known.file.chunk in chunks}
     return files | damage_on_record(store, state.location_id)
+
+
+def suspects_all(instance: dg.DagsterInstance, plan: Plan, store: ObjectStore, state: State) -> bool:
+    """Return whether any file may be damaged: a check of `manifest` found damage that no record at the location names.
+
+    Its store may have refused the record. A state without a seal fails none of these checks.
+    """
+    checks = (dg.AssetCheckKey(asset_key(plan, "manifest"), name) for name in (CHECKSUM, INTACT))
+    return bool(failed_partitions(instance, *checks)) and not damage_on_record(store, state.location_id)
 
 
 def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
@@ -131,40 +160,35 @@ def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
                 hashed |= _to_hash(context, plan, state)
             report = check_head(store, state, hashed)
             record_verification(store, report, datetime.now(UTC))
-        for name, faults in head_faults(plan, state, report).items():
+        for name, found in head_findings(plan, state, report).items():
             if name in selected:
                 read = with_sizes({"hashed_bytes": report.bytes}) if name == INTACT else {}
                 yield dg.AssetCheckResult(
                     asset_key=manifest,
                     check_name=name,
-                    passed=not faults,
-                    severity=severity_of(name, state),
-                    metadata=fault_metadata(faults) | read,
-                    description=remedy(faults) or not_sealed(state, name) or _OF_MANIFEST[name],
+                    passed=not found.faults,
+                    severity=found.severity,
+                    metadata=fault_metadata(found.faults) | read,
+                    description=found.description or _OF_MANIFEST[name],
                 )
 
     return [whole]
 
 
-def head_faults(plan: Plan, state: State, report: Report) -> dict[str, list[Fault]]:
-    """Return the faults of the newest state by check of `manifest`."""
+def head_findings(plan: Plan, state: State, report: Report) -> dict[str, Finding]:
+    """Return what a verification found in the newest state, by check of `manifest`."""
     damage = [fault for fault in report.faults if fault.is_damage and not fault.revisions]
     files = {fault.object for fault in damage if chunk_of(fault.object) is not None and not is_receipt(fault.object)}
+    unsealed = None if state.sealed else _NOT_SEALED
     return {
-        CHECKSUM: _checksum_faults(state, [fault for fault in damage if fault.object not in files]),
-        INTACT: [fault for fault in damage if fault.object in files],
-        COVERAGE: coverage_faults(plan, state),
+        CHECKSUM: _finding(_checksum_faults(state, [fault for fault in damage if fault.object not in files]), unsealed),
+        INTACT: _finding([fault for fault in damage if fault.object in files]),
+        COVERAGE: replace(_finding(coverage_faults(plan, state)), severity=coverage_severity(state)),
     }
 
 
-def not_sealed(state: State, check: str) -> str | None:
-    """Return what a check of `manifest` says of a state without a seal, which is unfinished and not damaged."""
-    return _NOT_SEALED if check == CHECKSUM and not state.sealed else None
-
-
-def severity_of(name: str, state: State) -> dg.AssetCheckSeverity:
-    """Return how severe faults are that a check of `manifest` finds."""
-    return coverage_severity(state) if name == COVERAGE else dg.AssetCheckSeverity.ERROR
+def _finding(faults: Sequence[Fault], otherwise: str | None = None) -> Finding:
+    return Finding(faults, remedy(faults) or otherwise)
 
 
 def remedy(faults: Sequence[Fault]) -> str | None:

@@ -93,9 +93,9 @@ def chosen_chunks(context: dg.AssetExecutionContext, plan: Plan, config: ExportC
         windows = _range(plan, config.windows)
     if len(windows) > MANY_WINDOWS:
         context.log.warning(
-            f"This run exports {counted(len(windows), 'window')}. Dagster stores an event for each, which takes"
-            " longer than"
-            f" small windows do; use a longer chunk_time_window, or runs of at most {MANY_WINDOWS:,} (chunks_per_run)."
+            f"This run {'copies' if plan.kind == 'query' else 'exports'} {counted(len(windows), 'window')}. Dagster"
+            " stores an event for each. For small windows, that takes longer than their rows: use a longer"
+            f" chunk_time_window, or runs of at most {MANY_WINDOWS:,} windows (chunks_per_run)."
         )
     chosen = set(windows)
     if text := open_windows_text((each for each in windows_of(plan) if each.id in chosen), datetime.now(UTC)):
@@ -149,9 +149,12 @@ def export_schedule(plan: Plan, job: Any) -> dg.ScheduleDefinition:
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         if waiting := why_to_wait(context, job.name):
             return dg.SkipReason(waiting)
+        windows = windows_of(plan)
+        if plan.kind == "query" and plan.windowed and not windows:
+            return dg.SkipReason(f"No window of {plan.name} has closed yet, so there is nothing to copy.")
         snapshots = snapshots_of(context)
         state = Catalog.open(snapshots.store(plan.name)).state
-        new = not plan.schema_only and any(not state.completed(window.id) for window in windows_of(plan))
+        new = not plan.schema_only and any(not state.completed(window.id) for window in windows)
         if (
             not new
             and state.has_snapshot

@@ -33,13 +33,7 @@ from snapshot_assets.pipeline.materializations import made_from_versions, materi
 from snapshot_assets.pipeline.metadata import schema_metadata
 from snapshot_assets.pipeline.partitions import window_of
 from snapshot_assets.pipeline.resources import PLAN, SNAPSHOTS, SPARK, TABLE, snapshots_of
-from snapshot_assets.pipeline.tables import (
-    names_of,
-    report_tables,
-    require_tables,
-    tables_with_assets,
-    warn_of_misplaced,
-)
+from snapshot_assets.pipeline.tables import names_of, report_tables, tables_with_assets, warn_of_misplaced
 from snapshot_assets.plan.plan import Plan
 
 
@@ -215,7 +209,6 @@ def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Ta
         version = export.catalog.state.snapshot_id
         store_events(context, [materialization(schema, schema_metadata(export), version=version)])
     tables = {table.table_name: table for table in export.schema.tables}
-    require_tables(run.plan, tables, names_of(run.plan, snapshots.configuration))
     both = (outcomes for commits in (first, late) for outcomes in commits)
     return export.catalog, tables, len(obj.chunks) + len(obj.late), both
 

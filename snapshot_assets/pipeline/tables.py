@@ -6,16 +6,14 @@ key has the plan's spelling: what a project defines does not ask the database fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
 import dagster as dg
 
 from snapshot_assets.databases.open import kind_of
-from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.engine.export.chunks import Outcome
-from snapshot_assets.errors import PlanError
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
@@ -97,26 +95,6 @@ def _database(plan: Plan, name: str, uri: str, deps: list[dg.AssetKey], descript
     return dg.AssetSpec(
         asset_key(plan, name), deps=deps, kinds={kind_of(uri)}, description=description, **shared_settings(plan)
     )
-
-
-def require_tables(plan: Plan, tables: Iterable[TableName], names: NameRule) -> None:
-    """Refuse names in `table_assets` of which no rows are exported.
-
-    Args:
-        plan: The plan.
-        tables: The exported tables.
-        names: How the source compares names.
-
-    Raises:
-        PlanError: The source has no such table, or the plan leaves it out.
-    """
-    exported = list(tables)
-    for name in tables_with_assets(plan):
-        if not any(names.same(name, table) for table in exported):
-            raise PlanError(
-                f"plan {plan.name!r}: table_assets has {name}, of which no rows are exported."
-                f" {suggestion(str(name), [str(each) for each in exported])}"
-            )
 
 
 def warn_of_misplaced(

@@ -18,16 +18,15 @@ from snapshot_assets.catalog.verify.records import damage_on_record, record_veri
 from snapshot_assets.catalog.verify.rotation import Rotation
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.layout import is_probe
 from snapshot_assets.format.units import human_seconds, parse_share
 from snapshot_assets.pipeline.checks import (
     INTACT,
     REPAIR,
     check_of_chunk,
     failed_chunks,
-    head_faults,
-    not_sealed,
+    head_findings,
     remedy,
-    severity_of,
     suspected_files,
 )
 from snapshot_assets.pipeline.dagster_internals import check_event
@@ -36,7 +35,7 @@ from snapshot_assets.pipeline.keys import asset_key
 from snapshot_assets.pipeline.metadata import fault_metadata, with_sizes
 from snapshot_assets.pipeline.partitions import key_of_chunk
 from snapshot_assets.pipeline.replicas import replica_store
-from snapshot_assets.pipeline.resources import SNAPSHOTS, Snapshots, snapshots_of
+from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.pipeline.tags import show_tags
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
@@ -124,11 +123,8 @@ def replica_check(plan: Plan) -> dg.AssetChecksDefinition:
     def files_intact(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         with showing_failures():
             rotation = VerifyConfig(depth="sample").rotation(plan)
-            report = _replica_report(snapshots_of(context), plan, "sample", rotation)
-        damage = _damage(report)
-        return dg.AssetCheckResult(
-            passed=not damage, metadata=_replica_facts(report, damage), description=_replica_text(plan, damage)
-        )
+            report = _replica_report(context, plan, "sample", rotation)
+        return dg.AssetCheckResult(**_replica_result(plan, report))
 
     return files_intact
 
@@ -163,34 +159,50 @@ def _verify_replica(
 ) -> dict[str, Any]:
     """Verify a plan's replica; see `_verify_location`."""
     with showing_failures():
-        report = _replica_report(snapshots_of(context), plan, depth, rotation)
-    damage, check = _damage(report), dg.AssetCheckKey(asset_key(plan, "replica"), INTACT)
-    facts, text = _replica_facts(report, damage), _replica_text(plan, damage)
-    event = check_event(context.instance, check, None, passed=not damage, metadata=facts, description=text)
-    context.log_event(event)  # type: ignore[arg-type]  # Dagster takes results of checks; its stub does not
-    facts = {f"replica_{name}": value for name, value in facts.items()}
-    if damage:
-        raise _failure(report, damage, facts, text)
+        report = _replica_report(context, plan, depth, rotation)
+    check, result = dg.AssetCheckKey(asset_key(plan, "replica"), INTACT), _replica_result(plan, report)
+    context.log_event(check_event(context.instance, check, None, **result))  # type: ignore[arg-type]  # as above
+    if report is None:
+        context.log.warning(result["description"])
+        return {"replica": result["description"]}
+    facts = {f"replica_{name}": value for name, value in result["metadata"].items()}
+    if damage := _damage(report):
+        raise _failure(report, damage, facts, result["description"])
     return facts
 
 
-def _replica_report(snapshots: Snapshots, plan: Plan, depth: str, rotation: Rotation | None) -> Report:
-    """Verify a plan's replica, and record that there."""
-    store = replica_store(snapshots, plan)
+def _replica_report(
+    context: dg.OpExecutionContext | dg.AssetCheckExecutionContext, plan: Plan, depth: str, rotation: Rotation | None
+) -> Report | None:
+    """Verify a plan's replica, and record that there; None for an empty one to which no run has replicated.
+
+    Raises:
+        NoSnapshotError: There is no replica, although a run has replicated, or its place has other objects.
+    """
+    store = replica_store(snapshots_of(context), plan)
+    replicated = context.instance.get_latest_materialization_event(asset_key(plan, "replica")) is not None
+    if not replicated and all(is_probe(info.path) for info in store.list()):
+        return None
     state = Catalog.open(store).require_snapshot()
     report = _report(store, state, depth, rotation, damage_on_record(store, state.location_id))
     record_verification(store, report, datetime.now(UTC))
     return report
 
 
-def _replica_facts(report: Report, damage: Sequence[Fault]) -> dict[str, Any]:
-    facts = {"revision": str(report.revision), "files": report.files, "hashed_bytes": report.bytes}
-    return with_sizes(facts) | fault_metadata(damage)
-
-
-def _replica_text(plan: Plan, damage: Sequence[Fault]) -> str:
+def _replica_result(plan: Plan, report: Report | None) -> dict[str, Any]:
+    """Return the result of the check `files_intact` of a replica; it warns where there is none yet."""
+    if report is None:
+        run = f"run {plan.name}_export, or snapshots replicate --plan {plan.name}"
+        text = f"There is no replica at {plan.replicate_to} yet; {run}."
+        return {"passed": False, "severity": dg.AssetCheckSeverity.WARN, "metadata": {}, "description": text}
+    damage = _damage(report)
+    facts = with_sizes({"revision": str(report.revision), "files": report.files, "hashed_bytes": report.bytes})
     again = f"Move the damaged objects away; snapshots replicate --plan {plan.name} then copies them again."
-    return again if damage else _WHOLE
+    return {
+        "passed": not damage,
+        "metadata": facts | fault_metadata(damage),
+        "description": again if damage else _WHOLE,
+    }
 
 
 def _damage(report: Report) -> list[Fault]:
@@ -254,10 +266,9 @@ def _events(
         check, repair = check_of_chunk(plan, chunk), REPAIR if faults else _WHOLE
         yield _event(instance, check, key_of_chunk(plan, chunk), faults, repair, {})
     manifest = asset_key(plan, "manifest")
-    for name, faults in head_faults(plan, state, report).items():
-        check, text = dg.AssetCheckKey(manifest, name), remedy(faults) or not_sealed(state, name) or _WHOLE
-        read = {"hashed_bytes": report.bytes}
-        yield _event(instance, check, None, faults, text, read, severity_of(name, state))
+    for name, found in head_findings(plan, state, report).items():
+        check, read = dg.AssetCheckKey(manifest, name), {"hashed_bytes": report.bytes}
+        yield _event(instance, check, None, found.faults, found.description or _WHOLE, read, found.severity)
 
 
 def _event(

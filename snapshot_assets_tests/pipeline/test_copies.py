@@ -69,6 +69,16 @@ def test_run_config_chooses_windows_of_a_copy(
         assert (len(project.state().windows()), project.state().sealed) == (3, True)
 
 
+def test_the_schedule_waits_until_a_window_has_closed(
+    make_project: Callable[..., Project], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_project(durable=True, **COPY)
+    with closed(monkeypatch, 0):
+        assert tick(project, "demo_copy_schedule") == "No window of demo has closed yet, so there is nothing to copy."
+    with closed(monkeypatch, 1):
+        assert isinstance(tick(project, "demo_copy_schedule"), dg.RunRequest)
+
+
 def test_a_copy_by_windows_has_a_schedule_and_is_fresh_by_the_plan(make_project: Callable[..., Project]) -> None:
     project = make_project(**COPY)
     repository = project.definitions().get_repository_def()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from snapshot_assets.catalog.verify.verify import verify
@@ -64,9 +66,6 @@ def test_the_verification_job_finds_damage_of_the_replica(
     folder = tmp_path / "replica"
     project = make_project(replicate_to=folder.as_uri())
     exported.copy_location(project)
-    missing = run_job(project, "demo_verify", {OP: {"config": config}}, raise_on_error=False)
-    assert f"There is no snapshot at {folder.as_uri()}" in project.failure(missing).description
-    assert project.checks("manifest", "files_intact") == {None: True}
     assert project.run("replica", with_checks=False).success
     assert job(project, "demo_verify", OP, **config)["replica_hashed_bytes"] > 0
     assert project.checks("replica", "files_intact") == {None: True}
@@ -82,6 +81,25 @@ def test_the_verification_job_finds_damage_of_the_replica(
     damaged.unlink()
     assert project.run("replica").success  # its check runs, too
     assert project.checks("replica", "files_intact") == {None: True}
+
+
+def test_a_replica_that_is_not_there_yet_is_a_warning_and_one_that_is_gone_a_failure(
+    make_project: Callable[..., Project], exported: Project, tmp_path: Path
+) -> None:
+    folder = tmp_path / "replica"
+    project = make_project(replicate_to=folder.as_uri())
+    exported.copy_location(project)
+    text = f"There is no replica at {folder.as_uri()} yet; run demo_export, or snapshots replicate --plan demo."
+    assert job(project, "demo_verify", OP)["replica"] == text
+    assert project.checks("manifest", "files_intact") == {None: True}
+    assert project.run_checks("replica", keys=()).success
+    found = project.check("replica", "files_intact")
+    assert (found.passed, found.severity, found.description) == (False, dg.AssetCheckSeverity.WARN, text)
+
+    assert project.run("replica", with_checks=False).success
+    shutil.rmtree(folder)
+    failure = project.failure(run_job(project, "demo_verify", {}, raise_on_error=False))
+    assert f"There is no snapshot at {folder.as_uri()}" in failure.description
 
 
 def test_damage_of_both_is_one_failure(make_project: Callable[..., Project], exported: Project, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import dagster as dg
+import pytest
 from pyspark.sql import DataFrame
 
 from snapshot_assets.pipeline.partitions import partitions_of
@@ -81,12 +82,23 @@ def test_a_plan_of_all_tables_names_those_that_have_an_asset(make_project: Calla
         assert event.tags["dagster/code_version"] == code
 
 
-def test_a_table_asset_without_a_table_is_refused_before_rows_are_read(make_project: Callable[..., Project]) -> None:
+@pytest.mark.parametrize("asset", ["schema", "chunks"])
+def test_a_table_asset_without_a_table_is_refused_before_anything_is_written(
+    make_project: Callable[..., Project], asset: str
+) -> None:
     project = make_project(dagster={"table_assets": ["main.reading"]})
-    result = project.run("chunks", keys=project.keys[:1], with_checks=False)
+    result = project.run(asset, keys=project.keys[:1] if asset == "chunks" else (), with_checks=False)
     message = "table_assets has main.reading, of which no rows are exported. Did you mean 'main.readings'?"
     assert message in project.failure(result).description
-    assert project.materialized() == {}
+    assert not project.location.exists()
+
+
+def test_a_listed_table_that_the_plan_skips_is_no_table_asset_that_is_missing(
+    make_project: Callable[..., Project],
+) -> None:
+    project = make_project(tables=["main.readings", "main.sensors"], untimed_tables="skip")
+    assert project.run("schema", "chunks", keys=project.keys[:1], with_checks=False).success
+    assert any("untimed_tables: skip): main.sensors" in line for line in project.log())
 
 
 def test_an_asset_of_a_table_in_chunk_0_says_what_the_plan_lacks(make_project: Callable[..., Project]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -188,6 +189,17 @@ def test_damage_that_was_found_is_not_sealed_over(sealed: Project, found_by: str
     assert sealed.run("chunks", "manifest", keys=sealed.keys[4:5]).success
     assert sealed.state().sealed
     assert sealed.checks("chunks", "file_checksums")[sealed.keys[4]]
+
+
+def test_damage_that_a_check_found_and_could_not_record_is_not_sealed_over(sealed: Project) -> None:
+    flip(data_file(sealed, 5))
+    assert sealed.run_checks("manifest", keys=()).success
+    assert sealed.checks("manifest", "files_intact") == {None: False}
+    shutil.rmtree(sealed.location / "verification")  # as if the store had refused it
+    result = sealed.run(
+        "chunks", "manifest", keys=sealed.keys[1:2], config={"chunks": {"replace": True}}, with_checks=False
+    )
+    assert "The snapshot is damaged and was not sealed: data/5/" in sealed.failure(result).description
 
 
 @pytest.mark.slow

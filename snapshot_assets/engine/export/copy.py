@@ -15,7 +15,7 @@ from snapshot_assets.catalog.rules import check_same_plan
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.run import ExportRun
-from snapshot_assets.errors import ExportFailedError, LocationNotEmptyError, SnapshotExistsError
+from snapshot_assets.errors import ExportFailedError, LocationNotEmptyError, PlanError, SnapshotExistsError
 from snapshot_assets.format.actions import ChunkStatus
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK, in_layout, is_probe, is_schema_document
@@ -63,9 +63,12 @@ def copy(
     Raises:
         LocationNotEmptyError: The location has objects that are not of an unfinished copy, or of earlier windows.
         ExportFailedError: Rows could not be copied; names the cause.
+        PlanError: A copy would be overwritten, and no window has closed.
     """
-    prepare_location(run, overwrite=overwrite)
     chunks = windows if run.plan.windowed else [UNTIMED_CHUNK]
+    if overwrite and not chunks:
+        _refuse_to_replace_by_nothing(run)
+    prepare_location(run, overwrite=overwrite)
     if not chunks and not (state := Catalog.open(run.store).state).has_snapshot:
         return Copied((), None, state)  # no window has closed yet
     outcomes: list[Outcome] = []
@@ -87,6 +90,15 @@ def copy(
             ) from error
         sealed = None if export.catalog.refresh().missing() else export.seal()
         return Copied(tuple(outcomes), sealed, export.catalog.refresh())
+
+
+def _refuse_to_replace_by_nothing(run: ExportRun) -> None:
+    """Refuse to delete a copy if no window has closed that would take its place."""
+    if Catalog.open(run.store).state.has_snapshot:
+        raise PlanError(
+            f"No window of plan {run.plan.name!r} has closed yet, so nothing would replace the copy at {run.store.uri};"
+            " it was not deleted. Choose an earlier start_time, or run again once a window has closed."
+        )
 
 
 def prepare_location(run: ExportRun, *, overwrite: bool = False) -> None:

@@ -10,12 +10,14 @@ from snapshot_assets.catalog.state.totals import outside_end, refuse_outside
 from snapshot_assets.databases.hidden import hides
 from snapshot_assets.databases.query import is_query
 from snapshot_assets.databases.refusals import Refusals
+from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.databases.source import AllRows, Rows, SchemaSource, TimelessRows, WindowRows
 from snapshot_assets.engine.export.start_snapshot import closed_end, exported_schema
 from snapshot_assets.engine.export.withheld import withholding
-from snapshot_assets.errors import UnknownRelationError
+from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.actions import Header, RowsOutside
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.name_rules import rule_of
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets.format.windows import TimeRange
 from snapshot_assets.plan.plan import Plan
@@ -55,6 +57,26 @@ def checked_schemas(
         check_rows(source, resolve(TimeRange(*bounds) if bounds else None), checked, state, refusals)
     refusals.raise_any()
     return extracted, exported
+
+
+def require_table_assets(plan: Plan, schema: DatabaseSchema) -> None:
+    """Refuse names in `table_assets` of which no rows are exported.
+
+    Args:
+        plan: A plan that lists tables there, or not.
+        schema: What the plan exports.
+
+    Raises:
+        PlanError: The source has no such table, or the plan leaves it out.
+    """
+    listed, names = plan.dagster.table_assets, rule_of(schema.database)
+    exported = [table.table_name for table in schema.tables]
+    for name in listed if isinstance(listed, tuple) else ():
+        if not any(names.same(name, table) for table in exported):
+            raise PlanError(
+                f"plan {plan.name!r}: table_assets has {name}, of which no rows are exported."
+                f" {suggestion(str(name), [str(each) for each in exported])}"
+            )
 
 
 def check_rows(

@@ -26,7 +26,7 @@ from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.export.chunks import Outcome, export_chunks
 from snapshot_assets.engine.export.given_frames import described_frames
 from snapshot_assets.engine.export.planning import GivenFrames, Planner, Source, open_source
-from snapshot_assets.engine.export.preflight import checked_schemas, outside_of
+from snapshot_assets.engine.export.preflight import checked_schemas, outside_of, require_table_assets
 from snapshot_assets.engine.export.run_tasks import Export, Runner
 from snapshot_assets.engine.export.start_snapshot import header_of, skipped_tables, spelled_plan, start_snapshot
 from snapshot_assets.engine.export.tasks import Provenance, Task
@@ -137,6 +137,8 @@ class ExportRun:
             existing = None if self.force or not before.has_snapshot else before
             checked = (lambda _: self.plan, existing) if self.check_rows and extend else None
             extracted, schema = checked_schemas(source.database, self.plan, checked)
+            if extend:
+                require_table_assets(self.plan, schema)
             run = replace(self, plan=spelled_plan(self.plan, source.database, schema))
             # Read once: PostgreSQL's LSN moves on, while the database snapshot that tasks read stays.
             fence = {"run": self.run_id, **source.database.fence()} if source.held else {}

@@ -25,7 +25,7 @@ from snapshot_assets.engine.files.read import read_batches
 from snapshot_assets.engine.reading.options import ReadOptions
 from snapshot_assets.engine.reading.parts import FilePart, file_parts, grouped, groups_in_range
 from snapshot_assets.engine.time_range import TimeFilter, is_time
-from snapshot_assets.errors import NoSnapshotError, PlanError
+from snapshot_assets.errors import IncompleteError, NoSnapshotError, PlanError
 from snapshot_assets.format.file_formats import format_of
 from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
@@ -107,7 +107,8 @@ def choose_read(store: ObjectStore, options: ReadOptions) -> TableRead | Planned
         options: The options.
 
     Raises:
-        NoSnapshotError: There is no snapshot, or no sealed one.
+        NoSnapshotError: There is no snapshot.
+        IncompleteError: No revision is sealed yet.
         LostLogError: The log is lost.
         VersionNotFoundError: There is no such version.
         UnknownRelationError: There is no such table.
@@ -125,7 +126,7 @@ def choose_read(store: ObjectStore, options: ReadOptions) -> TableRead | Planned
         asked = TableRequest(head, _state(store, head, options.version), since)
         return _plan_metadata(asked, options.table, options.columns)
     if options.version is None and not head.seals:
-        raise NoSnapshotError(
+        raise IncompleteError(
             f"The snapshot at {store.uri} was not sealed yet: materialise its manifest. The table $chunks shows what is"
             " exported.",
             location=store.uri,

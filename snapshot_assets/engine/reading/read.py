@@ -58,7 +58,8 @@ def read(
     Raises:
         PlanError: An option is wrong, or there is no such column.
         LocationUriError: The location is not a valid URI.
-        NoSnapshotError: There is no sealed snapshot.
+        NoSnapshotError: There is no snapshot.
+        IncompleteError: No revision is sealed yet.
         VersionNotFoundError: There is no such version.
         UnknownRelationError: There is no such table.
         ChecksumMismatchError: A file is damaged.

@@ -86,6 +86,18 @@ def test_a_copy_stays_if_the_query_that_would_replace_it_is_wrong(numbers: str, 
     assert files(tmp_path / "to") == before
 
 
+def test_a_copy_stays_if_no_window_has_closed_that_would_replace_it(numbers: str, tmp_path: Path) -> None:
+    copied(numbers, NUMBERS, tmp_path / "to")
+    before = files(tmp_path / "to")
+    query = "SELECT n FROM numbers WHERE moment >= :start AND moment < :end"
+    fields = {"start_time": datetime(2125, 1, 1, tzinfo=UTC), "chunk_time_window": timedelta(days=1)}
+    with pytest.raises(PlanError, match=r"No window of plan 'copied' has closed yet.* it was not deleted"):
+        copied(numbers, query, tmp_path / "to", overwrite=True, **fields)
+    assert files(tmp_path / "to") == before
+    assert copied(numbers, query, tmp_path / "new", overwrite=True, **fields).rows == 0
+    assert not (tmp_path / "new").exists()
+
+
 def test_an_exported_snapshot_is_never_overwritten(numbers: str, tmp_path: Path) -> None:
     fields = {"start_time": "2025-01-01T00:00:00Z", "end_time": "2025-01-06T00:00:00Z"}
     exported = run_of(Plan(name="exported", source=numbers, to=f"file://{tmp_path}/to", **fields))

@@ -19,7 +19,7 @@ from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.errors import (
     ChecksumMismatchError,
     DocumentError,
-    NoSnapshotError,
+    IncompleteError,
     ObjectNotFoundError,
     VersionNotFoundError,
 )
@@ -241,7 +241,7 @@ def test_chunks_of_an_older_schema_are_read_in_the_newest(place: Place) -> None:
 
 def test_what_is_not_sealed_is_read_by_nobody_but_shown_by_the_metadata_tables(place: Place) -> None:
     place.export(chunks=CHUNKS[:3], seal=False)
-    with pytest.raises(NoSnapshotError, match="was not sealed yet"):
+    with pytest.raises(IncompleteError, match="was not sealed yet"):
         read(place.store.uri, "main.readings")
     assert read(place.store.uri, "$snapshots").num_rows == 0
     status = {row["chunk"]: row["status"] for row in read(place.store.uri, "$chunks").to_pylist()}
