@@ -54,6 +54,16 @@ def test_what_is_missing_is_exported_and_sealed_once_it_is_whole(make_project: C
     assert asked(project, cursor)[0] == {}
 
 
+def test_the_sensor_says_what_holds_a_seal_and_a_replica_back(make_project: Callable[..., Project]) -> None:
+    project = make_project(dagster=DAGSTER, replicate_to="file:///nowhere/at/all")
+    sensor = project.definitions().get_repository_def().get_sensor_def("demo_automation_sensor")
+    assert sensor.description == (
+        "Exports windows of demo that are missing. Seals the snapshot once all are there, unless a check of chunks or"
+        " untimed_tables failed when it last ran. Replicates each seal, unless a check of manifest failed when it last"
+        " ran. What failed runs again each hour."
+    )
+
+
 def materialized(project: Project, asset: str, *keys: str | None) -> None:
     """Record that an asset was materialized, without a run."""
     for key in keys:

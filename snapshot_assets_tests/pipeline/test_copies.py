@@ -10,6 +10,7 @@ import dagster as dg
 import duckdb
 import pytest
 
+from snapshot_assets.pipeline import exports
 from snapshot_assets_tests.pipeline.project import DAY, ROWS, START, Project, run_job
 from snapshot_assets_tests.pipeline.test_exports import closed, tick
 
@@ -65,8 +66,11 @@ def test_run_config_chooses_windows_of_a_copy(
         assert "windows 'yesterday' is neither `due` nor a range" in project.failure(refused).description
         assert copy(project, windows=f"{project.keys[1]}...{project.keys[1]}").success
         assert (list(copied(project)), project.state().sealed) == ([project.keys[1]], False)
+        monkeypatch.setattr(exports, "MANY_WINDOWS", 1)
         assert copy(project).success  # the rest of what is due
         assert (len(project.state().windows()), project.state().sealed) == (3, True)
+    [line] = [line for line in project.log() if line.startswith("This run copies 2 windows. Dagster stores an event")]
+    assert "use a longer chunk_time_window, or runs of at most 1 windows (chunks_per_run)" in line
 
 
 def test_the_schedule_waits_until_a_window_has_closed(
