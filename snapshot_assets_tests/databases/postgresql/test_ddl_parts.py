@@ -343,25 +343,16 @@ def test_tables_of_extensions_are_not_exported(postgresql_database: str) -> None
     assert (extension["kind"], extension["name"]) == ("extension", "vector")
 
 
-def test_quoted_access_methods_and_quoted_modifiers_are_restored(
+def test_quoted_access_methods_are_restored(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:
-    """The type is made by hand: its modifiers are printed in quotes."""
     by_hand = """
         CREATE ACCESS METHOD "MyAm" TYPE INDEX HANDLER bthandler;
         CREATE OPERATOR CLASS o DEFAULT FOR TYPE int USING "MyAm" AS OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =,
             OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 btint4cmp(int, int);
-        CREATE TYPE tagged;
-        CREATE FUNCTION tagged_in(cstring) RETURNS tagged LANGUAGE internal IMMUTABLE STRICT AS 'textin';
-        CREATE FUNCTION tagged_out(tagged) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'textout';
-        CREATE FUNCTION tag_in(cstring[]) RETURNS int LANGUAGE sql IMMUTABLE STRICT AS 'SELECT 1';
-        CREATE FUNCTION tag_out(int) RETURNS cstring LANGUAGE sql IMMUTABLE STRICT
-            AS $$SELECT '(''a b'',"C")'::cstring$$;
-        CREATE TYPE tagged (INPUT = tagged_in, OUTPUT = tagged_out, TYPMOD_IN = tag_in,
-            TYPMOD_OUT = tag_out, LIKE = text);
     """
     tables = """
-        CREATE TABLE t (a int, b tagged('x'));
+        CREATE TABLE t (a int);
         CREATE INDEX i ON t USING "MyAm" (a);
         CREATE TABLE u (a int, CONSTRAINT x EXCLUDE USING "MyAm" (a WITH =));
     """

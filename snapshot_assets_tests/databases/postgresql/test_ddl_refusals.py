@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from snapshot_assets.databases.postgresql.ddl import define
+from snapshot_assets.databases.postgresql.ddl.checked_sql import type_text
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.steps import steps_of
@@ -364,3 +365,13 @@ def test_what_cannot_be_checked_counts_as_made_once_the_user_made_it(postgresql_
         for expected in (list(MADE_BY_HAND), []):
             assert [each.name for each in target.make(record, steps).values() if each.failed] == expected
             execute(postgresql_database, *(MADE_BY_HAND[each] for each in expected))
+
+
+@pytest.mark.parametrize("type_", ["numeric(10,2)", """public.tagged('a b', "C")[]""", "public.tagged('it''s')"])
+def test_modifiers_of_a_type_may_be_quoted(type_: str) -> None:
+    assert type_text(type_, "column a") == type_
+    for more in ("; DROP TABLE t", " COLLATE x", "('b'); DROP TABLE t; --"):
+        with pytest.raises(RestoreError, match="column a is refused"):
+            type_text(type_ + more, "column a")
+    with pytest.raises(RestoreError, match="column a is refused"):
+        type_text("public.tagged('a' || f())", "column a")
