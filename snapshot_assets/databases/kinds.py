@@ -27,6 +27,7 @@ _PLURALS = {
     "conversion": "",
     "database setting": "",
     "default": "",
+    "default privileges": "default privileges",
     "domain": "",
     "event trigger": "",
     "exclusion constraint": "",

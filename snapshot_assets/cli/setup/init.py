@@ -101,7 +101,11 @@ def _report(options: argparse.Namespace, file: Path, proposal: Proposal, variabl
     assert windows is not None
     count = window_count(plan, datetime.now(UTC))
     if variable:
-        show_message(f"The password is not in the file: set {variable} in the environment of each command.", "warning")
+        show_message(
+            f"The password is not in the file: set {variable} in the environment of each command, with characters such"
+            " as @, / and : percent-encoded (%40, %2F, %3A).",
+            "warning",
+        )
     if options.json:
         fields = plan.model_dump(mode="json", exclude_unset=True)
         tables = [{"table": str(each.table.table_name), "bytes": each.bytes} for each in proposal.tables]

@@ -25,7 +25,7 @@ def _needed(schema: DatabaseSchema) -> Iterator[str]:
         some = "; ".join(f"{need.label} (for {need.used_by[0]})" for need in needs[:_SHOWN])
         more = f"; and {len(needs) - _SHOWN} more" if len(needs) > _SHOWN else ""
         yield (
-            f"A restore needs {counted(len(needs), 'object')} that the snapshot does not contain:"
+            f"A restore needs {counted(len(needs), 'object')} that it creates only with --with-code, if at all:"
             f" {some}{more}. If the target lacks any, `snapshots import --dry-run` prints the statements that create"
             " it."
         )
