@@ -405,11 +405,11 @@ def test_expressions_may_be_left_out_later_and_what_is_lost_is_counted_by_kind(
     assert snapshots(*call).status == 1
     dry = snapshots(*call, "--no-expressions", "--dry-run")
     assert (dry.status, dry.out.count("\n")) == (0, 3), dry.err
-    assert "  not carried over: 13 views; --verbose names them\n" in dry.out
+    assert "  not carried over: 13 views, 1 table macro; --verbose names them\n" in dry.out
     plain = snapshots(*call, "--no-expressions", "--json")
     assert plain.status == 0, plain.err
-    assert plain.json["lost_by_kind"] == {"view": 13}
-    assert len(plain.json["lost"]) == 13
+    assert plain.json["lost_by_kind"] == {"view": 13, "table macro": 1}
+    assert len(plain.json["lost"]) == 14
     verbose = snapshots(*call, "--no-expressions", "--dry-run", "--verbose")
     assert verbose.out.count("  not carried over: View main.") == 13
     assert snapshots(*call).status == 1  # with expressions, the views are tried again
