@@ -29,6 +29,8 @@ from snapshot_assets_tests.engine.exports import CHUNKS, Place
 from snapshot_assets_tests.engine.restore.imports import Into, execute
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
+pytestmark = pytest.mark.slow
+
 NAME = "snapshots_drill_shop"
 
 
@@ -181,8 +183,6 @@ IN_A_FOLDER_THAT_IS_GONE = """
 import os, sys
 import pyarrow as pa
 from snapshot_assets.engine.restore.compare import _sum_of
-
-pytestmark = pytest.mark.slow
 os.chdir(sys.argv[1])
 os.rmdir(sys.argv[1])
 batch = pa.RecordBatch.from_pydict({"a": [1, 2, 3]})
