@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import fields
 from pathlib import Path
 
+import pytest
+
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.errors import ObjectExistsError, ObjectNotFoundError
+from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets.storage.probe import probe
 from snapshot_assets_tests.cli.helpers import RANGE, Snapshots, differing
+
+MIB = 1024 * 1024
 
 
 def commands_work(snapshots: Snapshots, uri: str, options: StoreOptions, source: str, folder: Path) -> None:
@@ -49,3 +57,23 @@ def commands_work(snapshots: Snapshots, uri: str, options: StoreOptions, source:
     call("export", "verify", *of)
     call("export", "delete", *of, "--yes")
     assert list(store.list()) == []
+
+
+def store_works(store: ObjectStore) -> None:
+    """Check that creates are conditional, and that an upload of several parts is read, listed and deleted whole."""
+    assert probe(store).conditional_create
+    store.create("transactions/1", b"ours")
+    with pytest.raises(ObjectExistsError):
+        store.create("transactions/1", b"another")
+    assert store.get("transactions/1") == b"ours"
+    data = os.urandom(20 * MIB)
+    with store.open_writer("data/1") as writer:
+        for start in range(0, len(data), MIB):
+            writer.write(data[start : start + MIB])
+    with store.open_reader("data/1") as reader:
+        assert reader.read() == data
+    assert [info.path for info in store.list("data")] == ["data/1"]
+    assert store.folders() == ("data", "transactions")
+    store.delete("data/1")
+    with pytest.raises(ObjectNotFoundError):
+        store.head("data/1")

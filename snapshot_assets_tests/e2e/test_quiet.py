@@ -57,8 +57,8 @@ def test_other_commands_that_move_rows_are_quiet(source: str, tmp_path: Path, da
         ("copy", query, "--source", source, "--to", (tmp_path / "copy").as_uri()),
     ):
         done = in_own_process(*call, "--no-progress")
-        told = [line for line in done.err.splitlines() if "sealed at revision" not in line]  # what a copy wrote
-        assert (done.status, told) == (0, []), call
+        shown = [line for line in done.err.splitlines() if "sealed at revision" not in line]  # what a copy wrote
+        assert (done.status, shown) == (0, []), call
 
 
 def test_log_settings_of_the_user_stay_in_force(

@@ -98,7 +98,7 @@ CREATE FUNCTION based_out(based) RETURNS cstring LANGUAGE internal IMMUTABLE STR
 CREATE TYPE based (INPUT = based_in, OUTPUT = based_out, LIKE = int4);
 CREATE CONVERSION conv FOR 'LATIN1' TO 'UTF8' FROM iso8859_1_to_utf8;
 CREATE TEXT SEARCH DICTIONARY dict (TEMPLATE = simple); CREATE TEXT SEARCH CONFIGURATION cfg (COPY = simple);
-CREATE FOREIGN DATA WRAPPER far; CREATE SERVER away FOREIGN DATA WRAPPER far; CREATE PUBLICATION told;
+CREATE FOREIGN DATA WRAPPER far; CREATE SERVER away FOREIGN DATA WRAPPER far; CREATE PUBLICATION news;
 CREATE TRUSTED LANGUAGE other HANDLER plpgsql_call_handler;
 CREATE FUNCTION watch() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END';
 CREATE EVENT TRIGGER watcher ON ddl_command_start EXECUTE FUNCTION watch(); ALTER EVENT TRIGGER watcher DISABLE;
@@ -106,7 +106,7 @@ CREATE EVENT TRIGGER watcher ON ddl_command_start EXECUTE FUNCTION watch(); ALTE
 OWNED_OBJECTS = (
     *("collation public.col", "conversion public.conv", "event trigger watcher", "foreign data wrapper far"),
     *("foreign server away", "language other", "operator public.===(integer,integer)"),
-    *("operator class public.c", "operator family public.f", "publication told", "statistics public.st"),
+    *("operator class public.c", "operator family public.f", "publication news", "statistics public.st"),
     *("text search configuration public.cfg", "text search dictionary public.dict", "type public.based"),
 )
 
