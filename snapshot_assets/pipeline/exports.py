@@ -133,7 +133,7 @@ def export_job(plan: Plan) -> Any:
 
 
 def export_schedule(plan: Plan, job: Any) -> dg.ScheduleDefinition:
-    """Return the schedule that exports or copies what is due: all windows that have closed, however long it stood."""
+    """Return the schedule that exports or copies what is due: all windows that have closed, also after a downtime."""
     does = "Copies" if plan.kind == "query" else "Exports"
 
     @dg.schedule(
