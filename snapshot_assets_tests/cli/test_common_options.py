@@ -35,6 +35,7 @@ def test_help_shows_examples_as_they_are_typed_and_the_exit_statuses() -> None:
     assert "130 interrupted" in " ".join(shown.out.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", list(EXAMPLES))
 def test_every_command_takes_the_common_options_before_and_after_its_name(command: str) -> None:
     call = shlex.split(EXAMPLES[command][0])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from snapshot_assets_tests.cli.helpers import Snapshots
 from snapshot_assets_tests.databases.postgresql.helpers import execute
 from snapshot_assets_tests.servers.postgresql import MakeDatabase
@@ -16,6 +18,7 @@ NEEDING = (
 )
 
 
+@pytest.mark.slow
 def test_what_an_export_warns_of_is_refused_and_mended_in_one_step(
     snapshots: Snapshots, make_postgresql_database: MakeDatabase, tmp_path: Path
 ) -> None:
@@ -77,6 +80,7 @@ def test_a_dry_run_says_what_it_did_not_rehearse(
     assert left["count"] == len(left["statements"])
 
 
+@pytest.mark.slow
 def test_views_that_are_left_out_are_counted(
     snapshots: Snapshots, make_postgresql_database: MakeDatabase, tmp_path: Path
 ) -> None:

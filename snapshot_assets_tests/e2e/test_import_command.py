@@ -74,6 +74,7 @@ def test_an_import_reports_what_it_did_and_the_next_one_has_nothing_to_do(
     assert differing(tmp_path / "source.duckdb", target, "main.readings", "main.sensors") == {}
 
 
+@pytest.mark.slow
 def test_a_second_import_reports_missing_rows_and_fails(
     snapshots: Snapshots, call: tuple[str, ...], exported: Path, target: Path
 ) -> None:

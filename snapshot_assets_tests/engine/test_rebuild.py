@@ -145,6 +145,7 @@ def check(spot: Spot, before: dict[str, list[str]]) -> None:
     assert content(spot.store) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("disaster", DISASTERS)
 def test_a_disaster_with_a_base_is_survived_without_consent(anywhere: Spot, disaster: str) -> None:
     spot = anywhere

@@ -47,6 +47,7 @@ def export_run(spark, tmp_path, **fields):
     return ExportRun(plan, address, store, SparkRunner(lambda: spark), "r1", session=lambda: spark)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("shop")
 def test_a_catalogs_tables_are_exported_sealed_and_loaded_back(spark, tmp_path):
     run = export_run(spark, tmp_path)

@@ -105,6 +105,7 @@ def test_scrubbing_twice_changes_nothing_more(text):
     assert scrub(scrub(text)) == scrub(text)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)  # quadratic time needs minutes
 @pytest.mark.parametrize(
     "hostile",

@@ -67,6 +67,7 @@ def test_the_log_gives_the_same_states_without_its_checkpoints(tmp_path: Path) -
     assert json.loads(json.dumps(expected(store))) == known
 
 
+@pytest.mark.slow
 def test_a_program_written_from_the_specification_lists_the_same_files(store: ObjectStore, known: dict) -> None:
     for revision in [*known["manifests"], max(known["revisions"], key=int)]:
         paths, done = known["revisions"][revision], run(store.uri, revision)

@@ -241,6 +241,7 @@ def test_the_events_of_a_commit_are_one_batch_where_dagster_stores_batches(
     assert len(project.materialized()) == len(project.keys) == max(batches)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["flipped", "missing", "receipt"])
 def test_a_damaged_partition_is_exported_again_and_others_are_skipped(
     exported: Project, project: Project, damage: str

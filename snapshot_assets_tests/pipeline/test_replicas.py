@@ -59,6 +59,7 @@ def test_the_plan_decides_whether_the_replica_loses_what_the_source_deleted(
     assert facts["deleted_objects"] == str(int(delete))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [{}, {"sample": "100%"}])
 def test_the_verification_job_finds_damage_of_the_replica(
     make_project: Callable[..., Project], exported: Project, tmp_path: Path, config: dict[str, str]

@@ -213,6 +213,7 @@ def _copy(pickled: bytes, source: str, target: str) -> bytes:
     return data
 
 
+@pytest.mark.slow
 def test_exactly_one_of_racing_creates_wins_and_no_reader_gets_a_part(store: ObjectStore) -> None:
     # The S3 server sometimes makes the loser of a race wait for a second.
     keys, racers, size = 60 if isinstance(store, LocalStore) else 5, 3, 64 * 1024

@@ -141,6 +141,7 @@ OPENED = "a log, of a copy"
 """Its checkpoints have this location's id and are of its transactions; only reading the whole log shows what it is."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", BROUGHT)
 def test_what_was_copied_here_is_no_state_and_nothing_is_deleted_or_committed(
     own: Writer, case: str, request: pytest.FixtureRequest

@@ -134,6 +134,7 @@ def keeps_what_restic_keeps(steps: Sequence[tuple], counts: dict[str, int]) -> N
                 assert writer.left() == left
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(HISTORIES, COUNTS)
 @example(SATURDAY, {"daily": 7})

@@ -215,6 +215,7 @@ def meet(row: str, column: str, start: Path, folder: Path) -> tuple[str, ObjectS
     return "+" if first.catalog.won else "=", store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS)
 def test_an_action_planned_on_an_older_head_has_the_outcome_in_the_table(starts, scratch, row):
     wrong = {}

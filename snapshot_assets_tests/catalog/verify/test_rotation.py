@@ -24,6 +24,7 @@ def file(chunk: int, size: int = 100) -> DataFile:
     return DataFile(path, "main", "m", chunk, "0123abcd", 1, size, f"{chunk:064x}", 1, 0)
 
 
+@pytest.mark.slow
 @given(
     days=st.integers(1, 40),
     first=st.integers(0, 10_000),

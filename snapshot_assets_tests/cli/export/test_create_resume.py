@@ -33,6 +33,7 @@ def begun(location: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return location
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_a_location_alone_resumes_an_export(snapshots: Snapshots, begun: Path) -> None:
     resumed = snapshots("export", "create", "--to", begun.as_uri(), "--json")
@@ -41,6 +42,7 @@ def test_a_location_alone_resumes_an_export(snapshots: Snapshots, begun: Path) -
     assert snapshots("export", "create", "--to", begun.as_uri()).status == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "messages"),
     [

@@ -139,6 +139,7 @@ def test_foreign_keys_that_duckdb_cannot_have_are_listed_and_the_rest_is_made() 
     assert len(made) == 1, made  # one of the two in the circle
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statements", "there", "expected"),
     [

@@ -170,6 +170,7 @@ def test_text_that_would_end_its_clause_is_refused_and_never_runs(what: str, doc
     assert of_table == (not refused.by_hand)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("what", "document"), NOT_RUN)
 def test_an_import_refuses_tables_with_such_text_and_makes_the_rest(
     what: str, document: DatabaseSchema, postgresql_module_database: str

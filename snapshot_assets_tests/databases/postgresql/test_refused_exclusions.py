@@ -18,6 +18,7 @@ def refused(uri: str, selection: Selection) -> str:
     return str(raised.value)
 
 
+@pytest.mark.slow
 def test_a_pattern_that_matches_a_partition_is_refused(postgresql_database: str) -> None:
     execute(
         postgresql_database,

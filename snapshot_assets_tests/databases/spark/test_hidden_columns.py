@@ -43,6 +43,7 @@ HIDING = Selection(
 )
 
 
+@pytest.mark.slow
 def test_documents_lack_what_is_hidden(lake: SparkCatalogDatabase) -> None:
     schema = lake.extract(HIDING)
     [table] = schema.tables
@@ -100,6 +101,7 @@ def test_an_export_of_a_catalog_hides_columns(lake: SparkCatalogDatabase, spark:
     assert frame.columns == ["id", "phone", "made"]
 
 
+@pytest.mark.slow
 def test_frames_of_a_user_are_hidden_too(spark: SparkSession, tmp_path: Path) -> None:
     source, location = make_source(tmp_path / "s.duckdb"), tmp_path / "location"
     plan = make_plan(

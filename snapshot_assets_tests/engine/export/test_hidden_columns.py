@@ -147,6 +147,7 @@ def test_a_changed_mask_is_another_plan(people: str, location: Path) -> None:
             export(plan_of(people, location, **changed), store_of(location))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mask", "message"),
     [

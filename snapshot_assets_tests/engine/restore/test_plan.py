@@ -77,6 +77,7 @@ def test_a_ledger_that_is_dropped_after_the_plan_was_made_makes_the_rows_those_o
     assert (resumable.imports(), resumable.tables()) == ([], before)
 
 
+@pytest.mark.slow
 def test_rows_that_others_add_after_the_plan_was_made_are_refused(imported: Place, resumable: Into) -> None:
     forget(resumable)
     empty(resumable)

@@ -36,6 +36,7 @@ def into(make_postgresql_database: MakeDatabase) -> Into:
     return Into(make_postgresql_database())
 
 
+@pytest.mark.slow
 def test_every_view_that_is_not_made_is_named(place: Place, into: Into, make_postgresql_database: MakeDatabase) -> None:
     execute(place.source, *CIRCLE)
     place.export()

@@ -105,6 +105,7 @@ TYPES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("written", FORMATS, ids=lambda each: each.text())
 @pytest.mark.parametrize("kind", [*TYPES, *NESTED], ids=str)
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
