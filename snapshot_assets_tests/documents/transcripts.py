@@ -16,6 +16,7 @@ _VARYING = (
     (r"\b(?=[a-f]*\d)[0-9a-f]{8,}\b", "HEX"),
     (r"(?<!\d)(?!2025-)20\d\d-\d\d-\d\d(T[\d:.]+Z)?", "TIME"),
     (r"\b[\d,.]+ (B|kB|MB|GB)\b", "SIZE"),
+    (r"\b[\d,]+ bytes; expected [\d,]+", "SIZE"),
     (r"\b[\d.]+ (ms|s|min|h( \d+ min)?)\b", "DURATION"),
     (r"\b(revision |rev:)\d+", r"\1N"),  # chunks that end together are committed together
     (r"[ \t─━]+", " "),
