@@ -7,8 +7,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SITE := $(VENV)/docs
+CLASSES := $(VENV)/spark-classes.jsa
 AZURITE := node_modules/.azurite
 AZURITE_VERSION := 3
+EVERY := 3
 WORKERS := -n 2 --dist loadfile
 DEMO := $(CURDIR)/demo
 UI_PORT ?= 3000
@@ -44,11 +46,15 @@ demo: install $(DAGSTER_HOME)/dagster.yaml  ## Export real flight data to a veri
 ui: install $(DAGSTER_HOME)/dagster.yaml  ## Open Dagster's UI on the demo's instance (http://127.0.0.1:3000)
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/dg dev --no-check-yaml --host 127.0.0.1 --port $(UI_PORT)
 
-test: install  ## Run the quick tests
+# Java's archive of Spark's classes: each of the many JVMs of the tests starts seconds sooner.
+$(CLASSES): $(STAMP)
+	SNAPSHOTS_CLASS_ARCHIVE=$@ $(BIN)/snapshots warm-up
+
+test: install $(CLASSES)  ## Run the quick tests
 	$(BIN)/pytest -q $(WORKERS)
 
-test-slow: install  ## Run the long tests too
-	$(BIN)/pytest -q -m slow $(WORKERS)
+test-slow: install $(CLASSES)  ## Run the long tests too (EVERY=1: strike faults at every call, not at every third)
+	EVERY=$(EVERY) $(BIN)/pytest -q -m slow $(WORKERS)
 
 test-python: requirements/dev.txt  ## Install for another interpreter (PYTHON=python3.13), and run the tests that need no Spark
 	$(MAKE) install VENV=.venv/$(notdir $(PYTHON))

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,9 @@ pytest_plugins = [
 settings.register_profile("project", deadline=None)  # no test measures wall time
 settings.load_profile("project")
 
+_CLASSES = Path(sys.prefix) / "spark-classes.jsa"
+if _CLASSES.is_file():  # by the Makefile: the many JVMs of the tests then start seconds sooner
+    os.environ.setdefault("SNAPSHOTS_CLASS_ARCHIVE", str(_CLASSES))
 
 _MEMORY = Path("/dev/shm")
 _ENOUGH_BYTES = 6 << 30

@@ -10,6 +10,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "init --source duckdb:///data/flights.duckdb --to file:///srv/snapshots/flights --output flights.yaml",
     ),
     "doctor": ("doctor", "doctor --plan shop --json", "doctor --source duckdb:///data/flights.duckdb --no-spark"),
+    "warm-up": ("warm-up",),
     "plan show": ("plan show shop", "plan show shop --json"),
     "copy": (
         "copy public.orders --source shop --to s3://lake/orders",

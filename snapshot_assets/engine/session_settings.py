@@ -21,7 +21,7 @@ REMOTE_VARIABLE = "SPARK_REMOTE"
 NEEDED = {TIME_ZONE: "UTC"}
 """Settings that every session needs."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-_DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 LOCAL_SETTINGS = {
     MASTER: "local[*,4]",  # Spark tries a dying task four times
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
@@ -84,14 +84,25 @@ def session_settings(chosen: Mapping[str, str], environment: Mapping[str, str] |
     return unchosen | dict(chosen)
 
 
-def driver_settings(folder: Path) -> dict[str, str]:
+def driver_settings(folder: Path, archive: Path) -> dict[str, str]:
     """Return the setting by which the JVM of a driver in this process puts temporary files into a folder.
 
     That is where the driver has its blocks, too, unless `spark.local.dir` is chosen. Executors elsewhere do not get the
     setting. Spark reads the driver's options before those of `JAVA_OPTIONS`, so that a user's own folder wins.
+
+    Args:
+        folder: The folder.
+        archive: The archive that the JVM loads Spark's classes from, if that exists.
     """
-    quoted = str(folder).replace("\\", "\\\\").replace('"', '\\"')
-    return {_DEFAULT_JAVA_OPTIONS: f'"-Djava.io.tmpdir={quoted}"'}
+    shared = [f"-XX:SharedArchiveFile={archive}", "-Xlog:disable"] if archive.is_file() else []
+    options = [f"-Djava.io.tmpdir={folder}", *shared]
+    return {DEFAULT_JAVA_OPTIONS: " ".join(map(_quoted, options))}
+
+
+def _quoted(option: str) -> str:
+    """Return an option of a JVM as Spark reads it among others."""
+    escaped = option.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def worker_settings(folder: Path) -> dict[str, str]:

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.resources import as_file, files
+from pathlib import Path
 
 import pyarrow as pa
+import pyspark
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -47,6 +49,8 @@ from snapshot_assets.plan.spark_settings import MASTER, REMOTE
 from snapshot_assets.scratch_folders import process_folder
 
 _LOG = logging.getLogger(__name__)
+ARCHIVE_VARIABLE = "SNAPSHOTS_CLASS_ARCHIVE"
+"""Names the archive of Spark's classes, such as one in a container's image."""
 _LAUNCHER_OPTIONS = "SPARK_LAUNCHER_OPTS"
 _DAEMON = {"spark.python.daemon.module": "snapshot_assets.engine.worker_daemon"}
 _LOG_LEVEL = "snapshots.log.level"
@@ -64,10 +68,21 @@ def session_config(chosen: Mapping[str, str]) -> dict[str, str]:
         chosen: Settings of the user.
     """
     settings, known = session_settings(chosen), settings_of_environment(os.environ)
-    ours = driver_settings(process_folder()) if known_master(chosen) is not None and not _connects(settings) else {}
+    ours = (
+        driver_settings(process_folder(), archive_file())
+        if known_master(chosen) is not None and not _connects(settings)
+        else {}
+    )
     if not LOCAL_SETTINGS.keys().isdisjoint(settings) or is_local(settings.get(MASTER, "")):
         ours |= _local_settings(settings, known)
     return {name: value for name, value in ours.items() if name not in known} | settings
+
+
+def archive_file() -> Path:
+    """Return the archive of Spark's classes, which `make_archive` makes: in the user's cache, or as a variable says."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    default = f"{cache}/snapshot_assets/spark-{pyspark.__version__}.jsa"
+    return Path(os.environ.get(ARCHIVE_VARIABLE) or default).absolute()
 
 
 def _local_settings(settings: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from snapshot_assets.engine.session_start import ARCHIVE_VARIABLE
 from snapshot_assets_tests.documents.blocks import ROOT, Block, Step, blocks, steps
 from snapshot_assets_tests.documents.followed import TUTORIAL
 from snapshot_assets_tests.documents.shell import Printed, Shell
@@ -50,6 +51,8 @@ class Reader:
     def environment(self) -> dict[str, str]:
         """Return the variables of the reader's shell: those of a login, with `snapshots` on the path."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED)}
+        if classes := os.environ.get(ARCHIVE_VARIABLE):
+            kept[ARCHIVE_VARIABLE] = classes
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
         return kept | {"PATH": path, "HOME": str(self.home), "COLUMNS": "120"} | dict(self.variables)
 

@@ -14,7 +14,7 @@ import pytest
 
 from snapshot_assets import scratch_folders
 from snapshot_assets.engine.session_settings import driver_settings, worker_settings
-from snapshot_assets.engine.session_start import session_config
+from snapshot_assets.engine.session_start import archive_file, session_config
 from snapshot_assets.scratch_folders import remove_left, scratch_folder
 
 _START = """
@@ -147,11 +147,11 @@ def test_what_duckdb_spills_goes_with_its_process_and_that_of_a_killed_process_a
 
 def test_spark_gets_the_folder_of_the_process_unless_another_is_chosen_and_executors_elsewhere_do_not() -> None:
     folder = scratch_folders.process_folder()
-    ours = driver_settings(folder) | worker_settings(folder)
+    ours = driver_settings(folder, archive_file()) | worker_settings(folder)
     assert ours.items() <= session_config({"spark.master": "local[2]"}).items()
     for master in ("spark://host:7077", "local-cluster[1,1,512]"):
         found = session_config({"spark.master": master})
-        assert driver_settings(folder).items() <= found.items()
+        assert driver_settings(folder, archive_file()).items() <= found.items()
         assert worker_settings(folder).keys().isdisjoint(found)
     chosen = dict.fromkeys(ours, "theirs")
     assert chosen.items() <= session_config({"spark.master": "local[2]"} | chosen).items()

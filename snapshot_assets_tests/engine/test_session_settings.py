@@ -19,7 +19,7 @@ from snapshot_assets.engine.session_settings import (
     session_settings,
     settings_of_environment,
 )
-from snapshot_assets.engine.session_start import session_config, variables_of_start
+from snapshot_assets.engine.session_start import archive_file, session_config, variables_of_start
 from snapshot_assets.engine.worker_daemon import without_zips
 from snapshot_assets.scratch_folders import process_folder
 
@@ -55,7 +55,7 @@ def test_this_machine_gets_our_conveniences() -> None:
 def test_a_cluster_keeps_its_own_settings(master: str) -> None:
     chosen = {"spark.master": master}
     assert session_settings(chosen) == OURS | chosen
-    assert session_config(chosen) == OURS | driver_settings(process_folder()) | chosen
+    assert session_config(chosen) == OURS | driver_settings(process_folder(), archive_file()) | chosen
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_dynamic_allocation_counts_the_executors_that_may_come(settings: dict[st
 def test_a_master_in_the_defaults_of_spark_is_one_that_somebody_chose(master: str, defaults: Path) -> None:
     defaults.write_text(f"# ours\nspark.master   {master}\nspark.app.name=theirs\n")
     assert session_settings({}) == {TIME_ZONE: "UTC"}
-    assert session_config({}) == {TIME_ZONE: "UTC"} | driver_settings(process_folder())
+    assert session_config({}) == {TIME_ZONE: "UTC"} | driver_settings(process_folder(), archive_file())
     assert known_master({}) == master
     assert known_master({"spark.master": "local[2]"}) == "local[2]"
 

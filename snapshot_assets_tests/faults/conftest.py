@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -59,6 +60,11 @@ def driver() -> Iterator[Driver]:
 def source(scratch) -> str:
     return make_source(scratch / "source.duckdb")
 
+
+EVERY = int(os.environ.get("EVERY", "3"))
+"""Of how many like cases one is tried; `make test-slow EVERY=1` tries them all, which takes much longer."""
+
+T = TypeVar("T")
 
 CHANGES = ("create", "put", "open", "write", "close", "delete")
 """Calls that change storage; between two of them, the moment of a kill makes no difference."""
@@ -116,6 +122,16 @@ def by_kind(trace: list[str], starts: str | tuple[str, ...] = "") -> dict[str, l
         if call.startswith(starts):
             numbers.setdefault(call, []).append(number)
     return numbers
+
+
+def spread(cases: Sequence[T], number: int) -> Sequence[T]:
+    """Return one of `EVERY` cases; tests of other numbers take the others.
+
+    Args:
+        cases: What a test may strike, in the order of its calls.
+        number: That of the test among its siblings.
+    """
+    return cases[number % EVERY :: EVERY] or cases[:1]
 
 
 def _recorded(driver, scenario: Scenario, folder: Path) -> Scenario:

@@ -9,12 +9,16 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from snapshot_assets.engine.session_settings import driver_settings
+from snapshot_assets.engine.session_start import archive_file
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable  # otherwise workers use the first `python3` of the path
     settings = {
         "spark.driver.memory": "1g",
+        **driver_settings(tmp_path_factory.mktemp("driver"), archive_file()),
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # short jobs do not repay more
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
