@@ -11,7 +11,7 @@ from snapshot_assets_tests.catalog.tags import flip
 from snapshot_assets_tests.cli.helpers import RANGE, Snapshots, export, make_plan, store_of
 
 SHORT = ("--start-time", "2025-01-01T00:00:00Z", "--end-time", "2025-01-03T00:00:00Z")
-OUTSIDE = "  24 rows outside 2025-01-01T00:00:00Z … 2025-01-03T00:00:00Z were not exported\n"
+OUTSIDE = "  24 rows outside 2025-01-01T00:00:00Z … 2025-01-03T00:00:00Z were not exported (main.readings 24)\n"
 
 
 def create(source: str, location: Path, *options: str) -> tuple[str, ...]:
