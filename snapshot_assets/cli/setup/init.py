@@ -108,7 +108,10 @@ def _report(options: argparse.Namespace, file: Path, proposal: Proposal, variabl
         )
     if options.json:
         fields = plan.model_dump(mode="json", exclude_unset=True)
-        tables = [{"table": str(each.table.table_name), "bytes": each.bytes} for each in proposal.tables]
+        tables = [
+            {"table": str(each.table.table_name), "bytes": each.bytes, "analyzed": each.analyzed}
+            for each in proposal.tables
+        ]
         show_json({"path": str(file), "plan": fields, "windows": count, "tables": tables, "variable": variable})
         return
     show(f"{file}: plan {plan.name}, {counted(len(proposal.tables), 'table')}")
