@@ -19,11 +19,11 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.units import duration_text
 from snapshot_assets.plan.ad_hoc import plan_name
-from snapshot_assets.plan.configuration import DEFAULT_FILE, Configuration
+from snapshot_assets.plan.configuration import CONFIG_VARIABLE, DEFAULT_FILE, Configuration
 from snapshot_assets.plan.fields import ALIAS
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.problems import plan_error
-from snapshot_assets.plan.read_configuration import CONFIG_VARIABLE, FOLDER_VARIABLE, parse_configuration
+from snapshot_assets.plan.read_configuration import FOLDER_VARIABLE, parse_configuration
 from snapshot_assets.plan.references import References
 
 
