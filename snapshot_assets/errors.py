@@ -124,6 +124,10 @@ class StoreDeniedError(StorageError):
     """The store refused the credentials or the operation."""
 
 
+class LocationUnusableError(StorageError):
+    """The folder of a location cannot be created, or is a file."""
+
+
 class StoreFullError(StorageError):
     """No space is left, or a quota is exhausted."""
 

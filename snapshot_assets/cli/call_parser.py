@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from snapshot_assets.cli.exit_status import meanings_text
@@ -17,9 +17,12 @@ _CONFIG = "configuration, here or before the command (default: $SNAPSHOTS_CONFIG
 _FILES = {"bash": "_shtab_compgen_files", "zsh": "_files"}
 """What completes a file's name, as `shtab.FILE`; importing shtab takes time."""
 
+_LIKENESS = 0.7
+"""How like a mistyped name a suggestion must be: all options begin alike."""
+
 
 class CallParser(argparse.ArgumentParser):
-    """A parser that accepts only full option names, takes `--config`, and whose errors repeat no password."""
+    """A parser of full option names that takes `--config`; its errors suggest names, and repeat no password."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"epilog": meanings_text(), **settings}, allow_abbrev=False)
@@ -39,8 +42,24 @@ class CallParser(argparse.ArgumentParser):
         """
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+            options = [each.partition("=")[0] for each in unknown if each.startswith("--")]
+            near = [name for option in options for name in _near(option, self._option_string_actions)]
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{_did_you_mean(near)}")
         return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a value that is none of an action's choices, and name those like it; commands are choices, too.
+
+        Raises:
+            ArgumentError: It is none.
+        """
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            choices: Any = action.choices
+            inner = [f"{group} {value}" for group in choices if value in _commands(choices, group)]
+            near = inner or _near(str(value), choices)
+            raise argparse.ArgumentError(action, f"{error.message}{_did_you_mean(near)}") from None
 
     def error(self, message: str) -> NoReturn:
         """Refuse a call.
@@ -51,6 +70,23 @@ class CallParser(argparse.ArgumentParser):
         if not messages_are_json():
             self.print_usage(sys.stderr)
         raise UsageError(f"{scrub(message)}; see `{self.prog} --help`")
+
+
+def _commands(choices: Any, group: str) -> Iterable[str]:
+    """Return the commands of a group of commands; none of other choices."""
+    actions = choices[group]._actions if isinstance(choices, dict) else ()
+    return [name for each in actions if isinstance(each.choices, dict) for name in each.choices]
+
+
+def _near(text: str, known: Iterable[str]) -> list[str]:
+    """Return the name that a mistyped one most likely means, if there is one like it."""
+    import difflib  # only here, so that other calls do without it
+
+    return difflib.get_close_matches(text, known, n=1, cutoff=_LIKENESS)
+
+
+def _did_you_mean(names: Sequence[str]) -> str:
+    return f" (did you mean {' or '.join(names)}?)" if names else ""
 
 
 class PrintCompletion(argparse.Action):

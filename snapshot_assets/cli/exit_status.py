@@ -24,7 +24,7 @@ MEANINGS = {
     ExitStatus.FAILED: "failed, or not confirmed",
     ExitStatus.WRONG_CALL: "the call or the configuration is wrong",
     ExitStatus.DAMAGED: "damage, incompleteness, or too old a backup found",
-    ExitStatus.UNREACHABLE: "source, target, store or Spark not reachable after retries",
+    ExitStatus.UNREACHABLE: "source, target, store or Spark not reachable after retries, or the store refuses access",
     ExitStatus.NOT_FOUND: "no such snapshot, tag or savepoint",
     ExitStatus.INTERRUPTED: "interrupted",
 }
@@ -35,6 +35,8 @@ _STATUSES: dict[type[BaseException], ExitStatus] = {
     errors.IncompleteError: ExitStatus.DAMAGED,
     errors.UnsealedError: ExitStatus.DAMAGED,
     errors.StoreUnavailableError: ExitStatus.UNREACHABLE,
+    errors.StoreDeniedError: ExitStatus.UNREACHABLE,
+    errors.LocationUnusableError: ExitStatus.UNREACHABLE,
     errors.DatabaseUnavailableError: ExitStatus.UNREACHABLE,
     errors.SparkUnreachableError: ExitStatus.UNREACHABLE,
     errors.NoSnapshotError: ExitStatus.NOT_FOUND,

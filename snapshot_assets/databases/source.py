@@ -191,6 +191,12 @@ class Database(SchemaSource, Protocol):
     def estimate(self, scan: Scan) -> int:
         """Return a cheap estimate of a scan's bytes, for dividing large windows and combining small ones."""
 
+    def unanalyzed_bytes(self, table: Table) -> int | None:
+        """Return the bytes of a table of which the database has no statistics, with all its rows; None if it has some.
+
+        Estimates of parts of such a table rest on nothing.
+        """
+
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Divide a scan into at most `parts` disjoint scans of similar size that together yield its rows."""
 

@@ -24,6 +24,7 @@ from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
 
 DEFAULT_FILE = "snapshots.yaml"
+CONFIG_VARIABLE = "SNAPSHOTS_CONFIG"
 
 
 class StorageByScheme(BaseModel):
@@ -167,8 +168,9 @@ class Configuration:
 
 
 def unknown_plan(file: str, name: str, plans: Collection[str]) -> PlanError:
-    """Return the error that a file has no plan of a name; names similar ones."""
-    return PlanError(f"{file} has no plan {name!r}. {suggestion(name, plans)}")
+    """Return the error that a file has no plan of a name; names similar ones, or without plans where one comes from."""
+    advice = f" Name another file with --config or {CONFIG_VARIABLE}, or write a plan with `snapshots init`."
+    return PlanError(f"{file} has no plan {name!r}. {suggestion(name, plans)}{'' if plans else advice}")
 
 
 def _with_key_prefix(plan: Plan, key_prefix: tuple[str, ...]) -> Plan:

@@ -48,7 +48,13 @@ from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import PlanError, UnknownSourceError
-from snapshot_assets.plan.configuration import DEFAULT_FILE, Configuration, StorageByScheme, unknown_plan
+from snapshot_assets.plan.configuration import (
+    CONFIG_VARIABLE,
+    DEFAULT_FILE,
+    Configuration,
+    StorageByScheme,
+    unknown_plan,
+)
 from snapshot_assets.plan.fields import ALIAS
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.problems import plan_error, problems_of
@@ -56,7 +62,6 @@ from snapshot_assets.plan.references import References
 from snapshot_assets.plan.spark_settings import parse_spark_settings
 from snapshot_assets.plan.yaml_text import parse_yaml
 
-CONFIG_VARIABLE = "SNAPSHOTS_CONFIG"
 FOLDER_VARIABLE = "CONFIG_DIR"
 NO_SOURCE = "duckdb:///dev/null"
 """Source of a plan that is made for a call that reads no source; it is nobody's target."""
@@ -92,7 +97,8 @@ def load_configuration(
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         how = "" if path or not named else f" (named by {CONFIG_VARIABLE})"
-        raise PlanError(f"cannot read the configuration {file}{how}: {error}; name a readable YAML file") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise PlanError(f"cannot read the configuration {file}{how}: {reason}; name a readable YAML file") from None
     known = {FOLDER_VARIABLE: str(file.resolve().parent), **environment}
     if location_of is not None:
         return configuration_of(_location_of(parse_yaml(text, str(file)), location_of, file), file, known)

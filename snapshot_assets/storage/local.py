@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
-from snapshot_assets.errors import ObjectNotFoundError, StorageError, UnsafePathError
+from snapshot_assets.errors import LocationUnusableError, ObjectNotFoundError, StorageError, UnsafePathError
 from snapshot_assets.format.layout import TEMPORARY_NAME
 from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, check_size, folder_of
 from snapshot_assets.storage.location import Location
@@ -198,16 +198,24 @@ class LocalStore:
         for _ in range(_WALKS):
             try:
                 folder = self._open_folder(folders, create=True)
-            except FileNotFoundError:
+            except FileNotFoundError as error:
+                vanished = error
                 continue
             temporary = f".tmp-{secrets.token_hex(8)}"
             try:
                 return folder, temporary, os.open(temporary, _NEW, 0o666, dir_fd=folder)
-            except FileNotFoundError:
+            except FileNotFoundError as error:
+                vanished = error
                 os.close(folder)
             except BaseException:
                 os.close(folder)
                 raise
+        if not self._root.exists():
+            raise LocationUnusableError(
+                f"The folder {self._root} cannot be created: {vanished.strerror}. A location needs a folder of an"
+                " ordinary file system. Check the URI.",
+                path=str(self._root),
+            ) from vanished
         raise StorageError(f"The folder of {uri} vanished {_WALKS} times while it was written to; is it being deleted?")
 
     def _walk(self, folder: str, *, temporaries: bool) -> Iterator[ObjectInfo]:
@@ -256,7 +264,7 @@ def _open_root(root: Path, *, create: bool) -> int:
     try:
         return os.open(root, _FOLDER)
     except NotADirectoryError as error:
-        raise StorageError(
+        raise LocationUnusableError(
             f"{root} is a file, or below one, and a location is a folder. Check the URI.", path=str(root)
         ) from error
     except FileNotFoundError:

@@ -16,7 +16,7 @@ import pytest
 from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.layout import transaction_path
-from snapshot_assets_tests.cli.helpers import Snapshots, contents, export, make_plan, make_source, store_of
+from snapshot_assets_tests.cli.helpers import RANGE, Snapshots, contents, export, make_plan, make_source, store_of
 
 _SHA256 = 32
 _REBUILD = "`snapshots catalog rebuild`"
@@ -147,8 +147,25 @@ def test_folders_of_other_programs_are_no_lost_locations(snapshots: Snapshots, t
 def test_a_location_that_is_a_file_is_named_as_one(snapshots: Snapshots, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     shown = snapshots("export", "verify", "--snapshot", (tmp_path / "file").as_uri())
-    assert shown.status == ExitStatus.FAILED
+    assert shown.status == ExitStatus.UNREACHABLE
     assert "is a file, or below one, and a location is a folder" in shown.err
+
+
+@pytest.mark.parametrize("folder", ["file", "file/below", "link/below"])
+def test_a_location_whose_folder_cannot_be_created_is_named(
+    snapshots: Snapshots, source: str, exported: Path, tmp_path: Path, folder: str
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "link").symlink_to("/proc/nothing")  # `/proc` takes no folders
+    to = tmp_path / folder
+    reason = "cannot be created: No such file" if "link" in folder else "is a file, or below one"
+    for call in (
+        ("replicate", "--snapshot", exported.as_uri(), "--to", to.as_uri()),
+        ("export", "create", "--source", source, "--to", to.as_uri(), *RANGE),
+    ):
+        found = snapshots(*call)
+        assert (found.status, found.out) == (ExitStatus.UNREACHABLE, "")
+        assert f"{to} {reason}" in found.err
 
 
 def test_an_import_of_an_unfinished_export_names_the_command_that_finishes_it(

@@ -121,7 +121,7 @@ def test_work_that_fails_or_is_not_confirmed(exported: Path, location: Path, tmp
     ("error", "status"),
     [
         (errors.SnapshotError("x"), 1),
-        (errors.StoreDeniedError("x"), 1),
+        (errors.StoreDeniedError("x"), 4),
         (errors.PinnedError("x"), 2),
         (errors.RefusedImportError("x"), 2),
         (errors.VersionNotFoundError("x"), 5),

@@ -146,7 +146,10 @@ def test_a_plan_that_cannot_name_a_location(snapshots: Snapshots, source: str, e
         assert words in refused.err
     (tmp_path / "snapshots.yaml").write_text("plans: [mine]\n")
     refused = snapshots(*call, "mine")
-    assert (refused.status, "has no plan 'mine'. None exist." in refused.err) == (2, True)
+    assert (refused.status, "has no plan 'mine'. None exist. Name another file with --config" in refused.err) == (
+        2,
+        True,
+    )
 
 
 def test_a_plan_that_promises_a_single_writer_does_so_for_commands(source: str, exported: Path, tmp_path: Path) -> None:

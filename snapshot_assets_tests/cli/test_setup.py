@@ -112,6 +112,46 @@ def test_init_settles_what_postgresql_would_refuse(
     assert snapshots("plan", "show", "b").status == 0
 
 
+def test_the_size_of_a_table_that_was_never_analyzed_is_that_of_its_pages(
+    snapshots: Snapshots,
+    postgresql_server: PostgresqlServer,
+    postgresql_database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without statistics, the planner takes each range for half a percent of a table."""
+    postgresql_server.psql_script(
+        postgresql_database,
+        """
+        CREATE TABLE events (at timestamptz NOT NULL, text text) WITH (autovacuum_enabled = false);
+        INSERT INTO events SELECT timestamptz '2024-03-01Z' + i * interval '1 hour', repeat('x', 500)
+        FROM generate_series(1, 2000) i;
+        CREATE TABLE parts (at timestamptz NOT NULL) PARTITION BY RANGE (at);
+        CREATE TABLE part PARTITION OF parts DEFAULT WITH (autovacuum_enabled = false);
+        INSERT INTO parts SELECT at FROM events;
+        CREATE TABLE known AS SELECT at FROM events;
+        ANALYZE known;
+        """,
+    )
+    made = snapshots("init", "--source", postgresql_database, "--to", (tmp_path / "b").as_uri(), "--json")
+    assert made.status == 0, made.err
+    sizes = {each["table"]: (each["analyzed"], each["bytes"]) for each in made.json["tables"]}
+    assert {table: analyzed for table, (analyzed, _) in sizes.items()} == {
+        "public.events": False,
+        "public.known": True,
+        "public.parts": False,
+    }
+    assert sizes["public.events"][1] > 2000 * 500
+    assert sizes["public.parts"][1] > 2000 * 8
+    text = Path("snapshots.yaml").read_text()
+    assert text.count(" in all, never analyzed") == 2
+    assert "# Timed rows: about 1." in text
+    monkeypatch.setenv(made.json["variable"], str(urlsplit(postgresql_database).password))
+    shown = snapshots("plan", "show", "b")
+    assert shown.status == 0, shown.err
+    assert shown.out.count(" in all, never analyzed") == 2
+
+
 def test_plan_show_names_windows_tables_place_and_rules(snapshots: Snapshots, source: str, location: Path) -> None:
     Path("snapshots.yaml").write_text(
         f"plans: {{daily: {{source: '{source}', to: '{location.as_uri()}', start_time: 2025-01-01T00:00:00Z,"

@@ -126,7 +126,7 @@ def test_create_reports_what_it_leaves_out(snapshots: Snapshots, source: str, lo
     call = ("--config", str(tmp_path / "snapshots.yaml"), "export", "create", "--plan", "short")
     first = snapshots(*call)
     assert first.status == 0, first.err
-    outside = "  48 rows outside 2025-01-02T00:00:00Z … 2025-01-03T00:00:00Z were not exported\n"
+    outside = "  48 rows outside 2025-01-02T00:00:00Z … 2025-01-03T00:00:00Z were not exported (main.readings 48)\n"
     assert outside in first.out
     assert "  not exported, without a time index (untimed_tables: skip): main.sensors\n" in first.out
     again = snapshots(*call)

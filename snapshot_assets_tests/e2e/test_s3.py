@@ -115,7 +115,7 @@ def test_missing_rights_are_reported_before_anything_is_written(
     if user == "unsigned":
         monkeypatch.setenv("TEST_KEY", "wrong-secret-wrong-secret")
     created = snapshots(*options, *call, "--source", source, "--to", s3_location, "--json")
-    assert created.status == 1
+    assert created.status == 4
     assert created.json["error"]["kind"] == StoreDeniedError.__name__
     assert s3_location in created.err
     assert "secret" not in created.err

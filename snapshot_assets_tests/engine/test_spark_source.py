@@ -57,7 +57,8 @@ def test_a_catalogs_tables_are_exported_sealed_and_loaded_back(spark, tmp_path):
         sealed = export.seal()
     state = read_state(run.store)
     assert [(item.table, item.rows) for item in sealed.seal.seal.rows_outside] == [("orders", 1)]
-    assert outside_text(state) == "1 row outside 2025-01-01T00:00:00Z … 2025-01-04T00:00:00Z was not exported"
+    where = "outside 2025-01-01T00:00:00Z … 2025-01-04T00:00:00Z"
+    assert outside_text(state) == f"1 row {where} was not exported (shop.orders 1)"
     assert verify(run.store).faults == []
     frames = load_frames(spark, run.store, state, [0, 1, 2, 3])
     found = {str(name): frame for name, frame in frames.items()}

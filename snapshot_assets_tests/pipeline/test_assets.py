@@ -230,7 +230,9 @@ def test_windows_that_cron_cannot_express_run_alike(make_project):
     assert project.checks("chunks", "file_checksums") == dict.fromkeys(project.keys, True)
     found = project.materialized("manifest")[None]
     assert found["rows_outside"] == sum(ROWS) - 78 == 42
-    assert found["not_exported"] == "42 rows outside 2013-01-01T00:00:00Z … 2013-01-05T06:00:00Z were not exported"
+    assert found["not_exported"] == (
+        "42 rows outside 2013-01-01T00:00:00Z … 2013-01-05T06:00:00Z were not exported (main.readings 42)"
+    )
     assert [record.data for record in found["rows_outside_by_table"].records] == [
         {"schema": "main", "table": "readings", "rows": 42}
     ]

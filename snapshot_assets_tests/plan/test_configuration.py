@@ -260,7 +260,7 @@ def test_the_environment_is_the_processes_own_by_default(tmp_path, monkeypatch):
 
 
 def test_a_named_file_that_is_missing_or_no_text_is_refused(tmp_path):
-    with pytest.raises(PlanError, match=r"cannot read the configuration .*nope\.yaml"):
+    with pytest.raises(PlanError, match=r"cannot read the configuration .*nope\.yaml: No such file or directory; name"):
         load_configuration(tmp_path / "nope.yaml", environment={})
     with pytest.raises(PlanError, match=r"nope\.yaml \(named by SNAPSHOTS_CONFIG\)"):
         load_configuration(environment={"SNAPSHOTS_CONFIG": str(tmp_path / "nope.yaml")})

@@ -22,7 +22,12 @@ from snapshot_assets.errors import RowsOutsideError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.counts import counted, noun, number_text
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.names import table_text
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import time_text
+
+_NAMED = 3
+"""Tables with rows outside the range that a sentence names."""
 
 
 def table_sizes(state: State) -> list[dict[str, Any]]:
@@ -75,25 +80,35 @@ def outside_end(header: act.Header) -> datetime | None:
 
 
 def rows_text(outside: Sequence[act.RowsOutside], start: datetime, end: datetime | None) -> str:
-    """Return a sentence part on rows outside a range, or before it if it has no end; "" without such rows."""
+    """Return a sentence part on rows outside a range, or before it if it has no end; "" without such rows.
+
+    It names the tables with most of these rows.
+    """
     rows = sum(each.rows for each in outside)
     if not rows:
         return ""
     where = f"outside {time_text(start)} … {time_text(end)}" if end is not None else f"before {time_text(start)}"
-    return f"{counted(rows, 'row')} {where} {noun(rows, 'was', 'were')} not exported"
+    return f"{counted(rows, 'row')} {where} {noun(rows, 'was', 'were')} not exported ({_tables_text(outside)})"
+
+
+def _tables_text(outside: Sequence[act.RowsOutside]) -> str:
+    """Return tables with their rows, such as `main.orders 1,200, main.visits 7 and 2 more`; the largest first."""
+    tables = sorted((each for each in outside if each.rows), key=lambda each: -each.rows)
+    named = (f"{table_text(TableName(each.schema, each.table))} {number_text(each.rows)}" for each in tables[:_NAMED])
+    more = f" and {number_text(len(tables) - _NAMED)} more" if len(tables) > _NAMED else ""
+    return ", ".join(named) + more
 
 
 def refuse_outside(outside: Sequence[act.RowsOutside], start: datetime, end: datetime | None) -> None:
     """Refuse rows outside a range, for a plan that allows none.
 
     Raises:
-        RowsOutsideError: There are some; names the tables.
+        RowsOutsideError: There are some; its attribute `tables` has the rows of every table.
     """
     if text := rows_text(outside, start, end):
-        tables = ", ".join(f"{each.schema}.{each.table} {each.rows:,}" for each in outside)
         raise RowsOutsideError(
-            f"{text} ({tables}), and fail_on_rows_outside allows none. Change start_time or end_time so that the range"
-            " holds them, or correct their times.",
+            f"{text}, and fail_on_rows_outside allows none. Change start_time or end_time so that the range holds them,"
+            " or correct their times.",
             tables={f"{each.schema}.{each.table}": each.rows for each in outside},
         )
 

@@ -23,7 +23,7 @@ from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, 
 from snapshot_assets.cli.spark import refuse_files_elsewhere, refuse_unreachable_spark, start_spark_early
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.restorable import restore_warnings
-from snapshot_assets.engine.export.start_snapshot import open_windows_text, skipped_text
+from snapshot_assets.engine.export.start_snapshot import next_export, open_windows_text, skipped_text
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
                     single_writer=plan.single_writer,
                 )
             work = _Work(skipped=None if skip else (), replica=plan.replicate_to)
-            return _report(options, store, state, work, hashed)
+            return _report(options, plan, store, state, work, hashed)
         show_message(f"{' '.join(fault.message for fault in damaged)} They are written again from the source.")
     request.check_replica(configuration, plan, state)
     with only_results_on_stdout():
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
             start_spark_early(configuration, plan)
         work = _export(options, configuration, plan, state, replace)
     work.replica = plan.replicate_to
-    return _report(options, store, Catalog.open(store).state, work)
+    return _report(options, plan, store, Catalog.open(store).state, work)
 
 
 @dataclass
@@ -138,7 +138,9 @@ def _export(
     return work
 
 
-def _report(options: argparse.Namespace, store: ObjectStore, state: State, work: _Work, hashed: int = 0) -> int:
+def _report(
+    options: argparse.Namespace, plan: Plan, store: ObjectStore, state: State, work: _Work, hashed: int = 0
+) -> int:
     """Print the result, or for a finished snapshot how much of it was hashed."""
     seal = state.newest_seal
     counts = Counter(outcome.status for outcome in work.outcomes)
@@ -164,6 +166,7 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
         "hidden": list(state.header.hidden) if state.header else [],
         "warnings": [*_open_windows(state), *restore_warnings(schema)],
         **({"replicated_to": work.replica} if work.replica else {}),
+        **_progress(plan, state),
     }
     if work.skipped is not None:
         report["tables_skipped"] = [table_text(name) for name in work.skipped]
@@ -172,7 +175,7 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
     if options.json:
         show_json(report)
         return 0
-    show(f"{store.uri}: {f'sealed by run {work.run_id}' if work.run_id else 'complete already; nothing was exported'}")
+    show(f"{store.uri}: {_outcome(report)}")
     show(
         f"  {counted(report['chunks'], 'chunk')}, {counted(report['files'], 'file')}, {counted(report['rows'], 'row')},"
         f" {human_bytes(report['bytes'])}"
@@ -186,6 +189,29 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
     return 0
 
 
+def _progress(plan: Plan, state: State) -> dict[str, str | None]:
+    """Return up to when a continuous plan is exported, and when its next window can be; nothing for other plans."""
+    if plan.kind != "continuous" or plan.schema_only or state.header is None:
+        return {}
+    following = next_export(plan, datetime.now(UTC))
+    end = state.header.end
+    return {
+        "exported_until": time_text(end) if end else None,
+        "next_window_at": time_text(following) if following else None,
+    }
+
+
+def _outcome(report: Mapping[str, Any]) -> str:
+    """Return what the call did. A continuous plan is complete only up to a time, though its source was not asked."""
+    if report["run_id"]:
+        return f"sealed by run {report['run_id']}"
+    if "exported_until" not in report:
+        return "complete already; nothing was exported"
+    until = report["exported_until"]
+    found = f"complete up to {until}" if until else "no window has closed yet"
+    return f"{found}; nothing was exported, and the source was not read"
+
+
 def _open_windows(state: State) -> Iterator[str]:
     """Yield a warning of windows that a fixed range has in the future."""
     header = state.header
@@ -196,7 +222,9 @@ def _open_windows(state: State) -> Iterator[str]:
 
 
 def _notes(state: State, report: Mapping[str, Any], work: _Work) -> Iterator[str]:
-    """Yield where the snapshot was replicated, and what it does not have as in the source."""
+    """Yield when more can be exported, where the snapshot was replicated, and what it has not as in the source."""
+    if following := report.get("next_window_at"):
+        yield f"the next window can be exported from {following} on"
     if work.replica:
         yield f"replicated to {work.replica}"
     if outside := outside_text(state):

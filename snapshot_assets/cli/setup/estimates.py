@@ -12,6 +12,7 @@ from snapshot_assets.databases.open import kind_of, open_database
 from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Rows, Scan, SchemaSource, WindowRows
 from snapshot_assets.errors import SnapshotError, TransientError
 from snapshot_assets.format.relations import Table
+from snapshot_assets.format.units import human_bytes
 from snapshot_assets.format.windows import closed_count, count_windows
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
@@ -23,10 +24,19 @@ class EstimatedTable:
 
     Attributes:
         bytes: Estimated bytes of its rows in the range; None if the database cannot estimate them.
+        analyzed: Whether the database can tell the range's part; else `bytes` is the whole table.
     """
 
     table: Table
     bytes: int | None
+    analyzed: bool = True
+
+    @property
+    def text(self) -> str:
+        """The size as people read it."""
+        if self.bytes is None:
+            return "unknown"
+        return human_bytes(self.bytes) + ("" if self.analyzed else " in all, never analyzed")
 
 
 @contextmanager
@@ -65,6 +75,8 @@ def estimated(source: SchemaSource, plan: Plan, table: Table, end: datetime | No
         return EstimatedTable(table, None)
     database: Database = source  # type: ignore[assignment]
     try:
+        if (whole := database.unanalyzed_bytes(table)) is not None:
+            return EstimatedTable(table, whole, analyzed=False)
         return EstimatedTable(table, database.estimate(Scan(table, rows)))
     except TransientError:
         raise

@@ -19,11 +19,11 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.units import duration_text
 from snapshot_assets.plan.ad_hoc import plan_name
-from snapshot_assets.plan.configuration import DEFAULT_FILE, Configuration
+from snapshot_assets.plan.configuration import CONFIG_VARIABLE, DEFAULT_FILE, Configuration
 from snapshot_assets.plan.fields import ALIAS
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.problems import plan_error
-from snapshot_assets.plan.read_configuration import CONFIG_VARIABLE, FOLDER_VARIABLE, parse_configuration
+from snapshot_assets.plan.read_configuration import FOLDER_VARIABLE, parse_configuration
 from snapshot_assets.plan.references import References
 
 
@@ -108,7 +108,10 @@ def _report(options: argparse.Namespace, file: Path, proposal: Proposal, variabl
         )
     if options.json:
         fields = plan.model_dump(mode="json", exclude_unset=True)
-        tables = [{"table": str(each.table.table_name), "bytes": each.bytes} for each in proposal.tables]
+        tables = [
+            {"table": str(each.table.table_name), "bytes": each.bytes, "analyzed": each.analyzed}
+            for each in proposal.tables
+        ]
         show_json({"path": str(file), "plan": fields, "windows": count, "tables": tables, "variable": variable})
         return
     show(f"{file}: plan {plan.name}, {counted(len(proposal.tables), 'table')}")

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
+from snapshot_assets.cli.setup.estimates import EstimatedTable
 from snapshot_assets.cli.setup.proposal import Proposal
 from snapshot_assets.format.names import column_text, table_text
 from snapshot_assets.format.relations import TableName
@@ -78,13 +79,13 @@ def _fields(proposal: Proposal) -> Iterator[str]:
         yield f"    end_time: {time_text(plan.end_time)}"
     yield f"    # Timed rows: about {human_bytes(windows.bytes)} in the source. A window is retried as one."
     yield f"    chunk_time_window: {duration_text(plan.chunk_time_window)}"
-    sizes = {each.table.table_name: each.bytes for each in proposal.tables}
+    tables = {each.table.table_name: each for each in proposal.tables}
     yield ""
     yield "    # The column whose value decides a row's window: best one that never changes. null: whole in chunk 0."
     yield f"    time_columns:{'' if plan.time_columns else ' {}'}"
     for table, column in sorted(plan.time_columns.items()):
         reason = proposal.reasons["time_columns", str(table)]
-        yield f"      {_quoted(table_text(table))}: {_value(column)}{_comment(_size(sizes, table), reason)}"
+        yield f"      {_quoted(table_text(table))}: {_value(column)}{_comment(_size(tables, table), reason)}"
     carriers = {column_text(path): carrier.value for path, carrier in plan.carriers.items()}
     yield from _section(proposal, "carriers", carriers)
     yield from _section(proposal, "exclude_tables", dict.fromkeys(plan.exclude_tables))
@@ -101,9 +102,9 @@ def _section(proposal: Proposal, name: str, entries: dict[str, Any]) -> Iterator
         yield f"      - {_value(key)}{reason}" if value is None else f"      {_quoted(key)}: {_value(value)}{reason}"
 
 
-def _size(sizes: dict[TableName, int | None], table: TableName) -> str:
-    size = sizes.get(table)
-    return "size unknown" if size is None else f"about {human_bytes(size)}"
+def _size(tables: dict[TableName, EstimatedTable], table: TableName) -> str:
+    found = tables.get(table)
+    return "size unknown" if found is None or found.bytes is None else f"about {found.text}"
 
 
 def _comment(*parts: Iterable[str]) -> str:

@@ -117,6 +117,7 @@ def _facts(found: _Described) -> dict[str, Any]:
                 "time_index": each.table.time_index,
                 "columns": len(each.table.columns),
                 "bytes": each.bytes,
+                "analyzed": each.analyzed,
             }
             for each in found.tables
         ],
@@ -160,6 +161,5 @@ def _show(found: _Described, source: str) -> None:
 
 
 def _row(each: EstimatedTable) -> tuple[object, ...]:
-    size = "unknown" if each.bytes is None else human_bytes(each.bytes)
     index = each.table.time_index or ("by the query" if _windowed(each) else "none: chunk 0")
-    return table_text(each.table.table_name), index, len(each.table.columns), size
+    return table_text(each.table.table_name), index, len(each.table.columns), each.text

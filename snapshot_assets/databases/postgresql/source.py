@@ -16,12 +16,20 @@ from snapshot_assets.databases.postgresql.scan import Scanner
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.types import RANGED
 from snapshot_assets.databases.postgresql.unfit_values import unfit_checks
+from snapshot_assets.databases.query import is_query
 from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.databases.selection import check_split
 from snapshot_assets.databases.source import DatabaseAddress, HeldState, Rows, Selection
+from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.databases.time_column import time_range
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, SnapshotError
 from snapshot_assets.format.relations import DatabaseSchema, Table
+
+_UNANALYZED = """
+SELECT sum(pg_table_size(p.oid))::int8 AS bytes, bool_or(p.reltuples < 0) AS unanalyzed FROM pg_class p
+WHERE p.relkind IN ('r', 'm') AND (p.oid = {table}::regclass OR p.oid IN (
+    SELECT t.relid FROM pg_partition_tree({table}::regclass) t))
+"""
 
 
 class PostgresqlDatabase(Scanner):
@@ -53,6 +61,14 @@ class PostgresqlDatabase(Scanner):
     def spelled(self, selection: Selection) -> Selection:
         """Return the selection: names are compared exactly; see `Database.spelled`."""
         return selection
+
+    def unanalyzed_bytes(self, table: Table) -> int | None:
+        """Return the size of a table, or partition of it, without statistics; see `Database.unanalyzed_bytes`."""
+        if is_query(table) or is_large_objects(table) or table.options.get("hypertable"):
+            return None
+        query = _UNANALYZED.format(table=literal(qualified(table.table_name)))
+        [found] = self._session.rows(query, f"measuring {table.table_name}")
+        return found["bytes"] if found["unanalyzed"] else None
 
     def _check_masks(self, table: Table, conditions: str) -> None:
         query = f"EXPLAIN SELECT 1 AS one FROM {self.from_item(table)} WHERE {conditions}"

@@ -133,6 +133,19 @@ def closed_end(plan: Plan, now: datetime) -> datetime | None:
     return window_at(plan.start_time, plan.chunk_time_window, count).end if count else None
 
 
+def next_export(plan: Plan, now: datetime) -> datetime | None:
+    """Return when the next window of a continuous plan can be exported; None if that is after the year 9999.
+
+    That is the first end of a window, with the plan's `lag`, that is after `now`.
+    """
+    assert plan.start_time is not None
+    windows = closed_count(plan.start_time, plan.chunk_time_window, now, plan.lag) + 1
+    try:
+        return plan.start_time + windows * plan.chunk_time_window + plan.lag
+    except OverflowError:
+        return None
+
+
 def open_windows_text(windows: Iterable[Window], now: datetime) -> str | None:
     """Return a sentence that names the exported windows that have not closed; None if all have.
 

@@ -77,6 +77,27 @@ def test_a_mistyped_option_is_refused_with_the_usage_of_its_command(snapshots: S
     assert (refused.status, "see `snapshots --help`" in refused.err) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("call", "meant"),
+    [
+        ("export create --sorce x", "--source"),
+        ("export create --tabels=a.b", "--tables"),
+        ("catalog gc --dry-rum", "--dry-run"),
+        ("catalog expire --keep-dayly 3", "--keep-daily"),
+        ("--log-formt=json doctor", "--log-format"),
+        ("exprot create", "export"),
+        ("catalog exprie", "expire"),
+        ("verify", "export verify"),
+        ("create", "export create or tag create or savepoint create"),
+        ("export verify --depth quik", "quick"),
+    ],
+)
+def test_what_a_mistyped_name_most_likely_means_is_asked(snapshots: Snapshots, call: str, meant: str) -> None:
+    refused = snapshots(*call.split())
+    assert refused.status == 2
+    assert f"(did you mean {meant}?); see `snapshots" in refused.err
+
+
 def test_no_command_at_all_is_a_wrong_call(snapshots: Snapshots) -> None:
     assert snapshots().status == snapshots("export").status == 2
     assert snapshots("--help").status == snapshots("export", "create", "--help").status == 0

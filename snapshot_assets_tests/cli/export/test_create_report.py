@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from snapshot_assets.catalog.verify import objects
+from snapshot_assets.format.units import time_text
 from snapshot_assets_tests.catalog.tags import flip
-from snapshot_assets_tests.cli.helpers import RANGE, Snapshots, export, make_plan, store_of
+from snapshot_assets_tests.cli.helpers import DAY, RANGE, START, Snapshots, export, make_plan, store_of
 
 SHORT = ("--start-time", "2025-01-01T00:00:00Z", "--end-time", "2025-01-03T00:00:00Z")
-OUTSIDE = "  24 rows outside 2025-01-01T00:00:00Z … 2025-01-03T00:00:00Z were not exported\n"
+OUTSIDE = "  24 rows outside 2025-01-01T00:00:00Z … 2025-01-03T00:00:00Z were not exported (main.readings 24)\n"
 
 
 def create(source: str, location: Path, *options: str) -> tuple[str, ...]:
@@ -49,6 +51,33 @@ def test_windows_that_have_not_closed_are_warned_of(snapshots: Snapshots, source
     [warning] = snapshots(*create(source, location, *given), "--json").json["warnings"]
     assert warning.startswith("Not closed yet: 3 windows, 2025-01-01T00:00:00Z to 2100-01-01T00:00:00Z. Rows that come")
     assert f"  warning: {warning}\n" in snapshots(*create(source, location, *given)).out
+
+
+@pytest.mark.parametrize(("start", "closed"), [("2025-01-01", 1), ("2100-01-01", 0)])
+def test_a_continuous_plan_is_complete_up_to_a_time(
+    snapshots: Snapshots, source: str, location: Path, tmp_path: Path, start: str, closed: int
+) -> None:
+    """Its source, which may have more rows by then, is not asked."""
+    start_time = datetime.fromisoformat(f"{start}T00:00:00Z")
+    length = (datetime.now(UTC) - START) * 2 // 3 // DAY * DAY  # the second window has not closed
+    fields = {"kind": "continuous", "start_time": start_time, "chunk_time_window": length, "lag": DAY}
+    export(make_plan(source, location.as_uri(), name="plan", end_time=None, **fields), store_of(location))
+    file = tmp_path / "snapshots.yaml"
+    file.write_text(
+        f"sources: {{source: '{source}'}}\nplans: {{plan: {{source: source, to: '{location.as_uri()}', "
+        f"kind: continuous, start_time: {time_text(start_time)}, chunk_time_window: {length.days}d, lag: 1d}}}}\n"
+    )
+    Path(source.removeprefix("duckdb://")).unlink()
+    call = ("--config", str(file), "export", "create", "--plan", "plan")
+    found = snapshots(*call)
+    assert found.status == 0, found.err
+    until = time_text(start_time + length) if closed else None
+    complete = f"complete up to {until}" if closed else "no window has closed yet"
+    assert f": {complete}; nothing was exported, and the source was not read\n" in found.out
+    at = time_text(start_time + (closed + 1) * length + DAY)
+    assert f"  the next window can be exported from {at} on\n" in found.out
+    report = snapshots(*call, "--json").json
+    assert (report["exported_until"], report["next_window_at"]) == (until, at)
 
 
 @pytest.mark.parametrize("rule", ["export", "skip"])
