@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from snapshot_assets.catalog.log.store import is_there
-from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.file_formats import format_of
@@ -22,6 +21,8 @@ def load_manifests_of(state: State, uri: str) -> dict[str, bytes | None]:
         state: The state.
         uri: The location.
     """
+    from snapshot_assets.catalog.state.file_pruning import pending_tombstones
+
     wanted = state.header.manifest if state.header is not None else ()
     begun = (action for event in state.events for action in event.actions if isinstance(action, act.Begin))
     names = {*wanted, *(name for begin in begun for name in begin.header.manifest)}

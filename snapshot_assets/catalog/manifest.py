@@ -13,7 +13,6 @@ from typing import Any
 
 from snapshot_assets.catalog.load_manifests import write_load_manifests
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import NoSnapshotError
 from snapshot_assets.format.actions import ChunkStatus, ObjectRef, RowsOutside, Tombstone
@@ -206,6 +205,8 @@ def _tables(state: State, outside: tuple[RowsOutside, ...]) -> list[dict[str, An
 
 def _tombstones(state: State) -> dict[int, dict[str, Any]]:
     """Return the pending tombstones by revision."""
+    from snapshot_assets.catalog.state.file_pruning import pending_tombstones
+
     return {
         revision: {
             "revision": revision,

@@ -7,16 +7,18 @@ import re
 import socket
 import sys
 from contextlib import AbstractContextManager
-from typing import Protocol, cast
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Protocol, cast
 
 from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.databases.source import Database, DatabaseAddress
-from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.target import Definition
 from snapshot_assets.errors import UnknownSourceError
 from snapshot_assets.format.relations import DatabaseSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from snapshot_assets.databases.sql_target import SqlTarget
 
 _FORMS = {
     "postgresql": "postgresql://user@host/database",

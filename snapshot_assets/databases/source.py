@@ -10,9 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Protocol
 
 from snapshot_assets.databases.query import Query
 from snapshot_assets.databases.ranges import ColumnRange, Quantiles
@@ -20,6 +18,9 @@ from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.name_rules import NameRule
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)

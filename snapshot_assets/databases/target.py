@@ -11,8 +11,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-import pyarrow as pa
-
 from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.source import Rows
 from snapshot_assets.databases.sql import literal
@@ -20,6 +18,8 @@ from snapshot_assets.databases.unchecked import Unchecked
 from snapshot_assets.format.relations import Table, TableName
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from snapshot_assets.databases.steps import SchemaStep, StepResult
 
 LEDGER_SCHEMA = "snapshot_assets_ledger"

@@ -19,10 +19,9 @@ from contextlib import contextmanager
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
-import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import spark_partition_id
@@ -34,6 +33,9 @@ from snapshot_assets.engine.session_settings import DYNAMIC_SETTINGS, is_dynamic
 from snapshot_assets.errors import SnapshotError, TaskFailedError, TaskLostError
 from snapshot_assets.plan.spark_settings import DEFAULT_PARALLELISM, MASTER
 from snapshot_assets.scratch_folders import process_folder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Session = Callable[[], SparkSession]
 """Returns the Spark session, starting it on first use."""

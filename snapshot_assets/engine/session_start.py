@@ -12,8 +12,8 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyspark
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -47,6 +47,9 @@ from snapshot_assets.engine.spark_place import refuse_unreachable
 from snapshot_assets.errors import PlanError
 from snapshot_assets.plan.spark_settings import MASTER, REMOTE
 from snapshot_assets.scratch_folders import process_folder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _LOG = logging.getLogger(__name__)
 ARCHIVE_VARIABLE = "SNAPSHOTS_CLASS_ARCHIVE"

@@ -6,8 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from snapshot_assets.errors import DocumentError, LimitExceededError, TornObjectError
 from snapshot_assets.format import actions as act
@@ -15,6 +14,9 @@ from snapshot_assets.format import codec, transactions  # noqa: F401  transactio
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.documents import FORMAT_VERSION, MAX_DOCUMENT_BYTES, check_writable
 from snapshot_assets.format.layout import checkpoint_path
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MAGIC = b"SNAPCKPT"
 MAX_SECTION_BYTES = 2 << 30
@@ -102,6 +104,8 @@ def encode_checkpoint(checkpoint: Checkpoint, tables: Iterable[tuple[str, str, s
     Raises:
         LimitExceededError: A part is larger than readers accept.
     """
+    import pyarrow as pa
+
     where = checkpoint_path(checkpoint.revision)
     body = bytearray()
     sections = []
@@ -120,6 +124,8 @@ def encode_checkpoint(checkpoint: Checkpoint, tables: Iterable[tuple[str, str, s
 
 
 def _ipc(table: pa.Table) -> pa.Buffer:
+    import pyarrow as pa
+
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -217,6 +223,8 @@ def read_section(read: ReadRange, start: int, section: Section, schema: pa.Schem
         TornObjectError: The bytes do not match their checksum.
         DocumentError: The bytes match their checksum but do not hold these columns.
     """
+    import pyarrow as pa
+
     which = _title(section, name)
     packed = _read_packed(read, start, section, name)
     try:

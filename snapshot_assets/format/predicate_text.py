@@ -15,7 +15,8 @@ from typing import TypeVar
 import pyarrow as pa
 
 from snapshot_assets.errors import DocumentError, PlanError
-from snapshot_assets.format.literals import Given, Literal, coerced
+from snapshot_assets.format.literal_values import Given, coerced
+from snapshot_assets.format.literals import Literal
 from snapshot_assets.format.name_rules import NameRule, Spellings
 from snapshot_assets.format.predicates import (
     MAX_DEPTH,

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.errors import DocumentError, PlanError
-from snapshot_assets.format.arrow_types import parse_arrow_type
-from snapshot_assets.format.literals import Literal, Value, storage_of
+from snapshot_assets.format.literals import Literal, Value
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MAX_DEPTH = 24
 """Greatest nesting depth of a predicate."""
@@ -241,6 +241,9 @@ def _to_json(value: Value) -> bool | int | float | str:
 
 
 def _literal(kind: str, given: Any) -> Literal:
+    from snapshot_assets.format.arrow_types import parse_arrow_type
+    from snapshot_assets.format.literal_values import storage_of
+
     storage = storage_of(parse_arrow_type(kind))
     if storage is bytes:
         return Literal(kind, bytes.fromhex(given))

@@ -7,12 +7,12 @@ SQL text of the source only where no neutral form exists: types, default and che
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
-from snapshot_assets.format.arrow_types import parse_arrow_type
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SCHEMA_DOCUMENT_VERSION = 1
 
@@ -83,6 +83,10 @@ class Column(Document):
 
     def arrow_field(self) -> pa.Field:
         """Return the field of the data files, which is always nullable."""
+        import pyarrow as pa
+
+        from snapshot_assets.format.arrow_types import parse_arrow_type
+
         return pa.field(self.name, parse_arrow_type(self.arrow_type))
 
 
@@ -196,6 +200,8 @@ class Table(SchemaObject):
 
     def arrow_schema(self) -> pa.Schema:
         """Return the schema of every batch a scan yields and of every data file of this table."""
+        import pyarrow as pa
+
         return pa.schema([column.arrow_field() for column in self.columns])
 
 

@@ -15,7 +15,6 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.engine.export.chunks import Outcome, completed_chunks
-from snapshot_assets.engine.reading.frames import load_frames
 from snapshot_assets.engine.session_start import worker_python_of_others_chosen
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
@@ -138,6 +137,8 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         Raises:
             dagster.Failure: A chunk is not completed, or a file has another checksum.
         """
+        from snapshot_assets.engine.reading.frames import load_frames
+
         snapshots = snapshots_of(context)
         with showing_failures():
             run = snapshots.export_run(self._plan_of(context.upstream_output))

@@ -2,7 +2,7 @@
 
 # Dagster reads the annotations of ops, so they must not be postponed here.
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -12,14 +12,15 @@ from snapshot_assets.catalog.pins.automatic import NewTag, due, with_new_tag
 from snapshot_assets.catalog.pins.objects import delete_pin
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.state.unreferenced import EXPIRED, released_objects
-from snapshot_assets.engine.compact.plan import CompactionPlan
-from snapshot_assets.engine.compact.savepoint import compact_and_pin
 from snapshot_assets.format import actions as act
 from snapshot_assets.pipeline.maintenance import DryRunConfig, opened_catalog
 from snapshot_assets.pipeline.metadata import with_sizes
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.pipeline.tags import show_tags
 from snapshot_assets.plan.plan import Plan
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.compact.plan import CompactionPlan
 
 
 def retention_op(plan: Plan) -> dg.OpDefinition:
@@ -98,9 +99,11 @@ def savepoint_op(plan: Plan, spark_key: str) -> dg.OpDefinition:
 
 def _saved(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog) -> dict[str, Any]:
     """Make a savepoint, and return its metadata."""
+    from snapshot_assets.engine.compact.savepoint import compact_and_pin
+
     snapshots, chunks = snapshots_of(context), 0
 
-    def compact(compaction: CompactionPlan) -> None:
+    def compact(compaction: "CompactionPlan") -> None:
         nonlocal chunks
         executed = snapshots.compact_run(plan.name, catalog).execute(compaction)
         counting = snapshots.counting("compacting", len(compaction.chunks), context.log.info)

@@ -3,7 +3,7 @@
 # Dagster reads the annotations of ops, so they must not be postponed here.
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import dagster as dg
 from pydantic import Field
@@ -11,8 +11,7 @@ from pydantic import Field
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.collect_garbage import execute_collection, plan_collection
 from snapshot_assets.catalog.operations.maintain_log import checkpoint_head
-from snapshot_assets.engine.compact.plan import TARGET_BYTES, Dedupe, Wanted, plan_compaction
-from snapshot_assets.engine.compact.run import Compacted
+from snapshot_assets.engine.compact.wanted import TARGET_BYTES, Dedupe, Wanted
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.units import parse_file_size, size_text
@@ -21,6 +20,9 @@ from snapshot_assets.pipeline.keys import asset_key
 from snapshot_assets.pipeline.metadata import checkpoint_metadata, compaction_metadata, garbage_metadata, plan_metadata
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.compact.run import Compacted
 
 
 class DryRunConfig(dg.Config):
@@ -124,6 +126,8 @@ def compact_op(plan: Plan, spark_key: str) -> dg.OpDefinition:
         description="Merges small files of a table and chunk, and files with deleted rows; older versions keep theirs.",
     )
     def compact(context: dg.OpExecutionContext, config: CompactConfig) -> None:
+        from snapshot_assets.engine.compact.plan import plan_compaction
+
         snapshots = snapshots_of(context)
         done: list[Compacted] = []
         with opened_catalog(context, plan, dry_run=config.dry_run) as catalog:

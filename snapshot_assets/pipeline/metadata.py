@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -20,16 +20,18 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import outside_text, rows_outside
 from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.databases.kinds import counts_by_kind, counts_text
-from snapshot_assets.engine.compact.plan import CompactionPlan
-from snapshot_assets.engine.compact.run import Compacted, totals_of
 from snapshot_assets.engine.export.chunks import Outcome
-from snapshot_assets.engine.export.run import OpenExport
-from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.steps import FailedStep
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.format.units import duration_text, human_bytes, time_text
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.compact.plan import CompactionPlan
+    from snapshot_assets.engine.compact.run import Compacted
+    from snapshot_assets.engine.export.run import OpenExport
+    from snapshot_assets.engine.restore.plan import RestorePlan
 
 _PLOTTED = frozenset(("rows", "row", "record", "bytes", "seconds", "second"))
 """Words in the names of numbers that stay numbers."""
@@ -263,6 +265,8 @@ def plan_metadata(plan: CompactionPlan) -> dict[str, Any]:
 
 def compaction_metadata(outcomes: Sequence[Compacted]) -> dict[str, Any]:
     """Return the metadata of a compaction: sums, and the first 50 chunks."""
+    from snapshot_assets.engine.compact.run import totals_of
+
     metadata: dict[str, Any] = {"dry_run": False, "chunk_count": len(outcomes), **totals_of(outcomes)}
     if outcomes:
         metadata["chunks"] = first_rows(

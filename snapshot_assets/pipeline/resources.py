@@ -17,15 +17,9 @@ from pyspark.sql import SparkSession
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import SealDepth, Sealed
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.engine.compact.plan import CompactionPlan
-from snapshot_assets.engine.compact.run import CompactRun
-from snapshot_assets.engine.export.run import ExportRun, OpenExport
 from snapshot_assets.engine.progress import LoggedProgress, Progress
 from snapshot_assets.engine.reports import Report
-from snapshot_assets.engine.restore.plan import RestorePlan
-from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import RestoreSettings
-from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.engine.session import Session, master_of, parallel_chunks
 from snapshot_assets.engine.session_settings import known_master
 from snapshot_assets.engine.session_start import running_session
@@ -46,6 +40,13 @@ from snapshot_assets.storage.options import StoreOptions
 
 if TYPE_CHECKING:
     from dagster_aws.s3 import S3Resource  # see assets.py
+
+    from snapshot_assets.engine.compact.plan import CompactionPlan
+    from snapshot_assets.engine.compact.run import CompactRun
+    from snapshot_assets.engine.export.run import ExportRun, OpenExport
+    from snapshot_assets.engine.restore.plan import RestorePlan
+    from snapshot_assets.engine.restore.run import RestoreRun
+    from snapshot_assets.engine.runner import SparkRunner
 
 SNAPSHOTS = "snapshots"
 """Resource key of `Snapshots`."""
@@ -120,6 +121,8 @@ class Snapshots:
             self._counting = None
 
     def _runner(self, plan: str) -> SparkRunner:
+        from snapshot_assets.engine.runner import SparkRunner
+
         def report(report: Report) -> None:
             if (counting := self._counting) is not None:
                 counting.report(report)
@@ -173,6 +176,8 @@ class Snapshots:
 
     def export_run(self, name: str) -> ExportRun:
         """Return the export run of a plan; nothing is opened."""
+        from snapshot_assets.engine.export.run import ExportRun
+
         plan = self.plan(name)
         return ExportRun(
             plan=plan,
@@ -219,6 +224,8 @@ class Snapshots:
 
     def restore_into(self, plan: Plan, address: DatabaseAddress, settings: RestoreSettings) -> RestoreRun:
         """Return a restore of a plan's location into any database; nothing is opened."""
+        from snapshot_assets.engine.restore.run import RestoreRun
+
         return RestoreRun(
             store=self.store(plan.name),
             address=address,
@@ -242,6 +249,8 @@ class Snapshots:
 
     def compact_run(self, name: str, catalog: Catalog) -> CompactRun:
         """Return a compaction of a plan's location, opened for writing; Spark starts only to merge files."""
+        from snapshot_assets.engine.compact.run import CompactRun
+
         plan = self.configuration.plan(name)
         refuse_local_files(plan, None, partial(self._master, name))
         parallelism = partial(self._parallelism, plan)

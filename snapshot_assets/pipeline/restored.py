@@ -4,17 +4,14 @@
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
 
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.renaming import Renaming
-from snapshot_assets.engine.restore.loader import ChunkOutcome
-from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.row_counts import chunk_differences, rows_after
-from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.errors import SchemaIncompleteError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
@@ -30,6 +27,11 @@ from snapshot_assets.pipeline.partitions import chunks_of_run, key_of_chunk, par
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.pipeline.tables import target_lineage
 from snapshot_assets.plan.plan import Plan
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.restore.loader import ChunkOutcome
+    from snapshot_assets.engine.restore.plan import RestorePlan
+    from snapshot_assets.engine.restore.run import RestoreRun
 
 _RESTORE_AGAIN = "Materialise this partition of restored again, with run config replace: true."
 
@@ -143,7 +145,7 @@ def _restore(context: dg.AssetExecutionContext, plan: Plan, config: RestoreConfi
         _report_target(context, plan, run)
 
 
-def _report_target(context: dg.AssetExecutionContext, plan: Plan, run: RestoreRun) -> None:
+def _report_target(context: dg.AssetExecutionContext, plan: Plan, run: "RestoreRun") -> None:
     """Report what the target holds now, and what of the schema it lacks."""
     restore_plan = run.plan
     assert restore_plan is not None
@@ -155,7 +157,7 @@ def _report_target(context: dg.AssetExecutionContext, plan: Plan, run: RestoreRu
     store_events(context, [materialization(asset_key(plan, "target"), facts)])
 
 
-def _metadata(outcome: ChunkOutcome, plan: RestorePlan) -> dict[str, Any]:
+def _metadata(outcome: "ChunkOutcome", plan: "RestorePlan") -> dict[str, Any]:
     metadata = {
         "dagster/partition_row_count": rows_after(plan, outcome),
         "rows_loaded": outcome.rows,

@@ -11,12 +11,10 @@ from pydantic import Field
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.replica import read_marker
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.status import unsealed_work
 from snapshot_assets.catalog.verify.faults import Fault, with_replicas_remedy
 from snapshot_assets.catalog.verify.objects import Report, check_head, files_to_seal, verified_revision
 from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
 from snapshot_assets.catalog.verify.rotation import Rotation
-from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import is_probe
 from snapshot_assets.format.units import human_seconds, parse_share
@@ -226,6 +224,8 @@ def _joined(failures: Sequence[dg.Failure]) -> dg.Failure:
 
 def _age(state: State, now: datetime) -> dict[str, Any]:
     """Return how old the newest seal is, and what was committed since."""
+    from snapshot_assets.catalog.status import unsealed_work
+
     work = unsealed_work(state)
     facts: dict[str, Any] = {"sealed": state.sealed, "missing_windows": work.chunks}
     if state.newest_seal is not None:
@@ -243,6 +243,8 @@ def _remedy(report: Report, damage: Sequence[Fault]) -> str:
 
 
 def _report(store: ObjectStore, state: State, depth: str, rotation: Rotation | None, suspected: set[str]) -> Report:
+    from snapshot_assets.catalog.verify.verify import verify
+
     if depth == "full":
         return verify(store, depth="full")
     if rotation is not None:

@@ -11,8 +11,9 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.engine.compact.plan import CompactionPlan, Wanted
+from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.run import CompactRun
+from snapshot_assets.engine.compact.wanted import Wanted
 from snapshot_assets.engine.progress import Progress
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.format.relations import TableName

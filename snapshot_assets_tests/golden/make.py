@@ -30,8 +30,9 @@ from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipts.receipts import write_receipt
 from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.engine.compact.plan import Wanted, plan_compaction
+from snapshot_assets.engine.compact.plan import plan_compaction
 from snapshot_assets.engine.compact.run import CompactRun
+from snapshot_assets.engine.compact.wanted import Wanted
 from snapshot_assets.engine.export.copy import copy
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.export.tasks import ChunkResult, Provenance, write_table

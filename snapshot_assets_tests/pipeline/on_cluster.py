@@ -20,7 +20,8 @@ import snapshot_assets
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.engine.compact.plan import Wanted, plan_compaction
+from snapshot_assets.engine.compact.plan import plan_compaction
+from snapshot_assets.engine.compact.wanted import Wanted
 from snapshot_assets.engine.reading.frames import load_frames
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import TaskLostError

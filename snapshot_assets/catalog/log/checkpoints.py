@@ -12,14 +12,10 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.log.store import read_entry
 from snapshot_assets.catalog.state.chain import foreign_location, misnamed
-from snapshot_assets.catalog.state.column_bounds import KINDS, Bounds, ByKind, schema_of
-from snapshot_assets.catalog.state.data_files import FileSet
-from snapshot_assets.catalog.state.file_columns import COLUMNS, FileColumns
 from snapshot_assets.catalog.state.fold import State, first_version
 from snapshot_assets.catalog.state.retained_events import needed_events
 from snapshot_assets.errors import (
@@ -42,6 +38,12 @@ from snapshot_assets.format.checkpoint import (
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import MANIFEST, checkpoint_path, transaction_path
 from snapshot_assets.storage.base import ObjectStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from snapshot_assets.catalog.state.column_bounds import ByKind
+    from snapshot_assets.catalog.state.file_columns import FileColumns
 
 FILES, BOUNDS = "files", "bounds"
 _LOG = logging.getLogger(__name__)
@@ -113,6 +115,8 @@ def _equal_bounds(one: ByKind, other: ByKind) -> bool:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    import pyarrow as pa
+
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
@@ -150,6 +154,8 @@ def read_checkpoint(store: ObjectStore, revision: int, *, statistics: bool = Fal
         DamageError: It is not whole, or its content is invalid.
         UnsupportedVersionError: It is of a newer format.
     """
+    from snapshot_assets.catalog.state.data_files import FileSet
+
     path = checkpoint_path(revision)
     read = partial(store.get_range, path)
     if statistics:
@@ -174,6 +180,9 @@ def read_checkpoint(store: ObjectStore, revision: int, *, statistics: bool = Fal
 
 
 def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, statistics: bool) -> FileColumns:
+    from snapshot_assets.catalog.state.column_bounds import KINDS, Bounds
+    from snapshot_assets.catalog.state.file_columns import COLUMNS, FileColumns
+
     found = [section for section in header.sections if section.name == FILES]
     if len(found) != 1:
         raise DocumentError(f"{path} has {counted(len(found), 'section')} of files; expected one.", object=path)
@@ -184,6 +193,8 @@ def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, stat
             bounds.setdefault(section.column, []).append(section)
 
     def of(column: str) -> ByKind:
+        from snapshot_assets.catalog.state.column_bounds import schema_of
+
         return {each.kind: read_section(read, start, each, schema_of(each.kind), path) for each in bounds[column]}
 
     known = {column: of(column) for column in bounds} if statistics else None

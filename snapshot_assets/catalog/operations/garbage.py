@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.truncation import check_receipt, newest_state
 from snapshot_assets.catalog.receipts.receipts import read_receipt
 from snapshot_assets.catalog.receipts.selection import adoptable_receipts
-from snapshot_assets.catalog.state.file_columns import Removal
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.unreferenced import EXPIRED, expiries_since, needed_documents, unreferenced_schemas
@@ -35,6 +35,9 @@ from snapshot_assets.format.layout import (
     transaction_path,
 )
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+
+if TYPE_CHECKING:
+    from snapshot_assets.catalog.state.file_columns import Removal
 
 _PATH = re.compile(rb'"path": "((?:data|schema)/[^"]+)"')
 

@@ -6,12 +6,13 @@ from itertools import chain
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained_events import documents_of, needed_events
-from snapshot_assets.catalog.verify.retained import older_files
 from snapshot_assets.format.actions import ObjectRef
 
 
 def needed_objects(state: State) -> dict[str, ObjectRef]:
     """Return by path the objects that a head needs, with checksum and size; all but its log and its hints."""
+    from snapshot_assets.catalog.verify.retained import older_files
+
     files = chain((known.file for known in state.live_files()), (file for file, _ in older_files(state)))
     needed = {file.path: ObjectRef(file.path, file.sha256, file.bytes) for file in files}
     events = needed_events(state, recent_expiries=False)

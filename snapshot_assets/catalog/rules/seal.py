@@ -11,7 +11,6 @@ from snapshot_assets.catalog.catalog import Actions, Token, rule
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.rules.preconditions import check_unchanged, refuse_deleted, refuse_pinned, refuse_upgraded
 from snapshot_assets.catalog.state.backups import backups
-from snapshot_assets.catalog.state.file_pruning import match_files
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.holds import refuse_held
 from snapshot_assets.errors import ConflictError, PlanError
@@ -79,6 +78,8 @@ def tombstone(state: State, token: Token, wanted: act.Tombstone) -> Actions:
 
 def _is_deleted(state: State, wanted: act.Tombstone) -> bool:
     """Return whether an equal tombstone covers all live files of the table."""
+    from snapshot_assets.catalog.state.file_pruning import match_files
+
     equal = max((revision for revision, tombstone in state.tombstones.items() if tombstone == wanted), default=0)
     table = TableName(wanted.schema, wanted.table)
     return bool(equal) and match_files(state, table).totals() == match_files(state, table, older_than=equal).totals()

@@ -7,14 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
-from snapshot_assets.catalog.state.data_files import FileSet
-from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.pins import Pins, TagState
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.windows import Window, count_windows, plan_windows, window_at
+
+if TYPE_CHECKING:
+    from snapshot_assets.catalog.state.data_files import FileSet
+    from snapshot_assets.catalog.state.file_columns import FileState
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -60,6 +63,12 @@ class Token:
     schema_id: int
 
 
+def _no_files() -> FileSet:
+    from snapshot_assets.catalog.state.data_files import FileSet
+
+    return FileSet()
+
+
 @dataclass
 class BaseState:
     """The fields of a state.
@@ -96,7 +105,7 @@ class BaseState:
     data_revision: int = 0
     schemas: dict[int, act.SchemaAdded] = field(default_factory=dict)
     chunks: dict[int, ChunkState] = field(default_factory=dict)
-    files: FileSet = field(default_factory=FileSet)
+    files: FileSet = field(default_factory=_no_files)
     in_progress: dict[int, str] = field(default_factory=dict)
     seals: list[SealState] = field(default_factory=list)
     pins: Pins = field(default_factory=Pins)

@@ -10,13 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from snapshot_assets.catalog.state.file_columns import FileColumns
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.errors import RowsOutsideError
 from snapshot_assets.format import actions as act
@@ -25,6 +20,12 @@ from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import time_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from snapshot_assets.catalog.state.file_columns import FileColumns
 
 _NAMED = 3
 """Tables with rows outside the range that a sentence names."""
@@ -40,6 +41,8 @@ def table_sizes(state: State) -> list[dict[str, Any]]:
 
 def live_table(state: State) -> pa.Table:
     """Return the live files of a state as a table of `file_columns.COLUMNS`, by chunk and path."""
+    import pyarrow.compute as pc
+
     table = state.files.merged().table
     return table.filter(pc.equal(table["removed"], 0))
 
@@ -137,6 +140,8 @@ class RevisionSummary:
 
 def revision_summaries(state: State) -> Mapping[int, RevisionSummary]:
     """Return a summary of each revision that the head can read, ascending."""
+    import numpy as np
+
     seals = state.readable()
     revisions = np.array([seal.revision for seal in seals], dtype=np.int64)
     files = state.files.merged()
@@ -149,6 +154,8 @@ def revision_summaries(state: State) -> Mapping[int, RevisionSummary]:
 
 def _totals(files: FileColumns, column: str, revisions: np.ndarray) -> list[int]:
     """Return the sum of a column over the files of each revision; without a column, their number."""
+    import numpy as np
+
     values = files.column(column) if column else np.ones(files.table.num_rows, dtype=np.int64)
     closed = ~files.live
     total_added = _sums_through(files.column("added"), values, revisions)
@@ -158,6 +165,8 @@ def _totals(files: FileColumns, column: str, revisions: np.ndarray) -> list[int]
 
 def _sums_through(at: np.ndarray, values: np.ndarray, revisions: np.ndarray) -> np.ndarray:
     """Return for each revision the sum of the values at revisions up to it."""
+    import numpy as np
+
     order = np.argsort(at, kind="stable")
     sums = np.concatenate([[0], np.cumsum(values[order])])
     return np.asarray(sums[np.searchsorted(at[order], revisions, side="right")])
@@ -165,6 +174,8 @@ def _sums_through(at: np.ndarray, values: np.ndarray, revisions: np.ndarray) -> 
 
 def _schema_ids(state: State, revisions: np.ndarray) -> list[int]:
     """Return the newest schema id at each of some ascending revisions."""
+    import numpy as np
+
     marks, ids = [0], [0]
     for event in state.events:
         for action in event.actions:

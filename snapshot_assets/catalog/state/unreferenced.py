@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from snapshot_assets.catalog.state.file_columns import Removal
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.retained_events import between, documents_of, lives, needed_events
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import new_attempt, tag_path
+
+if TYPE_CHECKING:
+    from snapshot_assets.catalog.state.file_columns import Removal
 
 EXPIRED = "expired"
 PIN_OBJECT = "pin object"

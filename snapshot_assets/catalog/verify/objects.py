@@ -13,9 +13,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, Remedy, object_faults
 from snapshot_assets.catalog.verify.rotation import due_files
@@ -26,6 +25,9 @@ from snapshot_assets.format.files import DataFile
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.in_parallel import hashing_threads, threads
 from snapshot_assets.storage.listed import Listed
+
+if TYPE_CHECKING:
+    from snapshot_assets.catalog.state.file_columns import FileState
 
 Depth = Literal["quick", "sample", "full"]
 Scope = Literal["all", "newest", "older"]

@@ -14,8 +14,9 @@ from snapshot_assets.cli.location import open_catalog, place_of
 from snapshot_assets.cli.output import only_results_on_stdout, plain, show, show_json
 from snapshot_assets.cli.spark import refuse_unreachable_spark, with_spark_options
 from snapshot_assets.cli.tables import show_table
-from snapshot_assets.engine.compact.plan import TARGET_BYTES, CompactionPlan, Group, Wanted, plan_compaction
+from snapshot_assets.engine.compact.plan import CompactionPlan, Group, plan_compaction
 from snapshot_assets.engine.compact.savepoint import compact_and_pin, compactions
+from snapshot_assets.engine.compact.wanted import TARGET_BYTES, Wanted
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.relations import TableName

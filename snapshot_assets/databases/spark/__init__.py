@@ -6,16 +6,17 @@ A URI is `spark:<catalog>[.<namespace>]`, each part percent-encoded where it hol
 from __future__ import annotations
 
 import re
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import unquote
-
-import pyarrow as pa
 
 from snapshot_assets.databases.renaming import Renaming, check_distinct_folded, renamed_tables
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import Definition
 from snapshot_assets.errors import UnknownSourceError
 from snapshot_assets.format.relations import DatabaseSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = [
     "ONE_WRITER",

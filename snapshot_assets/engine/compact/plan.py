@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.file_pruning import Deletions, deletions, written_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.state import Token
+from snapshot_assets.engine.compact.wanted import Wanted
 from snapshot_assets.engine.files.read import TextOf, TextSchema, text_schemas
 from snapshot_assets.engine.jobs import FileSums
 from snapshot_assets.errors import DocumentError, NoSnapshotError, PlanError, UnknownRelationError
@@ -23,28 +23,7 @@ from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 
-Dedupe = Literal["", "primary_key"]
-TARGET_BYTES = 256 << 20
-"""Size at which a merged file is closed, unless another is asked for."""
 _NONE = Deletions({}, frozenset())
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """The options of a compaction.
-
-    Attributes:
-        target_size: Bytes at which a merged file is closed and the next one is opened.
-        chunks: Chunks to compact whole, whether they need it or not; empty for those that need it.
-        tables: Tables to compact whole, whether they need it or not.
-        dedupe: `primary_key` removes all but the newest of the rows of a chunk and table with one primary key. The
-            newest is the one whose file was added by the latest revision.
-    """
-
-    target_size: int = TARGET_BYTES
-    chunks: tuple[int, ...] = ()
-    tables: tuple[TableName, ...] = ()
-    dedupe: Dedupe = ""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from snapshot_assets.catalog.pins.savepoints import UncompactedError, create_sav
 from snapshot_assets.catalog.state.file_pruning import match_files, pending_tombstones
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import SavepointState
-from snapshot_assets.engine.compact.plan import CompactionPlan, Wanted, plan_compaction
+from snapshot_assets.engine.compact.plan import CompactionPlan, plan_compaction
+from snapshot_assets.engine.compact.wanted import Wanted
 from snapshot_assets.errors import CompactionFailedError, ConflictError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore

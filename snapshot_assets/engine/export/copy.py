@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import manifest_facts
@@ -14,11 +15,13 @@ from snapshot_assets.catalog.operations.seal import Sealed
 from snapshot_assets.catalog.rules import check_same_plan
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.chunks import Outcome
-from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.errors import ExportFailedError, LocationNotEmptyError, PlanError, SnapshotExistsError
 from snapshot_assets.format.actions import ChunkStatus
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK, in_layout, is_probe, is_schema_document
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.export.run import ExportRun
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from snapshot_assets.catalog.catalog import Catalog, Token
-from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.engine.export.tasks import ChunkPlan, ChunkResult, Frame, Task, run_task, write_table
 from snapshot_assets.engine.export.withheld import withheld
 from snapshot_assets.engine.jobs import MapRunner, error_of
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.errors import SnapshotError
+
+if TYPE_CHECKING:
+    from snapshot_assets.catalog.state.file_columns import FileState
 
 
 class Runner(MapRunner, Protocol):

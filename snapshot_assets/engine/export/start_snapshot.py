@@ -10,7 +10,6 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.schemas import describe_schema, read_schema, write_documents
 from snapshot_assets.databases.source import SchemaSource
-from snapshot_assets.engine.files.partitions import check_partition_columns
 from snapshot_assets.errors import PlanError, SnapshotExistsError, UnknownRelationError
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.counts import counted
@@ -32,6 +31,8 @@ def exported_schema(plan: Plan, schema: DatabaseSchema) -> DatabaseSchema:
         UnknownRelationError: The plan selects nothing.
         UnsupportedTypeError: A column's values cannot name folders; see `check_partition_columns`.
     """
+    from snapshot_assets.engine.files.partitions import check_partition_columns
+
     untimed = [table for table in schema.tables if table.time_index is None]
     if untimed and plan.untimed_tables == "fail":
         names = ", ".join(str(table.table_name) for table in untimed)

@@ -12,16 +12,12 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.catalog.receipts.receipts import Receipt, write_young_receipt
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.source import Database, DatabaseAddress, Scan, TimelessRows
-from snapshot_assets.engine.files.partitions import partitions
 from snapshot_assets.engine.files.target import FileTarget
-from snapshot_assets.engine.files.write import write_files
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError
 from snapshot_assets.format.actions import Header, ObjectRef
@@ -31,6 +27,9 @@ from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import data_file_stem, new_attempt
 from snapshot_assets.format.relations import Table
 from snapshot_assets.storage.base import ObjectStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -204,6 +203,9 @@ def write_table(
     Returns:
         Its files; without rows none, or with `keep_empty` one.
     """
+    from snapshot_assets.engine.files.partitions import partitions
+    from snapshot_assets.engine.files.write import write_files
+
     attempt, header = new_attempt(), provenance.header
     target = FileTarget(
         chunk=chunk,

@@ -6,15 +6,18 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.progress import Progress
-from snapshot_assets.engine.restore.compare import ComparedRows
 from snapshot_assets.engine.restore.pin import IMPORT
-from snapshot_assets.engine.restore.plan import RestorePlan
-from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.errors import RestoreError, SchemaIncompleteError, SnapshotError
 from snapshot_assets.format.counts import counted
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.restore.compare import ComparedRows
+    from snapshot_assets.engine.restore.plan import RestorePlan
+    from snapshot_assets.engine.restore.run import RestoreRun
 
 PIN_FOR = timedelta(days=7)
 """How long the revision of a drill stays pinned if the drill is killed."""

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from snapshot_assets.databases.source import AllRows, Rows
 from snapshot_assets.databases.target import RestoreTarget
-from snapshot_assets.engine.restore.files import FilePlan
-from snapshot_assets.engine.restore.loader import ChunkOutcome
-from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Table, TableName
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.restore.files import FilePlan
+    from snapshot_assets.engine.restore.loader import ChunkOutcome
+    from snapshot_assets.engine.restore.plan import RestorePlan
 
 _MOST_WINDOWS = 100
 """If there are more windows, the message does not name those that differ: each takes a query."""

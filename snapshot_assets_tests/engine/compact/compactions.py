@@ -18,8 +18,9 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.receipts.receipts import Receipt, write_receipt
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.engine.compact.plan import CompactionPlan, Wanted, plan_compaction
+from snapshot_assets.engine.compact.plan import CompactionPlan, plan_compaction
 from snapshot_assets.engine.compact.run import Compacted, CompactRun
+from snapshot_assets.engine.compact.wanted import Wanted
 from snapshot_assets.engine.export.tasks import Provenance, write_table
 from snapshot_assets.engine.files.read import read_batches
 from snapshot_assets.engine.retry import RetryPolicy

@@ -11,7 +11,8 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.delete_rows import plan_row_deletion
 from snapshot_assets.catalog.schemas import read_schema
-from snapshot_assets.engine.compact.plan import Wanted, plan_compaction
+from snapshot_assets.engine.compact.plan import plan_compaction
+from snapshot_assets.engine.compact.wanted import Wanted
 from snapshot_assets.engine.reading.options import parse_options
 from snapshot_assets.engine.reading.planning import TableRead, choose_read
 from snapshot_assets.errors import PlanError, SnapshotExistsError, UnknownRelationError
