@@ -49,6 +49,8 @@ _WRAPPERS = frozenset(
     ("DagsterExecutionStepExecutionError", "DagsterExecutionLoadInputError", "DagsterExecutionHandleOutputError")
 )
 """Dagster's errors around an error of a step's own code."""
+_INTERRUPTIONS = frozenset((dg.DagsterExecutionInterruptedError.__name__, KeyboardInterrupt.__name__))
+"""What Ctrl-C raises: Dagster's error, or Python's where PySpark has put its own handler in place of Dagster's."""
 
 
 def open_instance() -> dg.DagsterInstance:
@@ -249,7 +251,7 @@ def _unforeseen(step: str | None, error: Any, run: str) -> SnapshotError:
     while error is not None and error.cause is not None and error.cls_name in _WRAPPERS:
         error = error.cause
     name = error.cls_name or "" if error is not None else ""
-    if name == dg.DagsterExecutionInterruptedError.__name__:
+    if name in _INTERRUPTIONS:
         return InterruptedRunError(
             "The run was interrupted. Committed chunks stay; run the same command again to resume.",
             run=run,
