@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -150,10 +151,23 @@ class Rehearsal:
     Attributes:
         failed: The statements that it refused.
         untried: What it did not try, or could not because of something that it did not try, by the reason.
+        following: The statements that fail only because another one does.
+        skipped: The statements that an import leaves out, because of their `unless` or `changes`.
     """
 
     failed: tuple[FailedStatement, ...] = ()
     untried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    following: frozenset[Statement] = frozenset()
+    skipped: frozenset[Statement] = frozenset()
+
+    def would_make(self, statements: Iterable[Statement]) -> bool:
+        """Return whether an import would make a step of these statements, as far as that is known."""
+        every = frozenset(statements)
+        return not (every & self._refused or every <= self.skipped)
+
+    @cached_property
+    def _refused(self) -> frozenset[Statement]:
+        return self.following.union(each.statement for each in self.failed)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ def rehearsal_of(
         unknown |= {each.statement: ended for each in failed if _MISSING in each.message}
     causes: dict[str, FailedStatement] = {}
     untried: dict[str, list[str]] = {}
+    following: set[Statement] = set()
     absent: dict[str, str] = {}  # what is not there, and the statement or reason because of which it is not
     for statement, reason in unknown.items():
         untried.setdefault(reason, []).append(statement.makes)
@@ -53,11 +54,13 @@ def rehearsal_of(
         elif cause is None:
             cause = each.statement.makes
             causes[cause] = each
-        elif each.holds_rows:
-            causes[cause] = replace(causes[cause], holds_rows=True)
+        else:
+            following.add(each.statement)
+            causes[cause] = replace(causes[cause], holds_rows=causes[cause].holds_rows or each.holds_rows)
         for name in _makes(each.statement):
             absent.setdefault(name, cause)
-    return Rehearsal(tuple(causes.values()), {reason: tuple(names) for reason, names in untried.items()})
+    reasons = {reason: tuple(names) for reason, names in untried.items()}
+    return Rehearsal(tuple(causes.values()), reasons, frozenset(following))
 
 
 def _group(statement: Statement) -> str:

@@ -138,9 +138,10 @@ class RestorePlan:
         return self.steps.absent
 
     def to_create(self) -> list[SchemaStep]:
-        """Return the steps that are still to be made."""
+        """Return the steps that are still to be made; after a rehearsal, those of which it knows no obstacle."""
         pending = (*self.steps.pending_before(), *self.steps.pending_after())
-        return [step for step in pending if step.name not in self.foreseen]
+        made = [step for step in pending if step.name not in self.foreseen]
+        return [step for step in made if self.rehearsal.would_make(step.statements)]
 
     def kept(self) -> list[KeptStep]:
         """Return what the target had and is left as it was, and what is left out because of it."""
