@@ -30,7 +30,7 @@ def test_a_dry_run_counts_what_the_import_makes(make_postgresql_database: MakeDa
     execute(into, "CREATE SCHEMA own", "CREATE VIEW taken AS SELECT 1 AS one")
     planned = into.run(place.store).prepare(rehearse=True)
     names = [step.name for step in planned.to_create()]
-    with pytest.raises(SchemaIncompleteError, match="index taken of public.base"):
+    with pytest.raises(SchemaIncompleteError, match=r"index taken of public\.base"):
         into.restore(place.store)
     made = into.run(place.store).current().steps.made()
     assert names == made
