@@ -18,7 +18,7 @@ from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.source import Rows
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.databases.unchecked import Unchecked
-from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
 if TYPE_CHECKING:
     from snapshot_assets.databases.steps import SchemaStep, StepResult
@@ -245,6 +245,13 @@ class RestoreTarget(Protocol):
 
     def conflicts(self, tables: Sequence[Table]) -> list[str]:
         """Return why the target cannot have the tables, a sentence each, such as a type of another form."""
+
+    def differing(self, schema: DatabaseSchema) -> list[str]:
+        """Return what differs between the source's database and the target's as a whole, a sentence each.
+
+        Args:
+            schema: All documents of the snapshot, in the source's terms.
+        """
 
     def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:
         """Run statements in a transaction that is rolled back, and return those that fail.
