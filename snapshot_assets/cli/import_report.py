@@ -86,10 +86,8 @@ def show_plan(options: argparse.Namespace, location: str, alias: str, plan: Rest
     if replaced:
         show(f"  would delete the rows of {numbered(replaced)} first")
     verbose = options.verbose
-    lines = (step_lines, kept_lines, lost_lines)
-    for line in (line for each in lines for line in each(plan, verbose=verbose)):
-        show(f"  {line}")
-    for line in (*untried_lines(plan), *failing_lines(plan)):
+    lines = (*step_lines(plan, verbose=verbose), *_left_lines(plan, verbose=verbose))
+    for line in (*lines, *untried_lines(plan), *failing_lines(plan)):
         show(f"  {line}")
     return status
 
@@ -136,11 +134,18 @@ def report(options: argparse.Namespace, location: str, run: RestoreRun, work: Im
         nothing = work.run_id is None and not run.changed and not failed
         for line in _verdict(facts, different=different, nothing=nothing):
             show(line)
-        if not nothing:
-            kept = kept_lines(plan, verbose=options.verbose)
-            for line in (*made_lines(plan, failed), *kept, *lost_lines(plan, verbose=options.verbose)):
-                show(f"  {line}")
+        made = () if nothing else made_lines(plan, failed)
+        # A repeated import with --verbose names what the first one only counted.
+        left = () if nothing and not options.verbose else _left_lines(plan, verbose=options.verbose)
+        for line in (*made, *left):
+            show(f"  {line}")
     return exit_status(error) if error is not None else ExitStatus.DONE
+
+
+def _left_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
+    """Yield what is left as the target had it, and what is not carried over; a line each with `verbose`."""
+    yield from kept_lines(plan, verbose=verbose)
+    yield from lost_lines(plan, verbose=verbose)
 
 
 def _verdict(facts: Mapping[str, Any], *, different: bool, nothing: bool) -> Iterator[str]:

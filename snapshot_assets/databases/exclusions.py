@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from snapshot_assets.databases.hidden import Hidden, excludes, has_star, hidden_of, hides, mentioned
-from snapshot_assets.databases.kinds import capital
+from snapshot_assets.databases.kinds import not_in_snapshot
 from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.databases.revealing import refuse_revealing, refuse_views
 from snapshot_assets.databases.source import Selection
@@ -174,4 +174,4 @@ def uncarried(schema: DatabaseSchema) -> Iterator[str]:
     named += [(f" of {table.table_name}", table.options) for table in schema.tables]
     for of, options in named:
         for what in map(str, options.get(NOT_CARRIED, ())):
-            yield f"{capital(what)}{of} is not in a snapshot."
+            yield not_in_snapshot(what, of)

@@ -104,6 +104,9 @@ _KIND = re.compile(rf"(?:the )?({'|'.join(_WORDS)})(?![\w-])", re.IGNORECASE)
 _SETTING = re.compile(rf"(?:\w+ ){{1,3}}of ({'|'.join(_WORDS)})(?![\w-])", re.IGNORECASE)
 """A property of an object that is no kind of its own, such as `persistence of sequence`."""
 
+_PLURAL_KINDS = ("default privileges", "large objects", "rows of")
+"""Beginnings of names that stand for several things."""
+
 
 def kind_of_object(text: str) -> str:
     """Return the kind of the object with which a text begins, such as `primary key`."""
@@ -117,6 +120,16 @@ def kind_of_object(text: str) -> str:
 def capital(text: str) -> str:
     """Return text with a capital first letter; names in it do not change."""
     return text[:1].upper() + text[1:]
+
+
+def not_in_snapshot(what: str, of: str = "") -> str:
+    """Return the sentence about an object that no snapshot holds.
+
+    Args:
+        what: Kind and name of the object, such as `default privileges of role r on tables`.
+        of: ` of ` and the relation to which it belongs; "" for none.
+    """
+    return f"{capital(what)}{of} {'are' if what.lower().startswith(_PLURAL_KINDS) else 'is'} not in a snapshot."
 
 
 def counts_by_kind(texts: Iterable[str]) -> dict[str, int]:

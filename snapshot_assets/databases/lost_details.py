@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from snapshot_assets.databases.kinds import capital
+from snapshot_assets.databases.kinds import capital, not_in_snapshot
 from snapshot_assets.databases.lost_objects import LostObjects
 from snapshot_assets.format.relations import Carrier, Column, Table, TableName, UserType
 
@@ -71,7 +71,7 @@ def lost_details(table: Table, source: str, others: LostObjects) -> Iterator[str
     if options.get("relation") in _ROWS_ONLY:
         yield f"{capital(options['relation'])} {name} was exported as its rows and is restored as a table."
     for each in others.not_carried(options.get("not_carried", ()), name):
-        yield f"{capital(each)} of {name} is not in a snapshot."
+        yield not_in_snapshot(each, f" of {name}")
     for kind in table.types:
         yield from _lost_of_type(kind, source)
     yield from _lost_of_columns(table, source)
@@ -112,7 +112,7 @@ def _lost_of_partition(table: Table, part: Mapping[str, Any], source: str, other
     """Yield what a partition has beside its table: its rows go into the table."""
     name = TableName(part["schema"], part["name"])
     for each in others.not_carried(part.get("not_carried", ()), name):
-        yield f"{capital(each)} of {name} is not in a snapshot."
+        yield not_in_snapshot(each, f" of {name}")
     for kind in ("constraints", "indexes"):
         for row in part.get(kind, ()):
             if "parent" not in row:

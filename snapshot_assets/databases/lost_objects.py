@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from snapshot_assets.databases.kinds import capital
+from snapshot_assets.databases.kinds import capital, not_in_snapshot
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, UserType, View
 
 PARTS = frozenset(("shell type", "operator family members", "text search mapping", "trigger state", "rule state"))
@@ -51,7 +51,7 @@ class LostObjects:
             for entry in schema.options.get(option, ()):
                 yield f"{what} {schema.name}.{entry['name']} is left out: no column needs it."
         for name in self.not_carried(schema.options.get("not_carried", ())):
-            yield f"{capital(name)} is not in the snapshot."
+            yield not_in_snapshot(name)
 
     def _of_view(self, view: View) -> Iterator[str]:
         name = view.table_name
@@ -60,7 +60,7 @@ class LostObjects:
             if kind.table_name not in self._used_types:
                 yield f"Type {kind.table_name} is left out: no column needs it."
         for each in self.not_carried(view.options.get("not_carried", ()), name):
-            yield f"{capital(each)} of {name} is not in a snapshot."
+            yield not_in_snapshot(each, f" of {name}")
 
     def _of_code(self) -> Iterator[str]:
         for (name, on), entry in self._code.items():

@@ -28,7 +28,7 @@ from snapshot_assets.databases.target import (
 )
 from snapshot_assets.databases.time_column import TimeColumn
 from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TransientError
-from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
 
 class SqlTarget(SqlSteps, RestoreTarget, ABC):
@@ -72,6 +72,10 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
 
     def conflicts(self, tables: Sequence[Table]) -> list[str]:
         """Return none: the definition knows all reasons; see `RestoreTarget`."""
+        return []
+
+    def differing(self, schema: DatabaseSchema) -> list[str]:
+        """Return none: only PostgreSQL has a locale; see `RestoreTarget`."""
         return []
 
     def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.source import Rows
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.databases.unchecked import Unchecked
-from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -150,10 +151,23 @@ class Rehearsal:
     Attributes:
         failed: The statements that it refused.
         untried: What it did not try, or could not because of something that it did not try, by the reason.
+        following: The statements that fail only because another one does.
+        skipped: The statements that an import leaves out, because of their `unless` or `changes`.
     """
 
     failed: tuple[FailedStatement, ...] = ()
     untried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    following: frozenset[Statement] = frozenset()
+    skipped: frozenset[Statement] = frozenset()
+
+    def would_make(self, statements: Iterable[Statement]) -> bool:
+        """Return whether an import would make a step of these statements, as far as that is known."""
+        every = frozenset(statements)
+        return not (every & self._refused or every <= self.skipped)
+
+    @cached_property
+    def _refused(self) -> frozenset[Statement]:
+        return self.following.union(each.statement for each in self.failed)
 
 
 @dataclass(frozen=True)
@@ -231,6 +245,13 @@ class RestoreTarget(Protocol):
 
     def conflicts(self, tables: Sequence[Table]) -> list[str]:
         """Return why the target cannot have the tables, a sentence each, such as a type of another form."""
+
+    def differing(self, schema: DatabaseSchema) -> list[str]:
+        """Return what differs between the source's database and the target's as a whole, a sentence each.
+
+        Args:
+            schema: All documents of the snapshot, in the source's terms.
+        """
 
     def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:
         """Run statements in a transaction that is rolled back, and return those that fail.

@@ -99,3 +99,23 @@ def test_views_that_are_left_out_are_counted(
     assert "left out until the target has what they need: 2 views" in done.out
     assert done.out.count("2 views") == 1
     assert snapshots(*call, "--json").json["left_out"] == ["view public.v", "view public.w"]
+
+
+@pytest.mark.slow
+def test_a_repeated_import_names_what_the_first_one_counted(
+    snapshots: Snapshots, make_postgresql_database: MakeDatabase, tmp_path: Path
+) -> None:
+    source, target, location = make_postgresql_database(), make_postgresql_database(), (tmp_path / "l").as_uri()
+    execute(source, "CREATE SEQUENCE alone", "CREATE PUBLICATION news", "CREATE TABLE t (id int)")
+    execute(target, "CREATE SEQUENCE alone")
+    assert snapshots("export", "create", "--source", source, "--to", location, "--schema-only").status == 0
+    call = ("import", "--from", location, "--target", target)
+    done = snapshots(*call)
+    assert done.status == 0, done.err
+    assert "not carried over: 1 publication; --verbose names them" in done.out
+    assert "left as the target has it: sequence public.alone" not in done.out
+    again = snapshots(*call, "--verbose")
+    assert "was restored before; nothing was done" in again.out
+    assert "left as the target has it: sequence public.alone" in again.out
+    assert "not carried over: Publication news is not in a snapshot" in again.out
+    assert "public.alone" not in snapshots(*call).out

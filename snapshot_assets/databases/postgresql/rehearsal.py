@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from snapshot_assets.databases.kinds import kind_of_object
 from snapshot_assets.databases.ledger import LEDGER
@@ -57,7 +58,8 @@ def rehearse(connection: PostgresqlConnection, statements: Sequence[Statement]) 
         attempt.run([each for each in todo if each not in left_out])
     finally:
         connection.execute("ROLLBACK", "ending a rehearsal")
-    return rehearsal_of(attempt.failed, left_out, attempt.rest, attempt.ended)
+    found = rehearsal_of(attempt.failed, left_out, attempt.rest, attempt.ended)
+    return replace(found, skipped=frozenset(attempt.skipped))
 
 
 class _Attempt:
@@ -67,12 +69,14 @@ class _Attempt:
         failed: The statements that the server refused.
         rest: The statements that were not run, because the rehearsal ended early.
         ended: Why it did; "" if it did not.
+        skipped: The statements that an import would leave out.
     """
 
     def __init__(self, connection: PostgresqlConnection) -> None:
         self.failed: list[FailedStatement] = []
         self.rest: Sequence[Statement] = ()
         self.ended = ""
+        self.skipped: set[Statement] = set()
         self._connection = connection
         self._kept: set[str] = set()  # what the target has already, and keeps
         self._deadline = time.monotonic() + SECONDS
@@ -108,6 +112,7 @@ class _Attempt:
     def _try(self, statement: Statement) -> str:
         """Run a statement; return why the rehearsal cannot go on after it, "" if it can."""
         if statement.changes in self._kept:
+            self.skipped.add(statement)
             return ""
         if statement.unchecked is not None:
             self.failed += _unchecked([statement])
@@ -121,8 +126,9 @@ class _Attempt:
                 sql = _without_rows(statement.sql)
                 with every_row(self._connection, statement.reads if sql == statement.sql else ()):
                     self._connection.execute(sql, doing)
-            elif statement.keeps:
-                self._kept.add(statement.makes)
+            else:
+                self.skipped.add(statement)
+                self._kept |= {statement.makes} if statement.keeps else set()
             self._connection.execute("RELEASE SAVEPOINT rehearsed", doing)
         except SnapshotError as error:
             self._connection.execute("ROLLBACK TO SAVEPOINT rehearsed", doing)

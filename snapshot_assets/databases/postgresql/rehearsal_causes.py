@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 
 from snapshot_assets.databases.ledger import LEDGER
 from snapshot_assets.databases.target import FailedStatement, Rehearsal, Statement
 from snapshot_assets.errors import SnapshotError
 
 _MISSING = "does not exist"
-_NAMES = re.compile(r'"([^"]+)"')
+_OF = re.compile(r" of |^comment on ")
 _MADE = re.compile(r"(?:table|partition|type|view|materialized view|schema|sequence) (?P<name>.+)")
 _PART = re.compile(r"(?:\w+ )*?(?:index|constraint|check|key) (?P<name>.+) of .+")
 _AROUND = re.compile(r"^PostgreSQL '.*?': rehearsing .*? failed: (?:ERROR: )?| LINE \d+: .*? \^(?= |$)", re.DOTALL)
@@ -39,6 +40,7 @@ def rehearsal_of(
         unknown |= {each.statement: ended for each in failed if _MISSING in each.message}
     causes: dict[str, FailedStatement] = {}
     untried: dict[str, list[str]] = {}
+    following: set[Statement] = set()
     absent: dict[str, str] = {}  # what is not there, and the statement or reason because of which it is not
     for statement, reason in unknown.items():
         untried.setdefault(reason, []).append(statement.makes)
@@ -52,11 +54,13 @@ def rehearsal_of(
         elif cause is None:
             cause = each.statement.makes
             causes[cause] = each
-        elif each.holds_rows:
-            causes[cause] = replace(causes[cause], holds_rows=True)
+        else:
+            following.add(each.statement)
+            causes[cause] = replace(causes[cause], holds_rows=causes[cause].holds_rows or each.holds_rows)
         for name in _makes(each.statement):
             absent.setdefault(name, cause)
-    return Rehearsal(tuple(causes.values()), {reason: tuple(names) for reason, names in untried.items()})
+    reasons = {reason: tuple(names) for reason, names in untried.items()}
+    return Rehearsal(tuple(causes.values()), reasons, frozenset(following))
 
 
 def _group(statement: Statement) -> str:
@@ -76,6 +80,19 @@ def _makes(statement: Statement) -> Iterator[str]:
 def _cause(failed: FailedStatement, absent: Mapping[str, str]) -> str | None:
     """Return the object or reason because of which a statement failed, if there is one."""
     statement = failed.statement
-    lacking = _NAMES.findall(failed.message) if _MISSING in failed.message else ()
-    names = (_group(statement), f"table {statement.table}", *lacking)
+    lacking = _quoted(failed.message) if _MISSING in failed.message else ()
+    names = (_group(statement), f"table {statement.table}", *_belongs_to(statement.makes), *lacking)
     return next((absent[name] for name in names if name in absent), None)
+
+
+def _belongs_to(makes: str) -> Iterator[str]:
+    """Yield what an object belongs to, by its name: a comment on an index of a table to the index, then the table."""
+    for match in _OF.finditer(makes):
+        yield makes[match.end() :]
+
+
+def _quoted(message: str) -> Iterator[str]:
+    """Yield what may be the names in a message; those that contain quotes stand in it as they are."""
+    quotes = [match.start() for match in re.finditer('"', message)]
+    for start, end in combinations(quotes, 2):
+        yield message[start + 1 : end]

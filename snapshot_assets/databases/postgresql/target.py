@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from snapshot_assets.databases.feed import Feed
 from snapshot_assets.databases.needs import Need
+from snapshot_assets.databases.postgresql.database_locale import differing_locale
 from snapshot_assets.databases.postgresql.existing_types import base_type, conflicts, domains_of, names_of
 from snapshot_assets.databases.postgresql.large_objects import (
     COLUMNS,
@@ -35,7 +36,7 @@ from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.target import ExistingTable, Load, OtherType, Rehearsal, Statement
 from snapshot_assets.errors import SnapshotError
-from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
 # A commit waits for the disk whatever the role's default, unless it says otherwise; see `flush`.
 _SETTINGS = SETTINGS | {"temp_buffers": "64MB", "synchronous_commit": "on"}
@@ -151,6 +152,10 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
     def conflicts(self, tables: Sequence[Table]) -> list[str]:
         """Return how types of the target differ from those of the tables; see `RestoreTarget`."""
         return conflicts(self, tables)
+
+    def differing(self, schema: DatabaseSchema) -> list[str]:
+        """Return how the target's locale differs from the source's; see `RestoreTarget`."""
+        return list(differing_locale(self, schema))
 
     def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:
         """Return the statements that the server refuses; see `RestoreTarget`."""

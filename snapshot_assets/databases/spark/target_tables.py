@@ -18,7 +18,7 @@ from snapshot_assets.databases.spark.types import column_type_text
 from snapshot_assets.databases.steps import SchemaStep, StepResult
 from snapshot_assets.databases.target import ExistingTable, OtherType, Rehearsal, RestoreRecord, Statement
 from snapshot_assets.errors import DatabaseError, RestoreError, SnapshotError, TransientError
-from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
 _LENGTH = re.compile(r"(?:var)?char\((\d+)\)")
 
@@ -89,6 +89,10 @@ class TargetTables:
 
     def conflicts(self, tables: Sequence[Table]) -> list[str]:
         """Return none: tables have no types of their own; see `RestoreTarget`."""
+        return []
+
+    def differing(self, schema: DatabaseSchema) -> list[str]:
+        """Return none: a catalog has no locale; see `RestoreTarget`."""
         return []
 
     def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:

@@ -58,6 +58,7 @@ class RestorePlan:
             that it did not try.
         lacking: Objects that the target lacks, and that only keys, indexes and views need.
         foreseen: Of a dry run, how the steps would end that keep the target's own objects.
+        differing: What differs between the source's database and the target's as a whole, a sentence each.
     """
 
     settings: RestoreSettings
@@ -75,6 +76,7 @@ class RestorePlan:
     rehearsal: Rehearsal = field(default_factory=Rehearsal)
     lacking: tuple[Need, ...] = ()
     foreseen: Mapping[str, StepResult] = field(default_factory=dict)
+    differing: tuple[str, ...] = ()
 
     @property
     def state(self) -> State:
@@ -120,7 +122,7 @@ class RestorePlan:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the user may not have meant, a sentence each."""
-        return outside(self.state, self.source.filters)
+        return (*outside(self.state, self.source.filters), *self.differing)
 
     @cached_property
     def steps(self) -> RestoreSteps:
@@ -138,9 +140,10 @@ class RestorePlan:
         return self.steps.absent
 
     def to_create(self) -> list[SchemaStep]:
-        """Return the steps that are still to be made."""
+        """Return the steps that are still to be made; after a rehearsal, those of which it knows no obstacle."""
         pending = (*self.steps.pending_before(), *self.steps.pending_after())
-        return [step for step in pending if step.name not in self.foreseen]
+        made = [step for step in pending if step.name not in self.foreseen]
+        return [step for step in made if self.rehearsal.would_make(step.statements)]
 
     def kept(self) -> list[KeptStep]:
         """Return what the target had and is left as it was, and what is left out because of it."""
@@ -276,7 +279,7 @@ def planned(
         ids = {chunk.chunk for chunk in chunks}
         check_windows(ledger.loaded, ledger.earlier, windows, ids, source.state.revision)
     plan = RestorePlan(settings, source, definition, ledger, record, resumed is not None, deleted, chunks, any_carrier)
-    return plan, refusals
+    return replace(plan, differing=tuple(contents.differing)), refusals
 
 
 def _deleted(source: RestoreSource, ledger: TargetLedger) -> TombstoneDeletions:

@@ -124,7 +124,8 @@ def rehearsed(
         for each in failed
         if each.holds_rows
     ]
-    return errors, replace(found, failed=tuple(each for each in failed if not each.holds_rows))
+    explained = found.following | {each.statement for each in found.failed if each not in failed}
+    return errors, replace(found, failed=tuple(each for each in failed if not each.holds_rows), following=explained)
 
 
 def would_fail(failing: Iterable[FailedStatement]) -> Iterator[SnapshotError]:

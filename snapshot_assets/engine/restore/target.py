@@ -28,6 +28,7 @@ class TargetContents:
         other_types: Columns that exist with another type.
         missing: Objects that the target lacks, for tables that do not exist.
         conflicts: Why the target cannot have the tables, a sentence each.
+        differing: What differs between the databases as a whole, a sentence each.
     """
 
     existing: Mapping[TableName, ExistingTable]
@@ -35,6 +36,7 @@ class TargetContents:
     ledger: TargetLedger
     missing: Sequence[Need] = ()
     conflicts: Sequence[str] = ()
+    differing: Sequence[str] = ()
 
 
 def read_target(target: RestoreTarget, source: RestoreSource, definition: Definition) -> TargetContents:
@@ -50,7 +52,8 @@ def read_target(target: RestoreTarget, source: RestoreSource, definition: Defini
             there = {name for name, each in existing.items() if each.what == "table" or name not in tables}
             needs = [need for need in definition.needs if not there >= set(need.tables)]
             conflicts = target.conflicts(definition.tables)
-            return TargetContents(existing, other_types, ledger, target.missing(needs), conflicts)
+            differing = target.differing(source.documents[source.state.schema_id])
+            return TargetContents(existing, other_types, ledger, target.missing(needs), conflicts, differing)
 
 
 def definition_for(

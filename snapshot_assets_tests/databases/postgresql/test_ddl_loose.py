@@ -70,7 +70,7 @@ def test_a_sequence_that_the_user_may_not_read_is_named(
     try:
         reader = postgresql_server.uri(postgresql_database.rsplit("/", 1)[1], "fidelity_reader", "x")
         [public] = extracted(reader).schemas
-        assert public.options == {"not_carried": ["sequence public.secret"]}
+        assert public.options["not_carried"] == ["sequence public.secret"]
     finally:
         postgresql_server.psql(postgresql_database, "DROP ROLE fidelity_reader")
 

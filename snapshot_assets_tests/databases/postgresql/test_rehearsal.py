@@ -8,11 +8,13 @@ from contextlib import closing
 import pytest
 
 from snapshot_assets.databases.postgresql import rehearsal
+from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import Rehearsal, Statement
 from snapshot_assets.format.relations import TableName
-from snapshot_assets_tests.databases.postgresql.helpers import client, execute
+from snapshot_assets_tests.databases.postgresql.helpers import client, execute, extracted
+from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
 T, U = TableName("public", "t"), TableName("public", "u")
 CREATE = Statement("table public.t", 'CREATE TABLE "public"."t" (a int)', T)
@@ -133,6 +135,41 @@ def test_functions_of_the_snapshot_are_not_called(target: PostgresqlTarget, uri:
     assert reason == "they may call functions of the snapshot"
     assert names == ["index i of public.t", "check c of public.t", "comment on index i of public.t"]
     assert target.rows("SELECT is_called FROM public.draws", "looking") == [{"is_called": False}]
+
+
+UNTRIED_INDEXES = """
+CREATE SCHEMA a; CREATE SCHEMA "B c"; SET search_path = a;
+CREATE FUNCTION f(x int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT x';
+CREATE TABLE t (a int);
+CREATE INDEX "an ""I of" ON t (f(a)); CREATE INDEX plain ON t (f(a));
+ALTER INDEX "an ""I of" ALTER COLUMN 1 SET STATISTICS 100; ALTER INDEX plain ALTER COLUMN 1 SET STATISTICS 100;
+COMMENT ON INDEX "an ""I of" IS 'x'; ALTER TABLE t CLUSTER ON "an ""I of";
+CREATE TABLE p (a int) PARTITION BY LIST (a); CREATE TABLE "B c".p1 PARTITION OF p DEFAULT; CREATE INDEX ON p (f(a));
+ALTER INDEX "B c".p1_f_idx ALTER COLUMN 1 SET STATISTICS 100; COMMENT ON INDEX "B c".p1_f_idx IS 'x';
+ALTER TABLE "B c".p1 CLUSTER ON p1_f_idx;
+"""
+
+
+def test_what_depends_on_an_index_that_is_not_tried_is_not_tried_either(
+    target: PostgresqlTarget, make_postgresql_database: MakeDatabase, postgresql_server: PostgresqlServer
+) -> None:
+    source = make_postgresql_database()
+    postgresql_server.psql_script(source, UNTRIED_INDEXES)
+    definition = define(extracted(source), code=True)
+    found = target.rehearse([*definition.before, *definition.after])
+    assert failed(found) == []
+    [(reason, names)] = untried(found).items()
+    assert reason == "they may call functions of the snapshot"
+    settings = sorted(name for name in names if not name.startswith("index "))
+    assert settings == [
+        "clustering of B c.p1",
+        "clustering of a.t",
+        'comment on index an "I of of a.t',
+        "comment on index p1_f_idx of B c.p1",
+        'statistics target of index an "I of of a.t',
+        "statistics target of index p1_f_idx of B c.p1",
+        "statistics target of index plain of a.t",
+    ]
 
 
 def test_an_event_trigger_of_the_target_keeps_it_from_running(target: PostgresqlTarget, uri: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.format.uncarried import uncarried_by_kind
 from snapshot_assets_tests.databases.postgresql.helpers import execute, extracted
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
@@ -38,6 +39,13 @@ CREATE TRANSFORM FOR int LANGUAGE plpgsql (FROM SQL WITH FUNCTION to_sql(interna
 CREATE FOREIGN DATA WRAPPER far; CREATE SERVER away FOREIGN DATA WRAPPER far;
 GRANT USAGE ON FOREIGN DATA WRAPPER far TO pg_monitor; GRANT USAGE ON FOREIGN SERVER away TO pg_monitor;
 REVOKE USAGE ON LANGUAGE plpgsql FROM PUBLIC;
+CREATE FUNCTION watch() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END';
+CREATE EVENT TRIGGER "Watcher" ON ddl_command_start EXECUTE FUNCTION watch(); ALTER EVENT TRIGGER "Watcher" DISABLE;
+CREATE PUBLICATION news; CREATE CONVERSION conv FOR 'LATIN1' TO 'UTF8' FROM iso8859_1_to_utf8;
+COMMENT ON EVENT TRIGGER "Watcher" IS 'x'; COMMENT ON PUBLICATION news IS 'x'; COMMENT ON SUBSCRIPTION heard IS 'x';
+COMMENT ON FOREIGN DATA WRAPPER far IS 'x'; COMMENT ON SERVER away IS 'x'; COMMENT ON CONVERSION conv IS 'x';
+COMMENT ON TRANSFORM FOR int LANGUAGE plpgsql IS 'x';
+ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO pg_monitor;
 SET allow_system_table_mods = on;
 INSERT INTO pg_seclabel VALUES ('t'::regclass, 'pg_class'::regclass, 0, 'guard', 'secret');
 """
@@ -56,16 +64,33 @@ def test_what_few_databases_have_is_named(postgresql_server: PostgresqlServer, s
     postgresql_server.psql_script(subscribed, RARE)
     setting = f"ALTER ROLE postgres IN DATABASE {subscribed.rsplit('/', 1)[1]}"
     execute(subscribed, f"{setting} SET work_mem = '7MB'")
-    found = uncarried_by_kind(extracted(subscribed))
+    schema = extracted(subscribed)
+    found = uncarried_by_kind(schema)
     assert found == {
+        "comment on": [
+            "conversion public.conv",
+            'event trigger "Watcher"',
+            "foreign data wrapper far",
+            "foreign server away",
+            "publication news",
+            "subscription heard",
+            "transform for integer language plpgsql",
+        ],
+        "conversion": ["public.conv"],
         "database setting": ["work_mem of role postgres"],
+        "default privileges": ["of role postgres on tables"],
+        "event trigger": ['"Watcher"'],
         "foreign data wrapper": ["far"],
         "foreign server": ["away"],
         "grant on": ["foreign data wrapper far", "foreign server away", "language plpgsql"],
+        "publication": ["news"],
         "security label": ["on table public.t"],
         "subscription": ["heard"],
         "transform": ["for integer language plpgsql"],
     }
+    lost = define(schema).lost
+    assert "Default privileges of role postgres on tables are not in a snapshot." in lost
+    assert "Comment on publication news is not in a snapshot." in lost
 
 
 DEPENDENT = """

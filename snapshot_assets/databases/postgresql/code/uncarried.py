@@ -69,6 +69,21 @@ _OF_DATABASE = (
 
 _DATABASE_OWNER = "(SELECT d.datdba FROM pg_database d WHERE d.datname = current_database())"
 
+_COMMENTED = (
+    *("pg_am", "pg_event_trigger", "pg_foreign_data_wrapper", "pg_foreign_server", "pg_language", "pg_publication"),
+    *("pg_subscription", "pg_transform"),
+)
+"""Catalogs of objects that no snapshot carries and that lie in no schema: a comment on one is lost with it."""
+
+_COMMENTS = f"""
+SELECT format('comment on %s %s', CASE i.type WHEN 'foreign-data wrapper' THEN 'foreign data wrapper'
+    WHEN 'server' THEN 'foreign server' ELSE i.type END, i.identity)
+FROM pg_description o CROSS JOIN LATERAL pg_identify_object(o.classoid, o.objoid, o.objsubid) i
+WHERE o.classoid = ANY ('{{{", ".join(_COMMENTED)}}}'::regclass[]) AND o.objoid >= 16384 AND NOT EXISTS (
+    SELECT FROM pg_depend x
+    WHERE x.classid = o.classoid AND x.objid = o.objoid AND x.deptype IN ('e', 'i'))
+"""
+
 _OWNED = f"""
 SELECT o.relnamespace AS schema, o.relowner AS owner, format('%s %s', {_RELATION_KIND}, o.oid::regclass) AS object
 FROM pg_class o WHERE o.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND {_by_users("pg_class")}
@@ -88,6 +103,9 @@ UNION ALL {" UNION ALL ".join(starmap(_in_schema, _IN_SCHEMA))}
 _OF_SCHEMAS = f"""
 SELECT o.connamespace AS schema, format('conversion %I.%I', n.nspname, o.conname) AS object
 FROM pg_conversion o JOIN pg_namespace n ON n.oid = o.connamespace WHERE {_by_users("pg_conversion")}
+UNION ALL SELECT o.connamespace, format('comment on conversion %I.%I', n.nspname, o.conname)
+FROM pg_conversion o JOIN pg_namespace n ON n.oid = o.connamespace
+WHERE {_by_users("pg_conversion")} AND obj_description(o.oid, 'pg_conversion') IS NOT NULL
 UNION ALL SELECT o.relnamespace, format('grant on %s %s', {_RELATION_KIND}, o.oid::regclass)
 FROM pg_class o WHERE o.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND (
     {_granted("pg_class", "relacl", _RELATION_DEFAULT)} OR EXISTS (
@@ -144,6 +162,7 @@ CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, d.objsubid) i
 WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'x'
 UNION ALL SELECT format('database setting encoding %s', pg_encoding_to_char(o.encoding)) FROM pg_database o
 WHERE o.datname = current_database() AND pg_encoding_to_char(o.encoding) <> 'UTF8'
+UNION ALL {_COMMENTS}
 UNION ALL SELECT format('comment on database %I', o.datname) FROM pg_database o
 WHERE o.datname = current_database() AND shobj_description(o.oid, 'pg_database') IS NOT NULL
 UNION ALL SELECT format('owner %I of %s large objects', pg_get_userbyid(o.lomowner), count(*))

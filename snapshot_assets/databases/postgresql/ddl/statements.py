@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from snapshot_assets.databases.kinds import capital
+from snapshot_assets.databases.kinds import capital, not_in_snapshot
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject, code_objects, needs_of
 from snapshot_assets.databases.postgresql.ddl.lacking import restored_relations, with_lacking
@@ -244,7 +244,7 @@ class RestoreContext:
         of = f" of {relation}" if relation else ""
         for name in map(str, options.get("not_carried", ())):
             if (name, relation) not in self._in_snapshot:
-                self.lose(f"{capital(name)}{of} is not in a snapshot.")
+                self.lose(not_in_snapshot(name, of))
 
     def lose_code(self) -> None:
         """Record the code that is not restored because nobody asked for it."""

@@ -9,6 +9,7 @@ from snapshot_assets.databases.columns import choose_time_index
 from snapshot_assets.databases.exclusions import with_lost
 from snapshot_assets.databases.hidden import hidden_of
 from snapshot_assets.databases.postgresql.code.documents import Described, schemas_with_code
+from snapshot_assets.databases.postgresql.database_locale import with_database_locale
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
 from snapshot_assets.databases.postgresql.introspect.details import read_details
 from snapshot_assets.databases.postgresql.introspect.hidden_columns import broken_views, remove_hidden
@@ -84,7 +85,7 @@ def extract(session: PostgresqlSession, selection: Selection, refusals: Refusals
     exported_tables = [*(_table(table, selection, refusals) for table in tables), *objects]
     return DatabaseSchema(
         database="postgresql",
-        schemas=schemas_with_code(session, selected, schemas, known, missing),
+        schemas=with_database_locale(session, schemas_with_code(session, selected, schemas, known, missing)),
         tables=tuple(sorted(exported_tables, key=lambda table: table.table_name)),
         views=tuple(map(_view, views)),
     )

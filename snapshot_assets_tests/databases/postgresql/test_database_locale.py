@@ -1,0 +1,82 @@
+"""An import warns where its target sorts text in another way than the source did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from snapshot_assets.databases.postgresql.target import PostgresqlTarget
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.engine.restore.settings import Filters
+from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets_tests.databases.postgresql.helpers import execute, extracted
+from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.engine.restore.imports import Into
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer
+
+MakeLike = Callable[[str], str]
+PLAIN = "ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'"
+BUILTIN = "LOCALE_PROVIDER builtin BUILTIN_LOCALE 'C.UTF-8'"
+
+
+@pytest.fixture
+def make(postgresql_server: PostgresqlServer) -> Iterator[MakeLike]:
+    """A function that creates a database with options of CREATE DATABASE."""
+    made: list[str] = []
+
+    def create(options: str) -> str:
+        name = f"in_locale_{len(made)}"
+        postgresql_server.psql(postgresql_server.uri(), f"CREATE DATABASE {name} TEMPLATE template0 {options}")
+        made.append(postgresql_server.uri(name))
+        return made[-1]
+
+    yield create
+    for uri in made:
+        postgresql_server.drop_database(uri)
+
+
+def differing(schema: DatabaseSchema, uri: str) -> list[str]:
+    with closing(PostgresqlTarget(DatabaseAddress("target", uri))) as target:
+        return target.differing(schema)
+
+
+def test_another_locale_is_named_with_the_options_that_make_a_target_like_the_source(
+    make: MakeLike, postgresql_database: str
+) -> None:
+    source = make(f"{PLAIN} {BUILTIN}")
+    schema = extracted(source)
+    assert differing(schema, source) == []
+    [sentence] = differing(schema, postgresql_database)
+    assert sentence.startswith(
+        "The source sorts and compares text by builtin C.UTF-8 (collate C, ctype C, UTF8), the target by libc (collate"
+        " C.UTF-8, ctype C.UTF-8, UTF8)."
+    )
+    assert differing(schema, make(sentence.partition(" TEMPLATE template0 ")[2])) == []
+
+
+def test_spellings_of_one_locale_are_alike_and_older_documents_have_none(postgresql_database: str) -> None:
+    schema = extracted(postgresql_database)
+    locale = schema.schemas[0].options["database_locale"]
+    for options, expected in (
+        ({**locale, "collate": "C.utf8"}, 0),
+        ({**locale, "collate": "C"}, 1),
+        ({}, 0),
+        (None, 0),
+    ):
+        first = schema.schemas[0].model_copy(update={"options": {"database_locale": options}})
+        assert len(differing(schema.model_copy(update={"schemas": (first,)}), postgresql_database)) == expected
+    first = schema.schemas[0].model_copy(update={"options": {}})
+    assert differing(schema.model_copy(update={"schemas": (first,)}), postgresql_database) == []
+
+
+def test_a_restore_of_one_schema_warns_too(make: MakeLike, postgresql_database: str, tmp_path: Path) -> None:
+    place, into = Place(postgresql_database, tmp_path / "location"), Into(make(PLAIN))
+    execute(place.source, "CREATE SCHEMA a", "CREATE TABLE public.t (id int)")
+    place.export([])
+    only = Filters(schemas=("public",))
+    for rehearse in (True, False):
+        [warning] = into.run(place.store, filters=only).prepare(rehearse=rehearse).warnings
+        assert "the target by libc (collate C, ctype C, UTF8)" in warning
