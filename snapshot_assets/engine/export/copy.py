@@ -131,15 +131,13 @@ def prepare_location(run: ExportRun, *, overwrite: bool = False) -> None:
     if foreign or (paths and not state.has_snapshot and not state.deleted):
         raise LocationNotEmptyError(
             f"{store.uri} is not empty: it has {counted(len(paths), 'object')}, such as {(foreign or paths)[0]},"
-            " which no copy"
-            " wrote. Choose another location, or remove them.",
+            " which no copy wrote. Choose another location, or remove them.",
             objects=len(paths),
         )
-    if overwrite and state.header is not None and not state.header.query:
+    if state.header is not None and not state.header.query:
         raise LocationNotEmptyError(
             f"{store.uri} is not empty: it has {counted(len(paths), 'object')} of an exported snapshot, which no copy"
-            " wrote."
-            " --overwrite deletes only copies. Choose another location.",
+            " wrote, and --overwrite deletes only copies. Choose another location.",
             objects=len(paths),
         )
     reason = _why_not(run, state)
@@ -149,8 +147,7 @@ def prepare_location(run: ExportRun, *, overwrite: bool = False) -> None:
     elif reason:
         raise LocationNotEmptyError(
             f"{store.uri} is not empty: it has {counted(len(paths), 'object')} of {reason}. Choose another location,"
-            " such as one"
-            " with {now} in it, or give --overwrite, which deletes that copy first.",
+            " such as one with {now} in it, or give --overwrite, which deletes that copy first.",
             objects=len(paths),
         )
 

@@ -96,8 +96,7 @@ def _nulls(rows: int, field: pa.Field, file: DataFile) -> pa.Array:
     if pa.types.is_fixed_size_binary(field.type) and rows * field.type.byte_width > MAX_ALLOCATED_BYTES:
         raise LimitExceededError(
             f"{counted(rows, 'value')} of column {field.name!r}, a {field.type}, which {file.path} lacks, take more"
-            " than the"
-            f" {MAX_ALLOCATED_BYTES:,} bytes that are allocated at once.",
+            f" than the {MAX_ALLOCATED_BYTES:,} bytes that are allocated at once.",
             object=file.path,
         )
     return pa.nulls(rows, field.type)

@@ -96,13 +96,12 @@ def _check(compared: Sequence[ComparedRows]) -> None:
     different = [each for each in compared if not each.equal]
     if different:
         named = "; ".join(
-            f"{each.table} in chunk {each.chunk}: {counted(each.expected, 'row')} in the snapshot, {each.found:,}"
-            " restored"
+            f"{each.table} in chunk {each.chunk}: {counted(each.expected, 'row')} in the snapshot,"
+            f" {each.found:,} restored"
             for each in different[:5]
         )
         raise RestoreError(
             f"The restored rows differ from the snapshot's in {counted(len(different), 'place')}: {named}. The"
-            " location is"
-            " unchanged; keep it, and report this with the versions of the program and of the database.",
+            " location is unchanged; keep it, and report this with the versions of the program and of the database.",
             tables=sorted({str(each.table) for each in different}),
         )
