@@ -17,7 +17,7 @@ from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets_tests.cli.helpers import RANGE, Snapshots
 
-WITHOUT = frozenset(("init", "plan show"))
+WITHOUT = frozenset(("init", "plan show", "warm-up"))
 """Commands that work on no location."""
 OPTIONAL = frozenset(("doctor",))
 """Commands that need none."""

@@ -207,5 +207,5 @@ def test_a_location_on_a_file_or_without_permission_is_refused(
 ) -> None:
     (tmp_path / "file").write_text("mine")
     result = create(snapshots, "--source", source, "--to", f"{tmp_path.as_uri()}/file/location", *RANGE)
-    assert_refused(result, tmp_path, "file", status=1)
+    assert_refused(result, tmp_path, "file", status=4)
     assert (tmp_path / "file").read_text() == "mine"
