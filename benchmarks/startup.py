@@ -1,7 +1,7 @@
 """What a small export waits for: ten tiny chunks, command to prompt, beside Spark's own start and first Python task.
 
-Both run as processes of their own, interleaved, in fresh folders. Also measured: an import of the same chunks, the
-import of the package, and `snapshots export list` on a folder of many locations.
+Both run as processes of their own, interleaved, in fresh folders. Also measured: an import of the same chunks, both
+after `snapshots warm-up`, the import of the package, and `snapshots export list` on a folder of many locations.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ spark = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "fals
 assert spark.range(0, 10, 1, 10).mapInArrow(lambda batches: batches, "id long").count() == 10
 spark.stop()
 """
+_ARCHIVE = "spark-classes.jsa"
 _COMMAND = (sys.executable, "-m", "snapshot_assets.cli")
 
 
@@ -46,6 +47,7 @@ def main() -> None:
         source = folder / "source.duckdb"
         with duckdb.connect(str(source)) as connection:
             connection.execute(_TABLE)
+        run((*_COMMAND, "warm-up"), folder, warm=folder / _ARCHIVE)
         rounds = [measure(folder / str(number), source) for number in range(options.rounds)]
         for what in rounds[0]:
             ratios = [each[what] / each["bare Spark"] for each in rounds]
@@ -66,14 +68,15 @@ def measure(folder: Path, source: Path) -> dict[str, float]:
     folder.mkdir()
     (folder / "dagster").mkdir()
     (folder / "dagster" / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
-    location = (folder / "location").as_uri()
-    export = (*_COMMAND, "export", "create", "--source", f"duckdb://{source}", "--to", location, *_RANGE)
-    restore = (*_COMMAND, "import", "--from", location, "--target", f"duckdb://{folder}/copy.duckdb")
-    return {
-        "bare Spark": run((sys.executable, "-c", _BARE), folder),
-        "export of ten chunks": run((*export, "--parallelism", "2"), folder),
-        "import of ten chunks": run(restore, folder),
-    }
+    export = (*_COMMAND, "export", "create", "--source", f"duckdb://{source}", *_RANGE, "--parallelism", "2")
+    restore = (*_COMMAND, "import")
+    bare = run((sys.executable, "-c", _BARE), folder)
+    times = {"bare Spark": bare}
+    for state, warm in (("", None), (", warmed up", folder.parent / _ARCHIVE)):
+        location, target = f"file://{folder}/location{state[-2:]}", f"duckdb://{folder}/copy{state[-2:]}.duckdb"
+        times[f"export of ten chunks{state}"] = run((*export, "--to", location), folder, warm)
+        times[f"import of ten chunks{state}"] = run((*restore, "--from", location, "--target", target), folder, warm)
+    return times
 
 
 def locations(folder: Path, one: Path, count: int) -> str:
@@ -83,9 +86,10 @@ def locations(folder: Path, one: Path, count: int) -> str:
     return folder.as_uri()
 
 
-def run(command: Sequence[str], folder: Path) -> float:
-    """Return the seconds of a process."""
+def run(command: Sequence[str], folder: Path, warm: Path | None = None) -> float:
+    """Return the seconds of a process, which has the archive of Spark's classes that is given, or none."""
     environment = os.environ | {"DAGSTER_HOME": str(folder / "dagster")}
+    environment["SNAPSHOTS_CLASS_ARCHIVE"] = str(warm or folder / "none")
     started = time.monotonic()
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     seconds = time.monotonic() - started
