@@ -43,8 +43,6 @@ UNION ALL SELECT 'pg_ts_template'::pg_catalog.regclass, x.oid, 'text search temp
 FROM {_NAMED.format(catalog="pg_ts_template", schema="tmplnamespace")}
 UNION ALL SELECT 'pg_language'::pg_catalog.regclass, x.oid, 'language', pg_catalog.quote_ident(x.lanname)
 FROM pg_catalog.pg_language x
-UNION ALL SELECT 'pg_cast'::pg_catalog.regclass, x.oid, 'cast', pg_catalog.format('(%s AS %s)',
-    pg_catalog.format_type(x.castsource, NULL), pg_catalog.format_type(x.casttarget, NULL)) FROM pg_catalog.pg_cast x
 UNION ALL SELECT 'pg_extension'::pg_catalog.regclass, x.oid, 'extension', x.extname FROM pg_catalog.pg_extension x
 """
 """Every object of these kinds: the catalog that lists it, its oid, kind and name."""

@@ -15,7 +15,7 @@ from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.export.restorable import restore_warnings
 from snapshot_assets.format.relations import DatabaseSchema
-from snapshot_assets_tests.databases.postgresql.helpers import execute, extracted, restore, run, schema_dump
+from snapshot_assets_tests.databases.postgresql.helpers import execute, extracted, restore, schema_dump
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
 CODE = """
@@ -268,54 +268,4 @@ def test_the_printed_statements_make_the_same_objects(
     needs = define(schema).needs
     execute(target, *(statement for need in needs for statement in need.sql))
     restore(schema, target)
-    assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
-
-
-CASTING = """
-CREATE TYPE public.pair AS (a int, b int);
-CREATE TYPE public.mood AS ENUM ('sad', 'glad');
-CREATE FUNCTION public.first(public.pair) RETURNS int LANGUAGE sql IMMUTABLE STRICT RETURN ($1).a;
-CREATE FUNCTION public.rank(public.mood) RETURNS int LANGUAGE sql IMMUTABLE STRICT RETURN length($1::text);
-CREATE FUNCTION public.of(int) RETURNS public.pair LANGUAGE sql IMMUTABLE RETURN ROW($1, $1)::public.pair;
-CREATE CAST (public.pair AS int) WITH FUNCTION public.first(public.pair);
-CREATE CAST (public.mood AS int) WITH FUNCTION public.rank(public.mood) AS IMPLICIT;
-CREATE CAST (int AS public.pair) WITH FUNCTION public.of(int);
-CREATE CAST (public.mood AS public.pair) WITH INOUT;
-CREATE CAST (public.pair AS text) WITH INOUT;
-CREATE CAST (inet AS bytea) WITHOUT FUNCTION;
-CREATE CAST (bytea AS inet) WITHOUT FUNCTION;
-CREATE TABLE public.casting (
-    p public.pair DEFAULT (7::public.pair), m public.mood CHECK (m + 1 > 0), i inet CHECK (i::bytea IS NOT NULL),
-    g int GENERATED ALWAYS AS (p::int) STORED, t text CHECK (length(t::text) > 0), u int CHECK (public.first(NULL) < u),
-    v text DEFAULT (ROW(1, 2)::public.pair::text));
-CREATE TABLE public.whole (a int);
-CREATE FUNCTION public.number(public.whole) RETURNS int LANGUAGE sql IMMUTABLE STRICT AS 'SELECT $1.a';
-CREATE CAST (public.whole AS int) WITH FUNCTION public.number(public.whole);
-CREATE CAST (public.whole AS public.mood) WITH INOUT;
-CREATE TABLE public.after (
-    o public.mood DEFAULT (ROW(1)::public.whole::public.mood), n int DEFAULT (ROW(1)::public.whole::int));
-"""
-
-
-def test_casts_in_expressions_are_needed(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
-) -> None:
-    source, target = make_postgresql_database(), make_postgresql_database()
-    postgresql_server.psql_script(source, CASTING)
-    schema = extracted(source)
-    casts = {each.name: each for each in define(schema).needs if each.kind == "cast"}
-    assert casts.pop("(public.whole AS integer)").used_by == ("default of column public.after.n",)
-    assert casts.pop("(public.whole AS public.mood)").used_by == ("default of column public.after.o",)
-    assert {name: each.used_by for name, each in casts.items()} == {
-        "(integer AS public.pair)": ("default of column public.casting.p",),
-        "(inet AS bytea)": ("check casting_i_check of public.casting",),
-        "(public.mood AS integer)": ("check casting_m_check of public.casting",),
-        "(public.pair AS integer)": ("expression of column public.casting.g",),
-    }
-    assert casts["(inet AS bytea)"].sql == ("CREATE CAST (inet AS bytea) WITHOUT FUNCTION",)
-    with closing(PostgresqlTarget(DatabaseAddress("target", target))) as opened:
-        assert {need.name for need in opened.missing(list(casts.values()))} == set(casts)
-    with_code = define(schema, code=True)
-    assert [each for each in with_code.needs if each.kind == "cast"] == []
-    run(target, (*with_code.before, *with_code.after))
     assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)

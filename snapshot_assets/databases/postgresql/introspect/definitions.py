@@ -96,7 +96,6 @@ _QUERIES = {
     ("function", "procedure"): (_as_code("function"), _as_code("procedure")),
     ("aggregate",): (_as_code("aggregate"),),
     ("operator",): (_as_code("operator"),),
-    ("cast",): (_as_code("cast"),),
     ("collation",): (_COLLATIONS,),
     ("access method",): (_ACCESS_METHODS,),
     ("operator class",): (_as_code("operator class", _OWN_FAMILY),),

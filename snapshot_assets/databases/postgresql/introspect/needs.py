@@ -1,7 +1,7 @@
 """Finds the objects that tables depend on and that a snapshot does not contain, from `pg_depend`.
 
-Such are functions, operators, casts, collations, access methods, operator classes, base types and text search objects
-that a user created. Objects of extensions are not among them, because a restore creates the extension.
+Such are functions, operators, collations, access methods, operator classes, base types and text search objects that a
+user created. Objects of extensions are not among them, because a restore creates the extension.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from snapshot_assets.databases.postgresql.cast_uses import CAST_USES
 from snapshot_assets.databases.postgresql.introspect.definitions import read_definitions
 from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import TYPE_PARTS
@@ -24,7 +23,7 @@ Node = tuple[int, int]
 _NEEDED = """d.deptype IN ('n', 'a', 'i') AND (d.refobjid >= 16384 OR d.refclassid = 'pg_collation'::regclass)
     AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_collation'::regclass, 'pg_am'::regclass,
         'pg_opclass'::regclass, 'pg_type'::regclass, 'pg_ts_config'::regclass, 'pg_ts_dict'::regclass,
-        'pg_ts_parser'::regclass, 'pg_ts_template'::regclass, 'pg_language'::regclass, 'pg_cast'::regclass)"""
+        'pg_ts_parser'::regclass, 'pg_ts_template'::regclass, 'pg_language'::regclass)"""
 
 _NAME = "n.nspname || '.' || c.relname"
 
@@ -46,7 +45,6 @@ WITH RECURSIVE relation AS (
         WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e')
 ), held AS (
     SELECT u.relation, t.oid, t.typarray FROM used u JOIN pg_type t ON t.oid = u.type WHERE t.typtype <> 'b'
-), cast_use AS MATERIALIZED ({CAST_USES}
 ), part (relation, class, oid, subid, used_by, text) AS (
     SELECT r.oid, 'pg_class'::regclass, r.oid, a.attnum::int, 'column ' || r.name || '.' || a.attname, false
     FROM relation r JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -78,23 +76,17 @@ WITH RECURSIVE relation AS (
 )
 SELECT DISTINCT p.relation::int8 AS relation, d.refclassid::int8 AS class, d.refobjid::int8 AS oid,
     coalesce(p.used_by, CASE
-        WHEN o.typtype = 'd' AND d.refclassid IN ('pg_proc'::regclass, 'pg_cast'::regclass)
-            THEN 'default of domain ' || o.name
+        WHEN o.typtype = 'd' AND d.refclassid = 'pg_proc'::regclass THEN 'default of domain ' || o.name
         WHEN o.typtype = 'd' THEN 'domain ' || o.name
         WHEN o.oid IS NOT NULL THEN 'type ' || o.name
         WHEN d.refclassid IN ('pg_am'::regclass, 'pg_type'::regclass) THEN 'table ' || r.name
         ELSE 'partition key of ' || r.name END) AS used_by,
-    CASE WHEN p.used_by IS NOT NULL THEN p.text
-        WHEN o.oid IS NOT NULL THEN d.refclassid IN ('pg_proc'::regclass, 'pg_cast'::regclass)
+    CASE WHEN p.used_by IS NOT NULL THEN p.text WHEN o.oid IS NOT NULL THEN d.refclassid = 'pg_proc'::regclass
         ELSE d.refclassid NOT IN ('pg_am'::regclass, 'pg_type'::regclass) END AS text,
     pg_describe_object(d.refclassid, d.refobjid, 0) AS described
 FROM part p JOIN relation r ON r.oid = p.relation
 LEFT JOIN own_type o ON p.class = 'pg_type'::regclass AND o.relation = p.relation AND o.oid = p.oid
-JOIN LATERAL (
-    SELECT d.refclassid, d.refobjid, d.deptype FROM pg_depend d
-    WHERE d.classid = p.class AND d.objid = p.oid AND (p.subid IS NULL OR p.subid = d.objsubid)
-    UNION ALL SELECT u.refclassid, u.refobjid, 'n' FROM cast_use u
-    WHERE u.classid = p.class AND u.objid = p.oid AND coalesce(p.subid, 0) = 0) d ON true
+JOIN pg_depend d ON d.classid = p.class AND d.objid = p.oid AND (p.subid IS NULL OR p.subid = d.objsubid)
 WHERE {_NEEDED}
     -- A range is created without the functions that a user wrote for it.
     AND NOT (d.refclassid = 'pg_proc'::regclass AND coalesce(o.typtype = 'r', false))
