@@ -6,7 +6,7 @@ it does not fit, because Java, Spark's jars or the class path have changed, star
 
 from __future__ import annotations
 
-import tempfile
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,11 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from snapshot_assets.engine.session import send_package
-from snapshot_assets.engine.session_settings import DEFAULT_JAVA_OPTIONS
-from snapshot_assets.engine.session_start import archive_file, running_session, start_session
+from snapshot_assets.engine.session_settings import API_MODE_VARIABLE, DEFAULT_JAVA_OPTIONS, GATEWAY
+from snapshot_assets.engine.session_start import ARCHIVE_VARIABLE, archive_file, running_session, start_session
 from snapshot_assets.errors import PlanError
 from snapshot_assets.plan.spark_settings import MASTER
+from snapshot_assets.scratch_folders import scratch_folder
 
 _NO_ARCHIVE = (
     "Java wrote no archive of classes. It must be OpenJDK 17 or newer with its default archive, which "
@@ -34,17 +35,26 @@ def make_archive() -> Path:
     It starts a Spark session in this process, which must have none, and stops it.
 
     Raises:
-        PlanError: A session runs already; or this Java makes no archive.
-        OSError: The file cannot be written.
+        PlanError: A session runs already, or another program has started this process's JVM; this Java makes no
+            archive; or the file cannot be written.
     """
-    if running_session() is not None:
-        raise PlanError("This process has a Spark session. Archive Spark's classes in a process without one.")
+    if running_session() is not None or GATEWAY in os.environ or API_MODE_VARIABLE in os.environ:
+        raise PlanError(
+            "This process has a Spark session, or is to use another program's. Archive Spark's classes in a process of"
+            f" its own, without {GATEWAY} and {API_MODE_VARIABLE}."
+        )
     file = archive_file()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
-        new = Path(folder) / file.name
-        _dump(new, Path(folder) / "rows")
-        new.replace(file)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with scratch_folder(file.parent, "making") as folder:
+            new = folder / file.name
+            _dump(new, folder / "rows")
+            new.replace(file)
+    except OSError as error:
+        raise PlanError(
+            f"The archive of Spark's classes, {file}, cannot be written: {error.strerror}. Choose another file by"
+            f" {ARCHIVE_VARIABLE}, for this command and for those that are to use it."
+        ) from None
     return file
 
 
@@ -55,8 +65,10 @@ def _dump(file: Path, rows: Path) -> None:
         spark = start_session({MASTER: "local[2]", DEFAULT_JAVA_OPTIONS: dump}, no_rows=True)
     except PySparkRuntimeError as error:  # that JVM does not start, unless Java is not there at all
         raise PlanError(f"{_NO_ARCHIVE} ({error})") from None
-    _load_classes(spark, rows)
-    _stop(spark)
+    try:
+        _load_classes(spark, rows)
+    finally:
+        _stop(spark)
     if not file.exists():
         raise PlanError(_NO_ARCHIVE)
 

@@ -40,6 +40,8 @@ _DYNAMIC = "spark.dynamicAllocation.enabled"
 _MOST_EXECUTORS, _EXECUTOR_CORES = "spark.dynamicAllocation.maxExecutors", "spark.executor.cores"
 DYNAMIC_SETTINGS = (MASTER, _DYNAMIC, _MOST_EXECUTORS, _EXECUTOR_CORES)
 """Settings that decide how many executors a session may get."""
+_QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
+"""Options of a JVM that says nothing if an archive of classes does not fit it."""
 _PROPERTY = re.compile(r"\s*([^\s#!=:][^\s=:]*)\s*[\s=:]\s*(.*?)\s*")
 
 
@@ -94,7 +96,7 @@ def driver_settings(folder: Path, archive: Path) -> dict[str, str]:
         folder: The folder.
         archive: The archive that the JVM loads Spark's classes from, if that exists.
     """
-    shared = [f"-XX:SharedArchiveFile={archive}", "-Xlog:disable"] if archive.is_file() else []
+    shared = [f"-XX:SharedArchiveFile={archive}", *_QUIET] if os.path.isfile(archive) else []
     options = [f"-Djava.io.tmpdir={folder}", *shared]
     return {DEFAULT_JAVA_OPTIONS: " ".join(map(_quoted, options))}
 

@@ -82,7 +82,7 @@ def session_config(chosen: Mapping[str, str]) -> dict[str, str]:
 
 
 def archive_file() -> Path:
-    """Return the archive of Spark's classes, which `make_archive` makes: in the user's cache, or as a variable says."""
+    """Return the file of the archive of Spark's classes: that of `ARCHIVE_VARIABLE`, else one in the user's cache."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     default = f"{cache}/snapshot_assets/spark-{pyspark.__version__}.jsa"
     return Path(os.environ.get(ARCHIVE_VARIABLE) or default).absolute()

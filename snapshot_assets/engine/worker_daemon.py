@@ -13,6 +13,8 @@ from pathlib import Path
 
 _IMPORTS = (
     "snapshot_assets.engine.export.tasks",
+    "snapshot_assets.engine.files.partitions",
+    "snapshot_assets.engine.files.write",
     "snapshot_assets.engine.reading.source",
     "snapshot_assets.storage.local",
     "snapshot_assets.storage.cloud",

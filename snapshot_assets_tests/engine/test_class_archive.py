@@ -60,6 +60,19 @@ def test_a_java_that_makes_no_archive_is_an_error_and_leaves_nothing(tmp_path: P
     assert not list((tmp_path / "snapshot_assets").iterdir())
 
 
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = _ended(["-m", "snapshot_assets", "warm-up"], tmp_path, SNAPSHOTS_CLASS_ARCHIVE=f"{tmp_path}/file/a.jsa")
+    assert done.returncode == 2
+    assert f"{tmp_path}/file/a.jsa, cannot be written: File exists. Choose another file by SNAPSHOTS" in done.stderr
+
+
+def test_a_process_whose_jvm_is_anothers_makes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    with pytest.raises(PlanError, match="without PYSPARK_GATEWAY_PORT"):
+        make_archive()
+
+
 def test_a_process_with_a_session_makes_none(spark: SparkSession) -> None:
     with pytest.raises(PlanError, match="has a Spark session"):
         make_archive()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -42,6 +43,23 @@ def defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "spark-defaults.conf"
     file.write_text("")
     return file
+
+
+def test_a_driver_has_its_own_temporary_folder_and_the_archive_of_classes_if_there_is_one(tmp_path: Path) -> None:
+    archive, name = tmp_path / "classes.jsa", "spark.driver.defaultJavaOptions"
+    assert driver_settings(tmp_path, archive) == {name: f'"-Djava.io.tmpdir={tmp_path}"'}
+    archive.touch()
+    quiet = '"-Xlog:cds=off" "-Xlog:cds+dynamic=off" "-Xlog:class+path=off"'
+    shared = f'"-XX:SharedArchiveFile={archive}" {quiet}'
+    assert driver_settings(tmp_path, archive) == {name: f'"-Djava.io.tmpdir={tmp_path}" {shared}'}
+
+
+def test_a_forked_worker_need_not_import_what_a_task_uses() -> None:
+    script = "import sys\nfrom snapshot_assets.engine import worker_daemon as daemon\n"
+    script += "[__import__(name) for name in daemon._IMPORTS]\nprint(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout.split()
+    used = ("partitions", "write", "parquet.writer")
+    assert {f"snapshot_assets.engine.files.{name}" for name in used} <= {*loaded}
 
 
 def test_this_machine_gets_our_conveniences() -> None:

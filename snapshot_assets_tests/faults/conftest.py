@@ -62,7 +62,7 @@ def source(scratch) -> str:
 
 
 EVERY = int(os.environ.get("EVERY", "3"))
-"""Of how many like cases one is tried; `make test-slow EVERY=1` tries them all, which takes much longer."""
+"""One of so many cases is tried; `make test-slow EVERY=1` tries them all, which takes three times as long."""
 
 T = TypeVar("T")
 

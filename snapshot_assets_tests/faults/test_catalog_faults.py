@@ -1,4 +1,4 @@
-"""Every operation of the catalog, struck at storage calls of every kind by every kind of fault.
+"""Every operation of the catalog, struck at storage calls of every kind by every kind of fault: one of `EVERY` cases.
 
 After each fault the location opens, is in the state before or after the operation, and verifies without damage. Then
 the operation is repeated, as by the next process, and gives the state after.
@@ -102,9 +102,7 @@ def operation(request) -> Iterator[Operation]:
         yield operation
 
 
-def test_an_operation_struck_at_every_kind_of_call_by_every_fault_is_done_or_not_and_can_be_repeated(
-    prepared, scratch, operation
-):
+def test_an_operation_that_is_struck_is_done_or_not_and_can_be_repeated(prepared, scratch, operation):
     struck = Struck(operation, prepared, scratch / "struck operation")
     for case in spread(struck.cases(), list(OPERATIONS.values()).index(operation)):
         struck.strike(*case)

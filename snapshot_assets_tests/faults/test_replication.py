@@ -148,7 +148,7 @@ def test_killed_in_the_middle_the_next_run_finishes(world: World) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("between", [lambda _: None, lambda writer: grow(writer, 50), shrink])
-def test_killed_between_any_two_changes_the_next_run_finishes(world: World, between) -> None:
+def test_killed_between_two_changes_the_next_run_finishes(world: World, between) -> None:
     for number, kind in enumerate(("drop-before", "drop-after", "fail-after")):
         for at in spread(world.changes, number):
             strike(world, kind, at, between)
@@ -156,7 +156,7 @@ def test_killed_between_any_two_changes_the_next_run_finishes(world: World, betw
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_source_that_shrinks_at_any_call_is_replicated(world: World) -> None:
+def test_a_source_that_shrinks_at_a_call_is_replicated(world: World) -> None:
     """Another process deletes tags, collects garbage and prunes between two calls of the replication."""
     source, replica = world.fresh()
     counted = _Between(FaultyStore(source), 0)

@@ -9,7 +9,7 @@ from snapshot_assets.format.units import human_bytes
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make the archive and say where it is."""
+    """Make the archive and print its file."""
     from snapshot_assets.engine.class_archive import make_archive
 
     with only_results_on_stdout():

@@ -15,13 +15,14 @@ from snapshot_assets.format.relations import DatabaseSchema, Schema
 OPTION = "database_locale"
 """The option of the first schema."""
 
-_FIELDS = ("encoding", "provider", "locale", "collate", "ctype")
+_FIELDS = ("encoding", "provider", "locale", "rules", "collate", "ctype")
 
 # The columns with the provider and its locale have other names in older versions, or are missing.
 _QUERY = """
 SELECT pg_catalog.pg_encoding_to_char(d.encoding)::text AS encoding,
     CASE j.row ->> 'datlocprovider' WHEN 'i' THEN 'icu' WHEN 'b' THEN 'builtin' ELSE 'libc' END AS provider,
     coalesce(j.row ->> 'datlocale', j.row ->> 'daticulocale', '') AS locale,
+    coalesce(j.row ->> 'daticurules', '') AS rules,
     d.datcollate::text AS collate, d.datctype::text AS ctype
 FROM pg_catalog.pg_database d CROSS JOIN LATERAL (SELECT pg_catalog.to_jsonb(d)) j (row)
 WHERE d.datname = pg_catalog.current_database()
@@ -61,12 +62,14 @@ def _recorded(schema: DatabaseSchema) -> dict[str, str] | None:
 
 
 def _comparable(locale: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what tells locales apart: `en_US.utf8` and `en_US.UTF-8` are one."""
-    return tuple(locale[field].lower().replace("utf-8", "utf8") for field in _FIELDS)
+    """Return what tells locales apart: `en_US.utf8` and `en_US.UTF-8` are one. Only libc sorts by `collate`."""
+    fields = [field for field in _FIELDS if field != "collate" or locale["provider"] == "libc"]
+    return tuple(locale[field].lower().replace("utf-8", "utf8") for field in fields)
 
 
 def _text(locale: Mapping[str, str]) -> str:
-    own = f" {locale['locale']}" if locale["locale"] else ""
+    rules = f" with rules {locale['rules']}" if locale["rules"] else ""
+    own = f" {locale['locale']}{rules}" if locale["locale"] else ""
     return f"{locale['provider']}{own} (collate {locale['collate']}, ctype {locale['ctype']}, {locale['encoding']})"
 
 
@@ -76,5 +79,6 @@ def _clause(locale: Mapping[str, str]) -> str:
     options = f"{options} LC_CTYPE {literal(locale['ctype'])}"
     if locale["provider"] in ("icu", "builtin"):
         provider = locale["provider"]
-        return f"{options} LOCALE_PROVIDER {provider} {provider.upper()}_LOCALE {literal(locale['locale'])}"
+        rules = f" ICU_RULES {literal(locale['rules'])}" if locale["rules"] else ""
+        return f"{options} LOCALE_PROVIDER {provider} {provider.upper()}_LOCALE {literal(locale['locale'])}{rules}"
     return options

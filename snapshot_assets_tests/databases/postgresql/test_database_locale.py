@@ -55,6 +55,7 @@ def test_another_locale_is_named_with_the_options_that_make_a_target_like_the_so
         " C.UTF-8, ctype C.UTF-8, UTF8)."
     )
     assert differing(schema, make(sentence.partition(" TEMPLATE template0 ")[2])) == []
+    assert differing(schema, make(f"ENCODING 'UTF8' LC_COLLATE 'C.UTF-8' LC_CTYPE 'C' {BUILTIN}")) == []  # not libc's
 
 
 def test_spellings_of_one_locale_are_alike_and_older_documents_have_none(postgresql_database: str) -> None:
