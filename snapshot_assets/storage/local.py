@@ -210,7 +210,9 @@ class LocalStore:
             except BaseException:
                 os.close(folder)
                 raise
-        if not self._root.exists():
+        try:
+            os.makedirs(self._root, exist_ok=True)
+        except (FileNotFoundError, FileExistsError):  # the file system takes no folders there, or a link leads nowhere
             raise LocationUnusableError(
                 f"The folder {self._root} cannot be created: {vanished.strerror}. A location needs a folder of an"
                 " ordinary file system. Check the URI.",
