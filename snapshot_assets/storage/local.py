@@ -21,7 +21,13 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
-from snapshot_assets.errors import LocationUnusableError, ObjectNotFoundError, StorageError, UnsafePathError
+from snapshot_assets.errors import (
+    LocationIsFileError,
+    LocationUnusableError,
+    ObjectNotFoundError,
+    StorageError,
+    UnsafePathError,
+)
 from snapshot_assets.format.layout import TEMPORARY_NAME
 from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, check_size, folder_of
 from snapshot_assets.storage.location import Location
@@ -266,7 +272,7 @@ def _open_root(root: Path, *, create: bool) -> int:
     try:
         return os.open(root, _FOLDER)
     except NotADirectoryError as error:
-        raise LocationUnusableError(
+        raise LocationIsFileError(
             f"{root} is a file, or below one, and a location is a folder. Check the URI.", path=str(root)
         ) from error
     except FileNotFoundError:
