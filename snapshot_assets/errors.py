@@ -125,7 +125,11 @@ class StoreDeniedError(StorageError):
 
 
 class LocationUnusableError(StorageError):
-    """The folder of a location cannot be created, or is a file."""
+    """The folder of a location cannot be created."""
+
+
+class LocationIsFileError(LocationUriError, StorageError):
+    """The URI of a location names a file, or a folder below a file."""
 
 
 class StoreFullError(StorageError):

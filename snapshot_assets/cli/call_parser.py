@@ -48,10 +48,10 @@ class CallParser(argparse.ArgumentParser):
         return found, unknown
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse a value that is none of an action's choices, and name those like it; commands are choices, too.
+        """Refuse a value outside an action's choices, and name similar ones; commands are choices, too.
 
         Raises:
-            ArgumentError: It is none.
+            ArgumentError: The value is outside them.
         """
         try:
             super()._check_value(action, value)

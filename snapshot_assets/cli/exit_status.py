@@ -24,7 +24,10 @@ MEANINGS = {
     ExitStatus.FAILED: "failed, or not confirmed",
     ExitStatus.WRONG_CALL: "the call or the configuration is wrong",
     ExitStatus.DAMAGED: "damage, incompleteness, or too old a backup found",
-    ExitStatus.UNREACHABLE: "source, target, store or Spark not reachable after retries, or the store refuses access",
+    ExitStatus.UNREACHABLE: (
+        "source, target, store or Spark not reachable after retries,"
+        " or the location refuses access, is full, or cannot be created"
+    ),
     ExitStatus.NOT_FOUND: "no such snapshot, tag or savepoint",
     ExitStatus.INTERRUPTED: "interrupted",
 }
@@ -36,6 +39,7 @@ _STATUSES: dict[type[BaseException], ExitStatus] = {
     errors.UnsealedError: ExitStatus.DAMAGED,
     errors.StoreUnavailableError: ExitStatus.UNREACHABLE,
     errors.StoreDeniedError: ExitStatus.UNREACHABLE,
+    errors.StoreFullError: ExitStatus.UNREACHABLE,
     errors.LocationUnusableError: ExitStatus.UNREACHABLE,
     errors.DatabaseUnavailableError: ExitStatus.UNREACHABLE,
     errors.SparkUnreachableError: ExitStatus.UNREACHABLE,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from snapshot_assets.databases.query import Query
 from snapshot_assets.databases.ranges import ColumnRange, Quantiles
@@ -114,6 +114,18 @@ class Scan:
     order_by: tuple[str, ...] = ()
 
 
+class Unanalyzed(NamedTuple):
+    """The part of a scan of which the database has no statistics, so that it cannot estimate the rows.
+
+    Attributes:
+        bytes: Size of the partitions without statistics that the scan reads, with all their rows.
+        whole: Whether no partition with rows has statistics; `bytes` is then the whole table.
+    """
+
+    bytes: int
+    whole: bool
+
+
 class HeldState(Protocol):
     """A database state that is held for other connections."""
 
@@ -192,11 +204,8 @@ class Database(SchemaSource, Protocol):
     def estimate(self, scan: Scan) -> int:
         """Return a cheap estimate of a scan's bytes, for dividing large windows and combining small ones."""
 
-    def unanalyzed_bytes(self, table: Table) -> int | None:
-        """Return the bytes of a table of which the database has no statistics, with all its rows; None if it has some.
-
-        Estimates of parts of such a table rest on nothing.
-        """
+    def unanalyzed(self, scan: Scan) -> Unanalyzed | None:
+        """Return the part of a scan that `estimate` cannot estimate; None if there is none."""
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Divide a scan into at most `parts` disjoint scans of similar size that together yield its rows."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime
-from decimal import Context, Decimal
+from decimal import Decimal
 from typing import TypeVar
 
 import pyarrow as pa
 
 from snapshot_assets.errors import DocumentError, PlanError
 from snapshot_assets.format.arrow_types import arrow_type_text
-from snapshot_assets.format.literals import Literal, Value
+from snapshot_assets.format.literals import DIGITS, Literal, Value
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _CLOCK = r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?"
@@ -19,7 +19,6 @@ _TIMESTAMP = re.compile(rf"(\d{{4}}-\d\d-\d\d)[Tt ]{_CLOCK}([Zz]|[+-]\d\d:\d\d)?
 _TIME = re.compile(_CLOCK, re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,400}(\.\d{1,400})?([eE][+-]?\d{1,3})?", re.ASCII)
-_DIGITS = Context(prec=1000)
 _T = TypeVar("_T")
 _FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
@@ -78,7 +77,7 @@ def _decimal_text(number: Decimal, arrow_type: pa.DataType) -> str:
     unscaled, rest = (unscaled * 10**shift, 0) if shift >= 0 else divmod(unscaled, 10**-shift)
     if rest or unscaled >= 10**arrow_type.precision:
         raise ValueError(f"more digits than {arrow_type} has")
-    text = f"{Decimal(unscaled).scaleb(-arrow_type.scale, _DIGITS):f}"
+    text = f"{Decimal(unscaled).scaleb(-arrow_type.scale, DIGITS):f}"
     return f"-{text}" if number.is_signed() and unscaled else text
 
 

@@ -16,7 +16,8 @@ Value = bool | int | float | str | bytes
 """The value by type. Timestamps and times are integers in their unit since 1970 or midnight, and dates in days. A
 decimal is text with all digits of its scale."""
 
-_DIGITS = Context(prec=1000)
+DIGITS = Context(prec=1000)
+"""Arithmetic that rounds no decimal of any type."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +49,7 @@ class Literal:
     @property
     def unscaled(self) -> int:
         """A decimal's digits as one integer."""
-        return int(Decimal(str(self.value)).scaleb(self.arrow_type.scale, _DIGITS))
+        return int(Decimal(str(self.value)).scaleb(self.arrow_type.scale, DIGITS))
 
     def scalar(self) -> pa.Scalar:
         """Return the value as an Arrow scalar.

@@ -181,7 +181,7 @@ def run_compaction(
         progress: Counts what the run does.
     """
     definitions = _definitions(configuration, plan, compactions={plan.name: compaction}, progress=progress)
-    config = {f"{plan.name}_compact_files": {"config": compact_config(compaction.wanted)}}
+    config = {f"{plan.name}_compact_files": {"config": compact_config(compaction.options)}}
     return _execute(definitions.resolve_job_def(f"{plan.name}_compact"), instance, config).run_id
 
 

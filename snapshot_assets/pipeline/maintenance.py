@@ -11,7 +11,7 @@ from pydantic import Field
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.collect_garbage import execute_collection, plan_collection
 from snapshot_assets.catalog.operations.maintain_log import checkpoint_head
-from snapshot_assets.engine.compact.wanted import TARGET_BYTES, Dedupe, Wanted
+from snapshot_assets.engine.compact.options import TARGET_BYTES, CompactionOptions, Dedupe
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.units import parse_file_size, size_text
@@ -39,7 +39,7 @@ class CompactConfig(DryRunConfig):
     chunks: list[int] = Field(default=[], description="Chunks to rewrite, whether they need it or not.")
     dedupe: str = Field(default="", description="`primary_key` keeps only the newest of rows with one primary key.")
 
-    def wanted(self) -> Wanted:
+    def options(self) -> CompactionOptions:
         """Return what to compact.
 
         Raises:
@@ -47,7 +47,7 @@ class CompactConfig(DryRunConfig):
         """
         if self.dedupe not in get_args(Dedupe):
             raise PlanError(f"dedupe {self.dedupe!r} is invalid; write primary_key, or leave it out.")
-        return Wanted(
+        return CompactionOptions(
             parse_file_size(self.target_size),
             tuple(self.chunks),
             tuple(map(parse_table, self.tables)),
@@ -55,13 +55,13 @@ class CompactConfig(DryRunConfig):
         )
 
 
-def compact_config(wanted: Wanted) -> dict[str, Any]:
+def compact_config(options: CompactionOptions) -> dict[str, Any]:
     """Return the run config that asks for a compaction."""
     return {
-        "target_size": size_text(wanted.target_size),
-        "tables": [table_text(name) for name in wanted.tables],
-        "chunks": list(wanted.chunks),
-        "dedupe": wanted.dedupe,
+        "target_size": size_text(options.target_size),
+        "tables": [table_text(name) for name in options.tables],
+        "chunks": list(options.chunks),
+        "dedupe": options.dedupe,
     }
 
 
@@ -134,7 +134,7 @@ def compact_op(plan: Plan, spark_key: str) -> dg.OpDefinition:
             run = snapshots.compact_run(plan.name, catalog)
             compaction = snapshots.compactions.get(plan.name)
             if compaction is None:
-                compaction = plan_compaction(catalog.store, catalog.require_snapshot(), config.wanted())
+                compaction = plan_compaction(catalog.store, catalog.require_snapshot(), config.options())
             if config.dry_run:
                 context.add_output_metadata(plan_metadata(compaction))
                 return

@@ -21,7 +21,13 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
-from snapshot_assets.errors import LocationUnusableError, ObjectNotFoundError, StorageError, UnsafePathError
+from snapshot_assets.errors import (
+    LocationIsFileError,
+    LocationUnusableError,
+    ObjectNotFoundError,
+    StorageError,
+    UnsafePathError,
+)
 from snapshot_assets.format.layout import TEMPORARY_NAME
 from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, check_size, folder_of
 from snapshot_assets.storage.location import Location
@@ -210,7 +216,9 @@ class LocalStore:
             except BaseException:
                 os.close(folder)
                 raise
-        if not self._root.exists():
+        try:
+            os.makedirs(self._root, exist_ok=True)
+        except (FileNotFoundError, FileExistsError):  # the file system takes no folders there, or a link leads nowhere
             raise LocationUnusableError(
                 f"The folder {self._root} cannot be created: {vanished.strerror}. A location needs a folder of an"
                 " ordinary file system. Check the URI.",
@@ -264,7 +272,7 @@ def _open_root(root: Path, *, create: bool) -> int:
     try:
         return os.open(root, _FOLDER)
     except NotADirectoryError as error:
-        raise LocationUnusableError(
+        raise LocationIsFileError(
             f"{root} is a file, or below one, and a location is a folder. Check the URI.", path=str(root)
         ) from error
     except FileNotFoundError:

@@ -147,7 +147,7 @@ def test_folders_of_other_programs_are_no_lost_locations(snapshots: Snapshots, t
 def test_a_location_that_is_a_file_is_named_as_one(snapshots: Snapshots, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     shown = snapshots("export", "verify", "--snapshot", (tmp_path / "file").as_uri())
-    assert shown.status == ExitStatus.UNREACHABLE
+    assert shown.status == ExitStatus.WRONG_CALL
     assert "is a file, or below one, and a location is a folder" in shown.err
 
 
@@ -158,13 +158,15 @@ def test_a_location_whose_folder_cannot_be_created_is_named(
     (tmp_path / "file").write_text("no folder")
     (tmp_path / "link").symlink_to("/proc/nothing")  # `/proc` takes no folders
     to = tmp_path / folder
-    reason = "cannot be created: No such file" if "link" in folder else "is a file, or below one"
+    reason, status = "is a file, or below one", ExitStatus.WRONG_CALL
+    if "link" in folder:
+        reason, status = "cannot be created: No such file", ExitStatus.UNREACHABLE
     for call in (
         ("replicate", "--snapshot", exported.as_uri(), "--to", to.as_uri()),
         ("export", "create", "--source", source, "--to", to.as_uri(), *RANGE),
     ):
         found = snapshots(*call)
-        assert (found.status, found.out) == (ExitStatus.UNREACHABLE, "")
+        assert (found.status, found.out) == (status, "")
         assert f"{to} {reason}" in found.err
 
 

@@ -122,6 +122,9 @@ def test_work_that_fails_or_is_not_confirmed(exported: Path, location: Path, tmp
     [
         (errors.SnapshotError("x"), 1),
         (errors.StoreDeniedError("x"), 4),
+        (errors.StoreFullError("x"), 4),
+        (errors.LocationUnusableError("x"), 4),
+        (errors.LocationIsFileError("x"), 2),
         (errors.PinnedError("x"), 2),
         (errors.RefusedImportError("x"), 2),
         (errors.VersionNotFoundError("x"), 5),

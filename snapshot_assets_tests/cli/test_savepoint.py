@@ -11,9 +11,9 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.engine.compact.options import CompactionOptions
 from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.run import CompactRun
-from snapshot_assets.engine.compact.wanted import Wanted
 from snapshot_assets.engine.progress import Progress
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.format.relations import TableName
@@ -37,12 +37,12 @@ def savepoints(location: Path) -> dict[int, int]:
 
 
 @pytest.fixture
-def compacted(monkeypatch: pytest.MonkeyPatch, exported: Path) -> list[Wanted]:
+def compacted(monkeypatch: pytest.MonkeyPatch, exported: Path) -> list[CompactionOptions]:
     """The requests to the job, which runs in this process instead, without Spark and Dagster."""
-    asked: list[Wanted] = []
+    asked: list[CompactionOptions] = []
 
     def run(_: object, plan: Plan, given: CompactionPlan, *, progress: Progress, **__: object) -> str:
-        asked.append(given.wanted)
+        asked.append(given.options)
         catalog = Catalog.open_for_writing(store_of(exported))
         for outcome in CompactRun(catalog, InlineRunner(), "r").execute(given):
             progress.outcome(outcome)
@@ -53,7 +53,7 @@ def compacted(monkeypatch: pytest.MonkeyPatch, exported: Path) -> list[Wanted]:
 
 
 def test_what_needs_no_compaction_is_pinned_at_once(
-    snapshots: Snapshots, exported: Path, compacted: list[Wanted]
+    snapshots: Snapshots, exported: Path, compacted: list[CompactionOptions]
 ) -> None:
     head = read_state(store_of(exported)).revision
     preview = savepoint(snapshots, exported, "create", "--dry-run", "--json").json
@@ -81,7 +81,7 @@ def test_what_needs_no_compaction_is_pinned_at_once(
 
 
 def test_deleted_rows_are_left_out_and_no_tombstone_is_pending(
-    snapshots: Snapshots, exported: Path, compacted: list[Wanted]
+    snapshots: Snapshots, exported: Path, compacted: list[CompactionOptions]
 ) -> None:
     """The files of days 1 and 3 have none of these rows by their statistics: a compaction by itself leaves them."""
     delete_rows(
@@ -99,7 +99,7 @@ def test_deleted_rows_are_left_out_and_no_tombstone_is_pending(
     assert (compacted, read_state(store_of(exported)).revision) == ([], before.revision)
     done = savepoint(snapshots, exported, "create", "--json").json
     assert (done["savepoint_id"], done["run_ids"], done["chunks_compacted"]) == (1, ["run-1", "run-2"], 3)
-    assert compacted == [Wanted(), Wanted(chunks=(1, 3), tables=(READINGS,))]
+    assert compacted == [CompactionOptions(), CompactionOptions(chunks=(1, 3), tables=(READINGS,))]
     state = read_state(store_of(exported))
     assert (state.sealed, pending_tombstones(state)) == (True, {})
     assert done["saved_snapshot_id"] == state.seals[-1].revision

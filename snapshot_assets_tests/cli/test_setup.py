@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -150,6 +151,45 @@ def test_the_size_of_a_table_that_was_never_analyzed_is_that_of_its_pages(
     shown = snapshots("plan", "show", "b")
     assert shown.status == 0, shown.err
     assert shown.out.count(" in all, never analyzed") == 2
+
+
+def test_partitions_without_statistics_count_only_where_a_range_reads_them(
+    snapshots: Snapshots,
+    postgresql_server: PostgresqlServer,
+    postgresql_database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    postgresql_server.psql_script(
+        postgresql_database,
+        """
+        CREATE TABLE parts (at timestamptz NOT NULL, text text) PARTITION BY RANGE (at);
+        CREATE TABLE march PARTITION OF parts FOR VALUES FROM ('2024-03-01Z') TO ('2024-04-01Z');
+        CREATE TABLE april PARTITION OF parts FOR VALUES FROM ('2024-04-01Z') TO ('2024-05-01Z')
+            WITH (autovacuum_enabled = false);
+        CREATE TABLE may PARTITION OF parts FOR VALUES FROM ('2024-05-01Z') TO ('2024-06-01Z');
+        CREATE TABLE other PARTITION OF parts DEFAULT;
+        INSERT INTO parts SELECT timestamptz '2024-03-01Z' + i * interval '1 minute', repeat('x', 100)
+        FROM generate_series(1, 43200) i;
+        ANALYZE march;
+        INSERT INTO parts SELECT timestamptz '2024-04-01Z' + i * interval '1 minute', repeat('x', 100)
+        FROM generate_series(1, 20000) i;
+        """,
+    )
+    made = snapshots("init", "--source", postgresql_database, "--to", (tmp_path / "b").as_uri(), "--json")
+    assert made.status == 0, made.err
+    monkeypatch.setenv(made.json["variable"], str(urlsplit(postgresql_database).password))
+    plans, sizes = Path("snapshots.yaml").read_text(), {}
+    for day in ("2024-03-02", "2024-04-02"):
+        dated = re.sub("start_time: .*", f"start_time: {day}T00:00:00Z", plans)
+        Path("snapshots.yaml").write_text(re.sub("end_time: .*", f"end_time: {day}T12:00:00Z", dated))
+        shown = snapshots("plan", "show", "b", "--json")
+        assert shown.status == 0, shown.err
+        [table] = shown.json["tables"]
+        assert table["analyzed"]
+        sizes[day] = table["bytes"]
+    assert 500 * 100 < sizes["2024-03-02"] < 2000 * 108
+    assert 20000 * 100 < sizes["2024-04-02"] < 43200 * 100
 
 
 def test_plan_show_names_windows_tables_place_and_rules(snapshots: Snapshots, source: str, location: Path) -> None:

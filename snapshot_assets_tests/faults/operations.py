@@ -28,9 +28,9 @@ from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.engine.compact.options import CompactionOptions
 from snapshot_assets.engine.compact.plan import plan_compaction
 from snapshot_assets.engine.compact.run import CompactRun
-from snapshot_assets.engine.compact.wanted import Wanted
 from snapshot_assets.engine.export.tasks import Provenance, write_table
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner
@@ -205,7 +205,7 @@ def _replace(store: ObjectStore) -> None:
 
 def _compact(store: ObjectStore) -> None:
     catalog = Catalog.open_for_writing(store)
-    plan = plan_compaction(catalog.store, catalog.require_snapshot(), Wanted())
+    plan = plan_compaction(catalog.store, catalog.require_snapshot(), CompactionOptions())
     for _ in CompactRun(catalog, InlineRunner(), "compact", retry=RetryPolicy(base=0)).execute(plan):
         pass
 

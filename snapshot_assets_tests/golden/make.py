@@ -30,9 +30,9 @@ from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipts.receipts import write_receipt
 from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.engine.compact.options import CompactionOptions
 from snapshot_assets.engine.compact.plan import plan_compaction
 from snapshot_assets.engine.compact.run import CompactRun
-from snapshot_assets.engine.compact.wanted import Wanted
 from snapshot_assets.engine.export.copy import copy
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.export.tasks import ChunkResult, Provenance, write_table
@@ -197,7 +197,7 @@ def history(store: ObjectStore) -> None:
     delete_rows(log, READINGS, "count = 0 and not (note is null) or price in (9.99, 8.00)")
     write_checkpoint(store, log.state)
     catalog = Catalog.open_for_writing(store)
-    plan = plan_compaction(store, catalog.require_snapshot(), Wanted(tables=(READINGS,), chunks=(1,)))
+    plan = plan_compaction(store, catalog.require_snapshot(), CompactionOptions(tables=(READINGS,), chunks=(1,)))
     list(CompactRun(catalog, InlineRunner(), "compaction").execute(plan))
     log.refresh()
     delete_tag(log, "first")

@@ -20,8 +20,8 @@ import snapshot_assets
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.engine.compact.options import CompactionOptions
 from snapshot_assets.engine.compact.plan import plan_compaction
-from snapshot_assets.engine.compact.wanted import Wanted
 from snapshot_assets.engine.reading.frames import load_frames
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import TaskLostError
@@ -81,7 +81,7 @@ def message_of_a_lost_executor(spark: SparkSession) -> str:
 def compacted_rows(snapshots: Snapshots, plan: str) -> int:
     """Compact the readings, seal them, and return how many deleted rows were left out."""
     catalog = Catalog.open_for_writing(snapshots.store(plan))
-    compaction = plan_compaction(catalog.store, catalog.require_snapshot(), Wanted(tables=(READINGS,)))
+    compaction = plan_compaction(catalog.store, catalog.require_snapshot(), CompactionOptions(tables=(READINGS,)))
     compacted = list(snapshots.compact_run(plan, catalog).execute(compaction))
     seal(Catalog.open_for_writing(snapshots.store(plan)))
     return sum(each.rows_deleted for each in compacted)

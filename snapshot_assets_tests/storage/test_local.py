@@ -6,13 +6,16 @@ import errno
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from snapshot_assets.errors import (
     ConditionalCreateUnsupportedError,
+    LocationUnusableError,
     ObjectNotFoundError,
     SnapshotError,
     StorageError,
@@ -155,6 +158,28 @@ def test_foreign_names_that_are_not_text_can_be_shown(local: LocalStore, root: P
     shown = [info.path for info in local.list()]
     assert shown == ["data/\\xff", "data/a"]
     assert all(path.isascii() for path in shown)
+
+
+def test_a_root_that_others_delete_is_not_called_one_that_cannot_be_created(
+    local: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make: Callable[..., None] = os.mkdir
+
+    def delete_at_once(*arguments: Any, **options: Any) -> None:
+        make(*arguments, **options)
+        root.rmdir()
+
+    monkeypatch.setattr(os, "mkdir", delete_at_once)
+    with pytest.raises(StorageError, match=r"manifest\.json vanished 100 times .* is it being deleted\?") as raised:
+        local.put("manifest.json", b"x")
+    assert type(raised.value) is StorageError
+
+
+@pytest.mark.parametrize("folder", ["link", "link/below"])
+def test_a_root_that_no_call_creates_is_named(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "link").symlink_to("/proc/nothing")
+    with pytest.raises(LocationUnusableError, match=f"{folder} cannot be created: No such file"):
+        LocalStore(parse_location((tmp_path / folder).as_uri())).put("manifest.json", b"x")
 
 
 def test_a_full_disk_is_reported_as_such_and_leaves_nothing(tiny_disk: Disk) -> None:

@@ -14,9 +14,9 @@ from snapshot_assets.cli.location import open_catalog, place_of
 from snapshot_assets.cli.output import only_results_on_stdout, plain, show, show_json
 from snapshot_assets.cli.spark import refuse_unreachable_spark, with_spark_options
 from snapshot_assets.cli.tables import show_table
+from snapshot_assets.engine.compact.options import TARGET_BYTES, CompactionOptions
 from snapshot_assets.engine.compact.plan import CompactionPlan, Group, plan_compaction
 from snapshot_assets.engine.compact.savepoint import compact_and_pin, compactions
-from snapshot_assets.engine.compact.wanted import TARGET_BYTES, Wanted
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.relations import TableName
@@ -27,14 +27,14 @@ from snapshot_assets.plan.read_configuration import NO_SOURCE
 
 def run(options: argparse.Namespace) -> int:
     """Compact a snapshot by the same job as a plan. Spark starts only if there is something to merge."""
-    wanted = Wanted(
+    compaction = CompactionOptions(
         target_size=parse_file_size(options.target_size) if options.target_size else TARGET_BYTES,
         chunks=tuple(options.chunk),
         tables=tuple(map(parse_table, options.table)),
         dedupe=options.dedupe,
     )
     catalog = open_catalog(options, writing=not options.dry_run)
-    plan = plan_compaction(catalog.store, catalog.state, wanted)
+    plan = plan_compaction(catalog.store, catalog.state, compaction)
     if options.dry_run or not plan.groups:
         return _report_plan(options, catalog.store.uri, plan)
     outcomes, run_id = _run_job(options, plan)

@@ -193,8 +193,8 @@ def _progress(plan: Plan, state: State) -> dict[str, str | None]:
     """Return up to when a continuous plan is exported, and when its next window can be; nothing for other plans."""
     if plan.kind != "continuous" or plan.schema_only or state.header is None:
         return {}
-    following = next_export(plan, datetime.now(UTC))
     end = state.header.end
+    following = next_export(plan, end)
     return {
         "exported_until": time_text(end) if end else None,
         "next_window_at": time_text(following) if following else None,
@@ -222,9 +222,10 @@ def _open_windows(state: State) -> Iterator[str]:
 
 
 def _notes(state: State, report: Mapping[str, Any], work: _Work) -> Iterator[str]:
-    """Yield when more can be exported, where the snapshot was replicated, and what it has not as in the source."""
+    """Yield when more can be exported, where the snapshot was replicated, and how it differs from the source."""
     if following := report.get("next_window_at"):
-        yield f"the next window can be exported from {following} on"
+        closed = datetime.fromisoformat(following) <= datetime.now(UTC)
+        yield f"the next window can be exported {'now' if closed else f'from {following} on'}"
     if work.replica:
         yield f"replicated to {work.replica}"
     if outside := outside_text(state):

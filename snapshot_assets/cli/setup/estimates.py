@@ -23,8 +23,9 @@ class EstimatedTable:
     """A table to export.
 
     Attributes:
-        bytes: Estimated bytes of its rows in the range; None if the database cannot estimate them.
-        analyzed: Whether the database can tell the range's part; else `bytes` is the whole table.
+        bytes: Estimated bytes of its rows in the range; None if the database cannot estimate them. Partitions without
+            statistics count with all their rows.
+        analyzed: Whether the database has statistics of the table. Without them, `bytes` is the size of all its rows.
     """
 
     table: Table
@@ -75,9 +76,11 @@ def estimated(source: SchemaSource, plan: Plan, table: Table, end: datetime | No
         return EstimatedTable(table, None)
     database: Database = source  # type: ignore[assignment]
     try:
-        if (whole := database.unanalyzed_bytes(table)) is not None:
-            return EstimatedTable(table, whole, analyzed=False)
-        return EstimatedTable(table, database.estimate(Scan(table, rows)))
+        scan = Scan(table, rows)
+        unanalyzed = database.unanalyzed(scan)
+        if unanalyzed is not None and unanalyzed.whole:
+            return EstimatedTable(table, unanalyzed.bytes, analyzed=False)
+        return EstimatedTable(table, database.estimate(scan) + (unanalyzed.bytes if unanalyzed else 0))
     except TransientError:
         raise
     except SnapshotError:  # such as a view whose plan the database cannot make; an export reads it in one task

@@ -125,8 +125,8 @@ class DuckDBDatabase(TimedSource):
         with self._session.cursor() as cursor, self._session.translated(f"reading {scan.table.table_name}"):
             return round(rows * self._row_bytes(cursor, query))
 
-    def unanalyzed_bytes(self, table: Table) -> None:
-        """Return None, because `estimate` counts rows; see `Database.unanalyzed_bytes`."""
+    def unanalyzed(self, scan: Scan) -> None:
+        """Return None, because `estimate` counts rows; see `Database.unanalyzed`."""
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Cut a scan by ranges of row ids, at the edges of DuckDB's row groups; a view is not cut. See `Database`."""

@@ -15,6 +15,8 @@ _MISSING = "does not exist"
 _OF = re.compile(r" of |^comment on ")
 _MADE = re.compile(r"(?:table|partition|type|view|materialized view|schema|sequence) (?P<name>.+)")
 _PART = re.compile(r"(?:\w+ )*?(?:index|constraint|check|key) (?P<name>.+) of .+")
+_INDEXED = re.compile(r' ADD CONSTRAINT "(?:[^"]|"")*" (?:PRIMARY KEY|UNIQUE|EXCLUDE)')
+_RELATIONS = ("table", "partition", "view", "materialized view")
 _AROUND = re.compile(r"^PostgreSQL '.*?': rehearsing .*? failed: (?:ERROR: )?| LINE \d+: .*? \^(?= |$)", re.DOTALL)
 _LEDGER = "the ledger"
 
@@ -41,14 +43,14 @@ def rehearsal_of(
     causes: dict[str, FailedStatement] = {}
     untried: dict[str, list[str]] = {}
     following: set[Statement] = set()
-    absent: dict[str, str] = {}  # what is not there, and the statement or reason because of which it is not
+    absent = _Absent()
     for statement, reason in unknown.items():
         untried.setdefault(reason, []).append(statement.makes)
-        absent |= dict.fromkeys(_makes(statement), reason)
+        absent.add(statement, reason)
     for each in failed:
         if each.statement in unknown:
             continue
-        cause = _cause(each, absent)
+        cause = absent.cause(each)
         if cause in untried:
             untried[cause].append(each.statement.makes)
         elif cause is None:
@@ -57,8 +59,7 @@ def rehearsal_of(
         else:
             following.add(each.statement)
             causes[cause] = replace(causes[cause], holds_rows=causes[cause].holds_rows or each.holds_rows)
-        for name in _makes(each.statement):
-            absent.setdefault(name, cause)
+        absent.add(each.statement, cause)
     reasons = {reason: tuple(names) for reason, names in untried.items()}
     return Rehearsal(tuple(causes.values()), reasons, frozenset(following))
 
@@ -68,27 +69,43 @@ def _group(statement: Statement) -> str:
     return _LEDGER if statement in LEDGER else statement.makes
 
 
-def _makes(statement: Statement) -> Iterator[str]:
-    """Yield the names under which other statements miss what a statement makes."""
-    yield _group(statement)
+class _Absent:
+    """What is not there, and the statement or reason because of which it is not."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, str] = {}  # by `makes`
+        self._names: dict[str, str] = {}  # as messages have them; objects of several kinds may share one
+
+    def add(self, statement: Statement, cause: str) -> None:
+        """Add what a statement makes; what is there already keeps its cause."""
+        self._objects.setdefault(_group(statement), cause)
+        for name in _names(statement):
+            self._names.setdefault(name, cause)
+
+    def cause(self, failed: FailedStatement) -> str | None:
+        """Return the object or reason because of which a statement failed, if there is one."""
+        statement = failed.statement
+        objects = (_group(statement), f"table {statement.table}", *_belongs_to(statement.makes))
+        lacking = _quoted(failed.message) if _MISSING in failed.message else ()
+        causes = (*map(self._objects.get, objects), *map(self._names.get, lacking))
+        return next((each for each in causes if each is not None), None)
+
+
+def _names(statement: Statement) -> Iterator[str]:
+    """Yield the names by which a server reports that what a statement makes does not exist."""
     if made := _MADE.fullmatch(statement.makes) or _PART.fullmatch(statement.makes):
         yield made["name"]
-        if statement.table is not None:
+        is_index = statement.makes.startswith("index ") or _INDEXED.search(statement.by_hand)
+        if statement.table is not None and is_index:  # checks and foreign keys are in no schema
             yield f"{statement.table.schema}.{made['name']}"
 
 
-def _cause(failed: FailedStatement, absent: Mapping[str, str]) -> str | None:
-    """Return the object or reason because of which a statement failed, if there is one."""
-    statement = failed.statement
-    lacking = _quoted(failed.message) if _MISSING in failed.message else ()
-    names = (_group(statement), f"table {statement.table}", *_belongs_to(statement.makes), *lacking)
-    return next((absent[name] for name in names if name in absent), None)
-
-
 def _belongs_to(makes: str) -> Iterator[str]:
-    """Yield what an object belongs to, by its name: a comment on an index of a table to the index, then the table."""
+    """Yield the `makes` of what an object belongs to: a comment on an index of a table to the index, then the table."""
     for match in _OF.finditer(makes):
-        yield makes[match.end() :]
+        rest = makes[match.end() :]
+        yield rest
+        yield from (f"{kind} {rest}" for kind in _RELATIONS)
 
 
 def _quoted(message: str) -> Iterator[str]:

@@ -185,11 +185,15 @@ class Scanner:
         return self.time_column(table).timeless
 
     def _reads_index(self, scan: Scan) -> bool:
-        kinds = [node["Node Type"] for node in _nodes(self._plan(scan)) if "Relation Name" in node]
+        kinds = [node["Node Type"] for node in self._reads(scan)]
         return bool(kinds) and all("Index" in kind or "Bitmap" in kind for kind in kinds)
 
+    def _reads(self, scan: Scan) -> list[dict[str, Any]]:
+        """Return the nodes of a scan's plan that read a table or partition; none reads one outside the window."""
+        return [node for node in _nodes(self._plan(scan)) if "Relation Name" in node]
+
     def _plan(self, scan: Scan) -> dict[str, Any]:
-        rows = self._session.rows(f"EXPLAIN (FORMAT JSON) {self.query(scan)}", f"planning {scan.table.table_name}")
+        rows = self._session.rows(f"EXPLAIN (FORMAT JSON, VERBOSE) {self.query(scan)}", f"planning {scan.table.name}")
         plan: dict[str, Any] = json.loads(rows[0]["QUERY PLAN"])[0]["Plan"]
         return plan
 

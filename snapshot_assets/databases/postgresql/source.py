@@ -19,15 +19,16 @@ from snapshot_assets.databases.postgresql.unfit_values import unfit_checks
 from snapshot_assets.databases.query import is_query
 from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.databases.selection import check_split
-from snapshot_assets.databases.source import DatabaseAddress, HeldState, Rows, Selection
+from snapshot_assets.databases.source import DatabaseAddress, HeldState, Rows, Scan, Selection, Unanalyzed
 from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.databases.time_column import time_range
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, SnapshotError
-from snapshot_assets.format.relations import DatabaseSchema, Table
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
-_UNANALYZED = """
-SELECT sum(pg_table_size(p.oid))::int8 AS bytes, bool_or(p.reltuples < 0) AS unanalyzed FROM pg_class p
-WHERE p.relkind IN ('r', 'm') AND (p.oid = {table}::regclass OR p.oid IN (
+_PARTITIONS_WITH_ROWS = """
+SELECT n.nspname AS schema, p.relname AS name, pg_table_size(p.oid) AS bytes, p.reltuples < 0 AS unanalyzed
+FROM pg_class p JOIN pg_namespace n ON n.oid = p.relnamespace
+WHERE p.relkind IN ('r', 'm') AND pg_relation_size(p.oid) > 0 AND (p.oid = {table}::regclass OR p.oid IN (
     SELECT t.relid FROM pg_partition_tree({table}::regclass) t))
 """
 
@@ -62,13 +63,22 @@ class PostgresqlDatabase(Scanner):
         """Return the selection: names are compared exactly; see `Database.spelled`."""
         return selection
 
-    def unanalyzed_bytes(self, table: Table) -> int | None:
-        """Return the size of a table, or partition of it, without statistics; see `Database.unanalyzed_bytes`."""
+    def unanalyzed(self, scan: Scan) -> Unanalyzed | None:
+        """Return the size of partitions without statistics that a scan reads; see `Database.unanalyzed`.
+
+        Partitions without pages, such as those for coming days, have no rows to estimate.
+        """
+        table = scan.table
         if is_query(table) or is_large_objects(table) or table.options.get("hypertable"):
             return None
-        query = _UNANALYZED.format(table=literal(qualified(table.table_name)))
-        [found] = self._session.rows(query, f"measuring {table.table_name}")
-        return found["bytes"] if found["unanalyzed"] else None
+        query = _PARTITIONS_WITH_ROWS.format(table=literal(qualified(table.table_name)))
+        partitions = self._session.rows(query, f"measuring {table.table_name}")
+        sizes = {TableName(row["schema"], row["name"]): row["bytes"] for row in partitions if row["unanalyzed"]}
+        if not sizes:
+            return None
+        whole = len(sizes) == len(partitions)
+        names = {TableName(node["Schema"], node["Relation Name"]) for node in self._reads(scan)}
+        return Unanalyzed(sum(size for name, size in sizes.items() if whole or name in names), whole)
 
     def _check_masks(self, table: Table, conditions: str) -> None:
         query = f"EXPLAIN SELECT 1 AS one FROM {self.from_item(table)} WHERE {conditions}"

@@ -11,7 +11,7 @@ from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.file_pruning import Deletions, deletions, written_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.state import Token
-from snapshot_assets.engine.compact.wanted import Wanted
+from snapshot_assets.engine.compact.options import CompactionOptions
 from snapshot_assets.engine.files.read import TextOf, TextSchema, text_schemas
 from snapshot_assets.engine.jobs import FileSums
 from snapshot_assets.errors import DocumentError, NoSnapshotError, PlanError, UnknownRelationError
@@ -90,7 +90,7 @@ class CompactionPlan:
     """
 
     token: Token
-    wanted: Wanted
+    options: CompactionOptions
     chunks: tuple[ChunkCompaction, ...]
 
     @property
@@ -107,7 +107,7 @@ class CompactionPlan:
     def files_after(self) -> int:
         """Estimated number of files that replace them."""
         folders = [some for group in self.groups for some in by_folder(group.files).values()]
-        return sum(-(-sum(file.bytes for file in some) // self.wanted.target_size) for some in folders)
+        return sum(-(-sum(file.bytes for file in some) // self.options.target_size) for some in folders)
 
     @property
     def bytes_before(self) -> int:
@@ -115,8 +115,8 @@ class CompactionPlan:
         return sum(chunk.bytes for chunk in self.chunks)
 
 
-def plan_compaction(store: ObjectStore, state: State, wanted: Wanted) -> CompactionPlan:
-    """Plan a compaction of completed chunks; see `Wanted`.
+def plan_compaction(store: ObjectStore, state: State, options: CompactionOptions) -> CompactionPlan:
+    """Plan a compaction of completed chunks; see `CompactionOptions`.
 
     A table's files in a chunk are merged where two or more are smaller than half the target size. Files that tombstones
     may delete rows of are rewritten. A file whose statistics exclude a tombstone stays as it is: the tombstone stays
@@ -127,7 +127,7 @@ def plan_compaction(store: ObjectStore, state: State, wanted: Wanted) -> Compact
     Args:
         store: The location; only schema documents are read.
         state: The head's state.
-        wanted: The options.
+        options: The options.
 
     Raises:
         NoSnapshotError: There is no snapshot.
@@ -138,19 +138,19 @@ def plan_compaction(store: ObjectStore, state: State, wanted: Wanted) -> Compact
     if state.header is None:
         raise NoSnapshotError(f"There is no snapshot at {store.uri}.", uri=store.uri)
     documents = read_schemas(store, state)
-    wanted = replace(wanted, tables=_spelled(state, documents[state.schema_id], wanted.tables))
-    _check_named(state, documents, wanted)
-    chunks = wanted.chunks or [chunk for chunk in state.files.chunks() if state.completed(chunk)]
+    options = replace(options, tables=_spelled(state, documents[state.schema_id], options.tables))
+    _check_named(state, documents, options)
+    chunks = options.chunks or [chunk for chunk in state.files.chunks() if state.completed(chunk)]
     names = {TableName(each.schema, each.table) for each in state.tombstones.values()}
     deleted = {name: deletions(state, name, written_schemas(documents, name)) for name in names}
     text_of = text_schemas(state.header, documents)
     planned: list[ChunkCompaction] = []
     for chunk in sorted(set(chunks)):
-        groups = tuple(_groups(state, documents, wanted, deleted, text_of, chunk))
+        groups = tuple(_groups(state, documents, options, deleted, text_of, chunk))
         if groups:
             window = str(state.window(chunk)) if chunk != UNTIMED_CHUNK else ""
             planned.append(ChunkCompaction(state.chunks[chunk].chunk, window, state.header.time_zone, groups))
-    return CompactionPlan(Token(state.snapshot_id, state.revision, state.schema_id), wanted, tuple(planned))
+    return CompactionPlan(Token(state.snapshot_id, state.revision, state.schema_id), options, tuple(planned))
 
 
 def _spelled(state: State, schema: DatabaseSchema, names: Iterable[TableName]) -> tuple[TableName, ...]:
@@ -160,13 +160,13 @@ def _spelled(state: State, schema: DatabaseSchema, names: Iterable[TableName]) -
     return tuple(dict.fromkeys(map(spellings.of, names)))
 
 
-def _check_named(state: State, documents: Mapping[int, DatabaseSchema], wanted: Wanted) -> None:
-    if wanted.dedupe and state.header is not None and state.header.partition_by:
+def _check_named(state: State, documents: Mapping[int, DatabaseSchema], options: CompactionOptions) -> None:
+    if options.dedupe and state.header is not None and state.header.partition_by:
         raise PlanError(
             f"The copy is partitioned by {', '.join(state.header.partition_by)}. Its files are merged folder by folder,"
             " which does not find duplicates in two folders. Compact without --dedupe."
         )
-    for chunk in wanted.chunks:
+    for chunk in options.chunks:
         if chunk not in (known := state.expected_chunks()) and not state.completed(chunk):
             last = f"the last one is {known[-1]}" if known else "it has none"
             raise PlanError(f"The snapshot has no chunk {chunk}; {last}.", chunk=chunk)
@@ -174,11 +174,11 @@ def _check_named(state: State, documents: Mapping[int, DatabaseSchema], wanted: 
             raise PlanError(
                 f"Chunk {chunk} is {state.status(chunk).value}; only completed chunks can be compacted.", chunk=chunk
             )
-    for name in wanted.tables:
+    for name in options.tables:
         table = _table(documents[state.schema_id], name)
         if table is None and not any(_name(known.file) == name for known in state.live_files()):
             raise UnknownRelationError(f"The snapshot has no table {name}.", table=str(name))
-        if wanted.dedupe and table is not None and table.primary_key is None:
+        if options.dedupe and table is not None and table.primary_key is None:
             raise PlanError(f"Table {name} has no primary key to find duplicates by.", table=str(name))
 
 
@@ -193,7 +193,7 @@ def _name(file: DataFile) -> TableName:
 def _groups(
     state: State,
     documents: Mapping[int, DatabaseSchema],
-    wanted: Wanted,
+    options: CompactionOptions,
     deleted: Mapping[TableName, Deletions],
     text_of: TextOf,
     chunk: int,
@@ -202,15 +202,15 @@ def _groups(
     for known in state.live_files(chunk):
         by_table[_name(known.file)].append(known)
     for name, files in sorted(by_table.items()):
-        if not wanted.tables or name in wanted.tables:
-            group = _group(documents, wanted, files, deleted.get(name, _NONE), text_of)
+        if not options.tables or name in options.tables:
+            group = _group(documents, options, files, deleted.get(name, _NONE), text_of)
             if group is not None:
                 yield group
 
 
 def _group(
     documents: Mapping[int, DatabaseSchema],
-    wanted: Wanted,
+    options: CompactionOptions,
     known: Sequence[FileState],
     deleted: Deletions,
     text_of: TextOf,
@@ -219,10 +219,10 @@ def _group(
     deleting = {file.path: found for file in files if (found := deleted.of(file.path))}
     schema_id, table = _newest(documents, files)
     attempts = len({file.attempt for file in files})
-    small = [file for some in by_folder(files).values() for file in _small(some, wanted.target_size)]
+    small = [file for some in by_folder(files).values() for file in _small(some, options.target_size)]
     reasons = {
-        "asked for": files if wanted.chunks or wanted.tables else [],
-        "duplicates": files if wanted.dedupe and table.primary_key and attempts > 1 else [],
+        "asked for": files if options.chunks or options.tables else [],
+        "duplicates": files if options.dedupe and table.primary_key and attempts > 1 else [],
         "small files": small,
         "tombstones": [file for file in files if file.path in deleting],
     }
@@ -239,7 +239,7 @@ def _group(
         texts={file.path: text_of(file) for file in files if file.path in chosen},
         table=table,
         schema_id=schema_id,
-        dedupe=bool(wanted.dedupe and table.primary_key and not kept),
+        dedupe=bool(options.dedupe and table.primary_key and not kept),
     )
 
 

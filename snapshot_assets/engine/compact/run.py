@@ -165,7 +165,7 @@ class _Work:
         """Run the jobs' tasks once and return each one's results."""
         store = self.run.catalog.store
         single = self.origin.header is not None and self.origin.header.single_file
-        size = MAX_FILE_SIZE if single else self.plan.wanted.target_size
+        size = MAX_FILE_SIZE if single else self.plan.options.target_size
         tasks = [
             Merge(store, self._provenance(group.schema_id), group, job.window, job.zone, size)
             for job in jobs
@@ -222,7 +222,7 @@ class _Work:
         opened_at = min(part.opened_at for part in parts)
         result = ChunkResult(job.chunk.id, opened_at, tuple(sorted(files, key=lambda file: file.path)))
         supersedes = tuple(sorted({file.attempt for group in job.groups for file in group.files}))
-        compaction = Compaction(self.plan.wanted.dedupe, tuple(tables))
+        compaction = Compaction(self.plan.options.dedupe, tuple(tables))
         return replace(origin.receipt(result, supersedes), compaction=compaction)
 
 

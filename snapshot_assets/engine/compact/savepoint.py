@@ -10,8 +10,8 @@ from snapshot_assets.catalog.pins.savepoints import UncompactedError, create_sav
 from snapshot_assets.catalog.state.file_pruning import match_files, pending_tombstones
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import SavepointState
+from snapshot_assets.engine.compact.options import CompactionOptions
 from snapshot_assets.engine.compact.plan import CompactionPlan, plan_compaction
-from snapshot_assets.engine.compact.wanted import Wanted
 from snapshot_assets.errors import CompactionFailedError, ConflictError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -68,13 +68,13 @@ def compactions(store: ObjectStore, state: State) -> Iterator[CompactionPlan]:
         store: The location, of which only schema documents are read.
         state: The head's state.
     """
-    for wanted in filter(None, (Wanted(), _still_filtered(state))):
-        plan = plan_compaction(store, state, wanted)
+    for options in filter(None, (CompactionOptions(), _still_filtered(state))):
+        plan = plan_compaction(store, state, options)
         if plan.groups:
             yield plan
 
 
-def _still_filtered(state: State) -> Wanted | None:
+def _still_filtered(state: State) -> CompactionOptions | None:
     """Return a compaction of the tables and chunks for which tombstones are pending; None if there are none."""
     tables: set[TableName] = set()
     chunks: set[int] = set()
@@ -82,4 +82,4 @@ def _still_filtered(state: State) -> Wanted | None:
         table = TableName(each.schema, each.table)
         tables.add(table)
         chunks.update(match.file.chunk for match in match_files(state, table, older_than=revision))
-    return Wanted(chunks=tuple(sorted(chunks)), tables=tuple(sorted(tables))) if tables else None
+    return CompactionOptions(chunks=tuple(sorted(chunks)), tables=tuple(sorted(tables))) if tables else None

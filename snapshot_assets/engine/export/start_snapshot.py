@@ -134,15 +134,17 @@ def closed_end(plan: Plan, now: datetime) -> datetime | None:
     return window_at(plan.start_time, plan.chunk_time_window, count).end if count else None
 
 
-def next_export(plan: Plan, now: datetime) -> datetime | None:
-    """Return when the next window of a continuous plan can be exported; None if that is after the year 9999.
+def next_export(plan: Plan, exported_until: datetime | None) -> datetime | None:
+    """Return from when on a continuous plan's next window can be exported; None if that is after the year 9999.
 
-    That is the first end of a window, with the plan's `lag`, that is after `now`.
+    Args:
+        plan: A continuous plan.
+        exported_until: The end of the last exported window; None if none is exported.
     """
-    assert plan.start_time is not None
-    windows = closed_count(plan.start_time, plan.chunk_time_window, now, plan.lag) + 1
+    start = exported_until or plan.start_time
+    assert start is not None
     try:
-        return plan.start_time + windows * plan.chunk_time_window + plan.lag
+        return start + plan.chunk_time_window + plan.lag
     except OverflowError:
         return None
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.catalog.verify import objects
+from snapshot_assets.cli.export import create_request
 from snapshot_assets.format.units import time_text
 from snapshot_assets_tests.catalog.tags import flip
 from snapshot_assets_tests.cli.helpers import DAY, RANGE, START, Snapshots, export, make_plan, store_of
@@ -78,6 +79,27 @@ def test_a_continuous_plan_is_complete_up_to_a_time(
     assert f"  the next window can be exported from {at} on\n" in found.out
     report = snapshots(*call, "--json").json
     assert (report["exported_until"], report["next_window_at"]) == (until, at)
+
+
+def test_a_window_that_closed_during_the_run_can_be_exported_now(
+    snapshots: Snapshots, source: str, location: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    length = (datetime.now(UTC) - START) // 2 // DAY * DAY  # two windows have closed, and with the lag one
+    fields = {"kind": "continuous", "chunk_time_window": length, "lag": length}
+    export(make_plan(source, location.as_uri(), name="plan", end_time=None, **fields), store_of(location))
+    file = tmp_path / "snapshots.yaml"
+    file.write_text(
+        f"sources: {{source: '{source}'}}\nplans: {{plan: {{source: source, to: '{location.as_uri()}', "
+        f"kind: continuous, start_time: {time_text(START)}, chunk_time_window: {length.days}d}}}}\n"
+    )
+    monkeypatch.setattr(create_request, "nothing_to_do", lambda *_: True)  # as before the second one closed
+    call = ("--config", str(file), "export", "create", "--plan", "plan")
+    found = snapshots(*call)
+    assert found.status == 0, found.err
+    assert "  the next window can be exported now\n" in found.out
+    report = snapshots(*call, "--json").json
+    until, following = time_text(START + length), time_text(START + 2 * length)
+    assert (report["exported_until"], report["next_window_at"]) == (until, following)
 
 
 @pytest.mark.parametrize("rule", ["export", "skip"])

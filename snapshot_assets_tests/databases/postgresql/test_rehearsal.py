@@ -172,6 +172,27 @@ def test_what_depends_on_an_index_that_is_not_tried_is_not_tried_either(
     ]
 
 
+@pytest.mark.parametrize("referred", ["public.here", "public.nowhere"])
+def test_a_key_with_the_name_of_a_table_hides_no_failure_of_that_table(
+    target: PostgresqlTarget, uri: str, referred: str
+) -> None:
+    """The key is not tried if the other table exists, and fails if it does not."""
+    execute(uri, "CREATE TABLE here (a int PRIMARY KEY)")
+    orders, lines = TableName("public", "orders"), TableName("public", "lines")
+    foreign = f'ALTER TABLE public.lines ADD CONSTRAINT "orders" FOREIGN KEY (a) REFERENCES {referred} (a)'
+    key = Statement("foreign key orders of public.lines", foreign, lines)
+    made = [Statement("table public.lines", "CREATE TABLE public.lines (a int)", lines), key]
+    check = "ALTER TABLE public.orders ADD CONSTRAINT c CHECK (a > 'x')"
+    wrong = [
+        Statement("table public.orders", "CREATE TABLE public.orders (a int)", orders),
+        Statement("check c of public.orders", check, orders),
+    ]
+    fails = [key.makes] if referred == "public.nowhere" else []
+    assert failed(target.rehearse([*made, *wrong])) == [*fails, "check c of public.orders"]
+    view = Statement("view public.v", "CREATE VIEW public.v AS SELECT FROM public.orders")
+    assert failed(target.rehearse([*made, view])) == [*fails, "view public.v"]
+
+
 def test_an_event_trigger_of_the_target_keeps_it_from_running(target: PostgresqlTarget, uri: str) -> None:
     execute(
         uri,

@@ -18,9 +18,9 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.receipts.receipts import Receipt, write_receipt
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.engine.compact.options import CompactionOptions
 from snapshot_assets.engine.compact.plan import CompactionPlan, plan_compaction
 from snapshot_assets.engine.compact.run import Compacted, CompactRun
-from snapshot_assets.engine.compact.wanted import Wanted
 from snapshot_assets.engine.export.tasks import Provenance, write_table
 from snapshot_assets.engine.files.read import read_batches
 from snapshot_assets.engine.retry import RetryPolicy
@@ -163,14 +163,14 @@ class Meanwhile(InlineRunner):
         return found
 
 
-def planned(store: ObjectStore, **wanted: Any) -> CompactionPlan:
+def planned(store: ObjectStore, **options: Any) -> CompactionPlan:
     """Return the plan of a compaction of the head."""
-    return plan_compaction(store, Catalog.open(store).require_snapshot(), Wanted(**wanted))
+    return plan_compaction(store, Catalog.open(store).require_snapshot(), CompactionOptions(**options))
 
 
-def compact(store: ObjectStore, runner: Any = None, *, parallelism: int = 1, **wanted: Any) -> dict[int, Compacted]:
+def compact(store: ObjectStore, runner: Any = None, *, parallelism: int = 1, **options: Any) -> dict[int, Compacted]:
     """Compact and return the outcomes by chunk."""
-    plan, catalog = planned(store, **wanted), Catalog.open_for_writing(store)
+    plan, catalog = planned(store, **options), Catalog.open_for_writing(store)
     run = CompactRun(catalog, runner or InlineRunner(), "compact", lambda: parallelism, RetryPolicy(base=0))
     return {outcome.chunk: outcome for outcome in run.execute(plan)}
 

@@ -11,8 +11,8 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.delete_rows import plan_row_deletion
 from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.engine.compact.options import CompactionOptions
 from snapshot_assets.engine.compact.plan import plan_compaction
-from snapshot_assets.engine.compact.wanted import Wanted
 from snapshot_assets.engine.reading.options import parse_options
 from snapshot_assets.engine.reading.planning import TableRead, choose_read
 from snapshot_assets.errors import PlanError, SnapshotExistsError, UnknownRelationError
@@ -200,7 +200,7 @@ def test_commands_on_a_snapshot_match_names_as_its_source_does(
     export(plan_of(uri, location, time_columns={"Shop.Orders": "Placed"}))
     catalog, store, upper = Catalog.open(store_of(location)), store_of(location), TableName("SHOP", "ORDERS")
     options = parse_options({"path": location.as_uri(), "table": "shop.orders", "columns": "PAID"}, {})
-    wanted = Wanted(tables=(upper,))
+    wanted = CompactionOptions(tables=(upper,))
     if kind == "postgresql":
         for call in (
             lambda: plan_row_deletion(catalog, upper, "id = 1"),

@@ -13,7 +13,7 @@ TARGET_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CompactionOptions:
     """The options of a compaction.
 
     Attributes:
