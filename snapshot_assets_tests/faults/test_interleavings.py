@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from snapshot_assets.catalog import catalog as catalog_module
 from snapshot_assets_tests.catalog.next_version import next_version
 from snapshot_assets_tests.faults.actors import GRACE, HOUR, KINDS, old_world
-from snapshot_assets_tests.faults.conftest import CHANGES, by_kind, spread
+from snapshot_assets_tests.faults.conftest import CHANGES, EVERY, by_kind, spread
 from snapshot_assets_tests.faults.interleaving import Actor, Turn, World, play
 from snapshot_assets_tests.faults.model import check
 
@@ -106,6 +106,6 @@ _SETTINGS = {"suppress_health_check": list(HealthCheck), "print_blob": True}
 
 
 @given(**PLAYS)
-@settings(max_examples=250, **_SETTINGS)
+@settings(max_examples=300 // EVERY, **_SETTINGS)
 def test_however_actors_interleave_no_commit_and_no_file_is_lost(world, scratch, names, schedule):
     _play(world, scratch / "played", names, schedule)
