@@ -29,7 +29,7 @@ _FILL = (
     "INSERT INTO readings SELECT i, TIMESTAMPTZ '2025-01-01 00:00:00Z' + i * INTERVAL '5 minutes', i / 7.0, 'n' || i "
     f"FROM generate_series(1, {_ROWS}) AS s(i)"
 )
-_TEMPLATE = "{{ env.SHOP_PASSWORD }}"
+_TEMPLATE = "{{ env('SHOP_PASSWORD') }}"
 _DIGEST = "SELECT count(*), sum(id), min(t) = '2025-01-01 00:05:00Z', max(note) FROM readings"
 
 
@@ -184,7 +184,7 @@ def dg_project(wheel: Path, source: str, folder: Path) -> None:
     for written, ours in (
         ("~/dagster", f"{folder}/dagster"),
         ("/path/to/snapshot_assets", str(wheel)),
-        ("postgresql://reader:{{ env.SHOP_PASSWORD }}@db.example.com/shop", source.replace(QUOTED_PASSWORD, _TEMPLATE)),
+        (f"postgresql://reader:{_TEMPLATE}@db.example.com/shop", source.replace(QUOTED_PASSWORD, _TEMPLATE)),
         ("SHOP_PASSWORD=…", f"SHOP_PASSWORD={QUOTED_PASSWORD}"),
         ("s3://backups/shop", f"file://{folder}/snapshots"),
         ("2025-07-01", "2025-01-05"),

@@ -49,7 +49,7 @@ class SnapshotPlan(dg.Component, dg.Model, dg.Resolvable):
             type: snapshot_assets.SnapshotPlan
             attributes:
               sources:
-                shop: postgresql://reader:{{ env.SHOP_PASSWORD }}@db.example.com/shop
+                shop: "postgresql://reader:{{ env('SHOP_PASSWORD') }}@db.example.com/shop"
               plan:
                 name: shop
                 source: shop

@@ -132,6 +132,26 @@ def runs_asset(context: dg.AssetExecutionContext, key: dg.AssetKey) -> bool:
     return key in context.job_def.asset_layer.selected_asset_keys
 
 
+def reads_before_export(context: dg.InputContext, exporting: dg.AssetKey) -> bool:
+    """Return whether a run executes an asset, and the step that has an input does not wait for it.
+
+    Args:
+        context: The input, whose own asset is not executable: Dagster orders no steps by it.
+        exporting: The asset that materializes it.
+    """
+    layer = context.step_context.job_def.asset_layer
+    executed, graph = layer.selected_asset_keys, layer.asset_graph
+    waiting = [output.properties.asset_key for output in context.step_context.step.step_outputs]
+    seen: set[dg.AssetKey] = set()
+    while exporting in executed and (keys := [key for key in waiting if key is not None and key not in seen]):
+        seen.update(keys)
+        parents = {parent for key in keys for parent in graph.get(key).parent_keys}
+        if exporting in parents:
+            return False
+        waiting = [parent for parent in parents & executed if graph.get(parent).is_executable]
+    return exporting in executed
+
+
 def asks_to_replace(context: dg.OutputContext) -> bool:
     """Return whether the run config of an output's asset has `replace: true`; see `ChunkConfig`."""
     config = context.step_context.op_config

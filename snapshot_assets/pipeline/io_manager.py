@@ -23,6 +23,7 @@ from snapshot_assets.pipeline.dagster_internals import (
     asks_to_replace,
     leave_out_events_at_the_end,
     made_from_inputs,
+    reads_before_export,
     requiring_resources,
     store_events,
 )
@@ -135,13 +136,15 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         """Return the rows of the upstream partitions as DataFrames by `schema.table`, or as one DataFrame.
 
         Raises:
-            dagster.Failure: A chunk is not completed, or a file has another checksum.
+            dagster.Failure: A chunk is not completed, or a file has another checksum; or the run exports a table
+                without waiting for it.
         """
         from snapshot_assets.engine.reading.frames import load_frames
 
         snapshots = snapshots_of(context)
         with showing_failures():
             run = snapshots.export_run(self._plan_of(context.upstream_output))
+            _refuse_unordered(context, run.plan)
             keys = context.asset_partition_keys if context.has_asset_partitions else []
             chunks = [window_of(run.plan, key).id for key in keys] or [UNTIMED_CHUNK]
             table = _metadata_of(context.upstream_output, TABLE)
@@ -174,6 +177,21 @@ def _hints_written(context: dg.OutputContext, catalog: Catalog) -> Iterator[None
             context.log.warning(f"The hints of {catalog.store.uri} were not written after the failure: {error}")
         raise
     write_hints(catalog.store, catalog.state, catalog.refresh)
+
+
+def _refuse_unordered(context: dg.InputContext, plan: Plan) -> None:
+    """Refuse the rows of a table that the run exports, too, in a step that does not wait for that.
+
+    Raises:
+        PlanError: Without the dependency, rows from before the run would be read.
+    """
+    exporting = asset_key(plan, "chunks" if context.has_asset_partitions else "untimed_tables")
+    if _metadata_of(context.upstream_output, TABLE) and reads_before_export(context, exporting):
+        raise PlanError(
+            f"This run exports {exporting.to_user_string()}, and reads {context.asset_key.to_user_string()} without"
+            f" waiting for it. Add deps=[{list(exporting.path)}] to the asset that reads it, or materialise it in a"
+            " run of its own."
+        )
 
 
 def _metadata_of(output: dg.OutputContext | None, name: str) -> str | None:

@@ -69,11 +69,15 @@ def table_specs(plan: Plan, names: NameRule) -> list[dg.AssetSpec]:
             code_version=CODE_VERSION,
             partitions_def=None if name in whole else partitions_of(plan),
             metadata={"dagster/table_name": str(name), "dagster/uri": plan.to, PLAN: plan.name, TABLE: str(name)},
-            description=f"Table `{name}` of `{plan.to}`, materialised with each chunk. A downstream asset gets its rows"
-            " as a DataFrame.",
+            description=_description(plan, name, untimed=name in whole),
         ).with_io_manager_key(IO_MANAGER)
         for name in tables
     ]
+
+
+def _description(plan: Plan, name: TableName, *, untimed: bool) -> str:
+    how = "with `untimed_tables`, as a whole" if untimed else "with each chunk, if it has a time index"
+    return f"Table `{name}` of `{plan.to}`, materialised {how}. A downstream asset gets its rows as a DataFrame."
 
 
 def database_specs(plan: Plan, source: str, target: str | None) -> list[dg.AssetSpec]:

@@ -107,6 +107,7 @@ def rows(location: Path, table: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Asset job run materializes assets with varying BackfillPolicies")
 def test_the_example_exports_a_window_and_stores_what_its_own_asset_makes_of_it(
     load, spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,8 +125,7 @@ def test_the_example_exports_a_window_and_stores_what_its_own_asset_makes_of_it(
     assert (spec.group_name, list(spec.owners)) == ("snapshots", ["team:data"])
 
     with dg.DagsterInstance.ephemeral() as instance:
-        materialise(defs, instance, ["flights", "chunks"], partition="2013-01-02T00:00")
-        materialise(defs, instance, ["delays", "mean_delays"], partition="2013-01-02T00:00")
+        materialise(defs, instance, ["flights", "chunks"], ["delays", "mean_delays"], partition="2013-01-02T00:00")
     assert len(rows(tmp_path / "flights", "main.flights")) == 24
     assert rows(tmp_path / "delays", "delays.mean_delays") == [("AA", 8, 34.5), ("UA", 16, 36.0)]
     state = Catalog.open(open_store(parse_location(f"{tmp_path.as_uri()}/delays"))).state

@@ -119,3 +119,32 @@ def test_an_asset_of_a_table_in_chunk_0_says_what_the_plan_lacks(make_project: C
     job = defs.resolve_job_def("downstream_job")
     result = job.execute_in_process(instance=project.instance, partition_key=project.keys[1], raise_on_error=False)
     assert advice in project.failure(result).description
+
+
+@pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_table_is_read_in_the_run_that_exports_it_only_by_a_step_that_waits(
+    make_project: Callable[..., Project], waits: bool
+) -> None:
+    """Dagster orders no steps by a table's asset: it might read what an earlier run exported."""
+    project = make_project(tables=["main.readings"])
+    chunks, read = dg.AssetKey(["demo", "chunks"]), []
+
+    @dg.asset(
+        ins={"readings": dg.AssetIn(dg.AssetKey(["demo", "main", "readings"]))},
+        deps=[chunks] if waits else [],
+        partitions_def=partitions_of(project.plan),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+    )
+    def downstream(readings: DataFrame) -> None:
+        read.append(readings.count())
+
+    project.user_assets.append(downstream)
+    wanted = dg.define_asset_job("both", dg.AssetSelection.assets(chunks, downstream).without_checks())
+    defs = dg.Definitions.merge(project.definitions(), dg.Definitions(jobs=[wanted]))
+    job = defs.resolve_job_def("both")
+    result = job.execute_in_process(instance=project.instance, partition_key=project.keys[0], raise_on_error=False)
+    assert (result.success, read) == (waits, [24] if waits else [])
+    if not waits:
+        failures = [event.step_failure_data.user_failure_data for event in result.all_events if event.is_step_failure]
+        assert any("Add deps=[['demo', 'chunks']] to the asset that reads it" in each.description for each in failures)

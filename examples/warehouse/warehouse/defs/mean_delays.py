@@ -14,6 +14,7 @@ PLAN = load_configuration(Path(__file__).parent / "delays" / "snapshots.yaml").p
     key=["delays", "mean_delays"],
     partitions_def=partitions_of(PLAN),
     ins={"flights": dg.AssetIn(key=["flights", "main", "flights"])},
+    deps=[["flights", "chunks"]],  # a run of both exports the table first
     io_manager_key="snapshot_io_manager",
     metadata={"snapshots/plan": PLAN.name},
 )
