@@ -19,7 +19,9 @@ _LONGEST_NAME = 100
 
 
 def ad_hoc_configuration(path: str | os.PathLike[str] | None, fields: Mapping[str, Any]) -> Configuration:
-    """Return the configuration with a plan made from a call's arguments added last.
+    """Return the configuration with one plan, made from a call's arguments.
+
+    Of the file's sources, only those that the call uses need the variables that they refer to.
 
     Args:
         path: The configuration file; None as in `load_configuration`.
@@ -30,7 +32,9 @@ def ad_hoc_configuration(path: str | os.PathLike[str] | None, fields: Mapping[st
         LocationUriError: `to` is not a valid location.
     """
     named = {"name": plan_name(fields["to"])} | dict(fields) if "to" in fields else fields
-    return load_configuration(path).with_plan(Plan(**named))
+    plan = Plan(**named)
+    used = [each.alias for each in (plan.source, plan.target) if each is not None and each.uri is None]
+    return load_configuration(path, used=used).with_plan(plan)
 
 
 def plan_name(to: str) -> str:

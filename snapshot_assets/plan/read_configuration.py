@@ -76,6 +76,7 @@ def load_configuration(
     environment: Mapping[str, str] | None = None,
     storage_only: bool = False,
     location_of: str | None = None,
+    used: Collection[str] | None = None,
 ) -> Configuration:
     """Read and check a configuration file.
 
@@ -84,6 +85,7 @@ def load_configuration(
         environment: Values of references; None for the process's own.
         storage_only: Read only the section `storage`: to list or verify a snapshot, no source's password is needed.
         location_of: Read only the section `storage` and this plan, without its databases, for the same reason.
+        used: Read no plans, and only those sources that are named here, or whose variables are set.
 
     Raises:
         PlanError: The file is missing or wrong; the message lists every mistake in it.
@@ -102,6 +104,8 @@ def load_configuration(
     known = {FOLDER_VARIABLE: str(file.resolve().parent), **environment}
     if location_of is not None:
         return configuration_of(_location_of(parse_yaml(text, str(file)), location_of, file), file, known)
+    if used is not None:
+        return configuration_of(_without_unused(parse_yaml(text, str(file)), used, known), file, known)
     return parse_configuration(text, file, known, sections=("storage",) if storage_only else _SECTIONS)
 
 
@@ -136,6 +140,24 @@ def _location_of(tree: object, name: str, path: Path) -> object:
         written = {field: value for field, value in written.items() if field not in _OF_DATABASES}
         written["source"] = NO_SOURCE
     return {"storage": sections.get("storage"), "plans": {name: written}}
+
+
+def _without_unused(tree: object, used: Collection[str], environment: Mapping[str, str]) -> object:
+    """Return a parsed file without its plans, and without sources that are not used and whose variables are not set."""
+    if not isinstance(tree, dict):
+        return tree
+    sections = {name: section for name, section in tree.items() if name != "plans"}
+    if isinstance(sources := sections.get("sources"), dict):
+        sections["sources"] = {
+            alias: uri for alias, uri in sources.items() if alias in used or _resolves(uri, environment)
+        }
+    return sections
+
+
+def _resolves(tree: object, environment: Mapping[str, str]) -> bool:
+    references = References(environment)
+    references.resolve((), tree)
+    return not references.problems
 
 
 def configuration_of(tree: object, path: Path, environment: Mapping[str, str]) -> Configuration:

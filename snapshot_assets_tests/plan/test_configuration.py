@@ -82,6 +82,21 @@ def test_a_missing_variable_is_reported_with_field_and_name():
     }
 
 
+def test_a_call_that_names_its_databases_needs_no_variable_of_others(tmp_path, monkeypatch):
+    monkeypatch.delenv("NOT_SET", raising=False)
+    file = tmp_path / "snapshots.yaml"
+    file.write_text(
+        "sources: {gone: 'postgresql://me:${NOT_SET}@gone/db', here: 'duckdb:///x.duckdb'}\n"
+        "plans: {nightly: {source: gone, to: '${NOT_SET}/shop', schema_only: true}}\n"
+    )
+    call = {"to": "file:///snapshots/shop", "schema_only": True}
+    for source in ("here", "duckdb:///y.duckdb"):
+        configuration = ad_hoc_configuration(file, {**call, "source": source})
+        assert (set(configuration.sources), len(configuration.plans)) == ({"here"}, 1)
+    with pytest.raises(PlanError, match=r"sources\.gone: refers to the environment variable NOT_SET"):
+        ad_hoc_configuration(file, {**call, "source": "here", "target": "gone"})
+
+
 @pytest.mark.parametrize("text", ["${", "${}", "${9}", "${a-b}", "${a:b}"])
 def test_a_malformed_reference_is_reported(text):
     problems = _problems(f"sources: {{a: 'spark:{text}'}}")

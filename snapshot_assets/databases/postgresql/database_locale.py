@@ -46,10 +46,12 @@ def differing_locale(connection: PostgresqlConnection, schema: DatabaseSchema) -
         return
     [target] = connection.rows(_QUERY, _DOING)
     if _comparable(source) != _comparable(target):
+        other = target["encoding"] not in ("UTF8", source["encoding"])
+        lost = f" Rows with characters that {target['encoding']} lacks cannot be loaded." if other else ""
         yield (
             f"The source sorts and compares text by {_text(source)}, the target by {_text(target)}. Where no other"
-            " collation is named, ORDER BY, comparisons, range partitions and upper() may have other results. For the"
-            f" source's, create the target by: CREATE DATABASE … TEMPLATE template0 {_clause(source)}"
+            f" collation is named, ORDER BY, comparisons, range partitions and upper() may have other results.{lost}"
+            f" For the source's, create the target by: CREATE DATABASE … TEMPLATE template0 {_clause(source)}"
         )
 
 

@@ -82,8 +82,7 @@ def connect_failure(error: BaseException, alias: str, secrets: Iterable[str]) ->
         return DatabaseDeniedError(f"The URI of PostgreSQL {alias!r} is invalid: {reason}")
     if "FATAL:" in original and not _TRANSIENT_TEXT.search(original):
         return DatabaseDeniedError(
-            f"PostgreSQL {alias!r} refused the connection: {reason}. Check user, password and database name in the URI"
-            " of this source."
+            f"PostgreSQL {alias!r} refused the connection: {reason}. Check user, password and database name in its URI."
         )
     return DatabaseUnavailableError(f"PostgreSQL {alias!r} cannot be reached: {reason}")
 

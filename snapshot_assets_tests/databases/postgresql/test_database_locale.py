@@ -58,6 +58,14 @@ def test_another_locale_is_named_with_the_options_that_make_a_target_like_the_so
     assert differing(schema, make(f"ENCODING 'UTF8' LC_COLLATE 'C.UTF-8' LC_CTYPE 'C' {BUILTIN}")) == []  # not libc's
 
 
+def test_a_target_whose_encoding_lacks_characters_is_named(make: MakeLike, postgresql_database: str) -> None:
+    latin = make("ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'")
+    [sentence] = differing(extracted(postgresql_database), latin)
+    assert " Rows with characters that LATIN1 lacks cannot be loaded. " in sentence
+    [sentence] = differing(extracted(latin), postgresql_database)
+    assert "cannot be loaded" not in sentence
+
+
 def test_spellings_of_one_locale_are_alike_and_older_documents_have_none(postgresql_database: str) -> None:
     schema = extracted(postgresql_database)
     locale = schema.schemas[0].options["database_locale"]
