@@ -47,7 +47,7 @@ def test_text_and_copies_are_damaged_no_more(driver, other, scratch, kind):
         fail(driver, other, scratch / "failed", kind, at)
 
 
-@pytest.mark.parametrize(("number", "name"), enumerate(["fresh", "resumed", "replaced"]))
+@pytest.mark.parametrize(("number", "name"), [*enumerate(("fresh", "resumed", "replaced"))])
 def test_the_first_and_the_last_read_of_every_kind_that_fail_damage_nothing(driver, request, scratch, number, name):
     scenario = request.getfixturevalue(name)
     reads = [numbers for call, numbers in by_kind(scenario.trace).items() if not call.startswith(CHANGES)]
