@@ -97,9 +97,13 @@ class GarbageScan:
     foreign: tuple[str, ...]
 
     def by_age(self, before: datetime) -> tuple[tuple[Garbage, ...], tuple[Garbage, ...]]:
-        """Return the garbage of a time or earlier, and the younger garbage."""
-        old = tuple(each for each in self.garbage if each.since <= before)
-        return old, tuple(each for each in self.garbage if each.since > before)
+        """Return the garbage of a time or earlier, and the younger garbage.
+
+        Counts in whole seconds, as some stores' clocks do: by the log's milliseconds, what expired in the second of
+        such a time would be younger than it.
+        """
+        old = tuple(each for each in self.garbage if each.since.replace(microsecond=0) <= before)
+        return old, tuple(each for each in self.garbage if each.since.replace(microsecond=0) > before)
 
 
 def scan_head(store: ObjectStore, before: datetime, pinned: PinnedPaths) -> GarbageScan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,7 +23,8 @@ from snapshot_assets.catalog.receipts.receipts import write_receipt, write_young
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import ConflictError, DamageError, PlanError
 from snapshot_assets.format.layout import checkpoint_path, new_attempt, transaction_path
-from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+from snapshot_assets.storage.local import LocalStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune
@@ -105,6 +107,25 @@ def test_a_clock_that_is_ahead_does_not_shorten_the_grace_period(store: ObjectSt
     assert {each.path for each in done.waiting} == {each.path for each in (*plan.deleted, *plan.waiting)}
     assert read_state(store).files.paths() >= {gone}
     assert store.head(gone)
+
+
+class SecondsStore(LocalStore):
+    """A store whose times are whole seconds, as S3's."""
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        return (replace(info, modified=info.modified.replace(microsecond=0)) for info in super().list(prefix))
+
+
+def test_what_just_expired_goes_at_once_from_a_store_whose_times_are_whole_seconds(tmp_path: Path) -> None:
+    writer = Writer(SecondsStore(parse_location(f"file://{tmp_path}/location")))
+    writer.begin()
+    sealed_by(writer)
+    reseal(writer)
+    gone = file_of(writer, 5)
+    time.sleep(1 - time.time() % 1)  # so that the log's times are later in one second than the store's
+    time.sleep(0.5)
+    expire(writer.catalog, keep_last=1)
+    assert gone in collected(writer)
 
 
 def test_a_shorter_grace_than_the_plans_is_refused_unless_called_unsafe(writer: Writer) -> None:
