@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.file_parts import Needed
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.plan.source_fields import NAME
@@ -34,7 +35,7 @@ def ad_hoc_configuration(path: str | os.PathLike[str] | None, fields: Mapping[st
     named = {"name": plan_name(fields["to"])} | dict(fields) if "to" in fields else fields
     plan = Plan(**named)
     used = [each.alias for each in (plan.source, plan.target) if each is not None and each.uri is None]
-    return load_configuration(path, used=used).with_plan(plan)
+    return load_configuration(path, needed=Needed(aliases=used)).with_plan(plan)
 
 
 def plan_name(to: str) -> str:

@@ -48,14 +48,9 @@ from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import PlanError, UnknownSourceError
-from snapshot_assets.plan.configuration import (
-    CONFIG_VARIABLE,
-    DEFAULT_FILE,
-    Configuration,
-    StorageByScheme,
-    unknown_plan,
-)
-from snapshot_assets.plan.fields import ALIAS
+from snapshot_assets.plan.configuration import CONFIG_VARIABLE, DEFAULT_FILE, Configuration, StorageByScheme
+from snapshot_assets.plan.fields import ALIAS, Reference
+from snapshot_assets.plan.file_parts import DATABASES, Needed, location_part
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.problems import plan_error, problems_of
 from snapshot_assets.plan.references import References
@@ -63,10 +58,6 @@ from snapshot_assets.plan.spark_settings import parse_spark_settings
 from snapshot_assets.plan.yaml_text import parse_yaml
 
 FOLDER_VARIABLE = "CONFIG_DIR"
-NO_SOURCE = "duckdb:///dev/null"
-"""Source of a plan that is made for a call that reads no source; it is nobody's target."""
-_OF_DATABASES = ("source", "target", "scratch", "map_schemas", "map_tables", "verify_first", "dagster")
-"""Fields of a plan that need its databases."""
 _SECTIONS = ("sources", "storage", "spark", "plans")
 
 
@@ -76,7 +67,7 @@ def load_configuration(
     environment: Mapping[str, str] | None = None,
     storage_only: bool = False,
     location_of: str | None = None,
-    used: Collection[str] | None = None,
+    needed: Needed | None = None,
 ) -> Configuration:
     """Read and check a configuration file.
 
@@ -85,7 +76,7 @@ def load_configuration(
         environment: Values of references; None for the process's own.
         storage_only: Read only the section `storage`: to list or verify a snapshot, no source's password is needed.
         location_of: Read only the section `storage` and this plan, without its databases, for the same reason.
-        used: Read no plans, and only those sources that are named here, or whose variables are set.
+        needed: Read one plan or none, and no variables of databases that the call does not open.
 
     Raises:
         PlanError: The file is missing or wrong; the message lists every mistake in it.
@@ -103,9 +94,9 @@ def load_configuration(
         raise PlanError(f"cannot read the configuration {file}{how}: {reason}; name a readable YAML file") from None
     known = {FOLDER_VARIABLE: str(file.resolve().parent), **environment}
     if location_of is not None:
-        return configuration_of(_location_of(parse_yaml(text, str(file)), location_of, file), file, known)
-    if used is not None:
-        return configuration_of(_without_unused(parse_yaml(text, str(file)), used, known), file, known)
+        return configuration_of(location_part(parse_yaml(text, str(file)), location_of, file), file, known)
+    if needed is not None:
+        return configuration_of(needed.part_of(parse_yaml(text, str(file)), file, known), file, known)
     return parse_configuration(text, file, known, sections=("storage",) if storage_only else _SECTIONS)
 
 
@@ -127,37 +118,6 @@ def parse_configuration(
     if isinstance(tree, dict):
         tree = {name: section for name, section in tree.items() if name in sections or name not in _SECTIONS}
     return configuration_of(tree, path, environment)
-
-
-def _location_of(tree: object, name: str, path: Path) -> object:
-    """Return the part of a parsed file that says where a plan's snapshots are, and how they are kept."""
-    sections = tree if isinstance(tree, dict) else {}
-    plans = sections.get("plans")
-    if not isinstance(plans, dict) or name not in plans:
-        raise unknown_plan(str(path), name, plans if isinstance(plans, dict) else ())
-    written = plans[name]
-    if isinstance(written, dict):
-        written = {field: value for field, value in written.items() if field not in _OF_DATABASES}
-        written["source"] = NO_SOURCE
-    return {"storage": sections.get("storage"), "plans": {name: written}}
-
-
-def _without_unused(tree: object, used: Collection[str], environment: Mapping[str, str]) -> object:
-    """Return a parsed file without its plans, and without sources that are not used and whose variables are not set."""
-    if not isinstance(tree, dict):
-        return tree
-    sections = {name: section for name, section in tree.items() if name != "plans"}
-    if isinstance(sources := sections.get("sources"), dict):
-        sections["sources"] = {
-            alias: uri for alias, uri in sources.items() if alias in used or _resolves(uri, environment)
-        }
-    return sections
-
-
-def _resolves(tree: object, environment: Mapping[str, str]) -> bool:
-    references = References(environment)
-    references.resolve((), tree)
-    return not references.problems
 
 
 def configuration_of(tree: object, path: Path, environment: Mapping[str, str]) -> Configuration:
@@ -207,7 +167,8 @@ class _Reader:
         """Report aliases in plans that `sources` lacks, whether or not the source is valid."""
         known = list(sources) if isinstance(sources, dict) else []
         for plan in plans:
-            for role, reference in (("source", plan.source), ("target", plan.target), ("scratch", plan.scratch)):
+            for role in DATABASES:
+                reference: Reference | None = getattr(plan, role)
                 if reference and reference.uri is None and reference.alias not in known:
                     self._report(
                         ("plans", plan.name, role),

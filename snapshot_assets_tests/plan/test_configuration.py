@@ -5,6 +5,7 @@ import pytest
 from snapshot_assets.errors import LocationUriError, PlanError, UnknownSourceError
 from snapshot_assets.plan.ad_hoc import ad_hoc_configuration
 from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.file_parts import NO_SOURCE, Needed
 from snapshot_assets.plan.read_configuration import load_configuration, parse_configuration
 from snapshot_assets.storage.location import parse_location
 
@@ -92,9 +93,33 @@ def test_a_call_that_names_its_databases_needs_no_variable_of_others(tmp_path, m
     call = {"to": "file:///snapshots/shop", "schema_only": True}
     for source in ("here", "duckdb:///y.duckdb"):
         configuration = ad_hoc_configuration(file, {**call, "source": source})
-        assert (set(configuration.sources), len(configuration.plans)) == ({"here"}, 1)
+        assert (configuration.source("gone").uri, len(configuration.plans)) == (NO_SOURCE, 1)
     with pytest.raises(PlanError, match=r"sources\.gone: refers to the environment variable NOT_SET"):
         ad_hoc_configuration(file, {**call, "source": "here", "target": "gone"})
+
+
+def test_a_call_of_a_plan_needs_only_variables_of_that_plan_and_of_the_databases_it_opens(tmp_path, monkeypatch):
+    monkeypatch.delenv("NOT_SET", raising=False)
+    file = tmp_path / "snapshots.yaml"
+    file.write_text(
+        "sources: {gone: 'postgresql://me:${NOT_SET}@gone/db', here: 'duckdb:///x.duckdb'}\n"
+        "plans:\n"
+        "  other: {source: gone, to: '${NOT_SET}/shop', wrong: true}\n"
+        "  out: {source: here, target: gone, to: 'file:///snapshots/shop', schema_only: true}\n"
+        "  back: {source: gone, scratch: '${NOT_SET}', target: here, to: 'file:///snapshots/shop', schema_only: true}\n"
+    )
+    exports = load_configuration(file, needed=Needed("out", ["source"]))
+    assert exports.source(exports.plan("out").source).uri == "duckdb:///x.duckdb"
+    restores = load_configuration(file, needed=Needed("back", ["target"]))
+    assert restores.source(restores.plan("back").target).uri == "duckdb:///x.duckdb"
+    assert [plan.name for plan in restores.plans] == ["back"]
+    for needed in (Needed("out", ["target"]), Needed("back", ["source"]), Needed("back", ["target"], ["gone"])):
+        with pytest.raises(PlanError, match=r"sources\.gone: refers to the environment variable NOT_SET"):
+            load_configuration(file, needed=needed)
+    with pytest.raises(PlanError, match=r"plans\.back\.scratch: refers to the environment variable NOT_SET"):
+        load_configuration(file, needed=Needed("back", ["scratch"]))
+    with pytest.raises(PlanError, match=r"has no plan 'bakc'\. Did you mean 'back'\?"):
+        load_configuration(file, needed=Needed("bakc"))
 
 
 @pytest.mark.parametrize("text", ["${", "${}", "${9}", "${a-b}", "${a:b}"])

@@ -28,6 +28,7 @@ from snapshot_assets.format.units import parse_given_time, time_text
 from snapshot_assets.format.windows import TimeRange, Window
 from snapshot_assets.plan.ad_hoc import ad_hoc_configuration
 from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.file_parts import DATABASES, Needed
 from snapshot_assets.plan.plan import DATA_FIELDS, NO_DATA, Plan
 from snapshot_assets.plan.problems import Problem, plan_error
 from snapshot_assets.plan.read_configuration import load_configuration
@@ -105,7 +106,9 @@ def named_or_described(
         raise PlanError(
             f"{' and '.join(clashing)} cannot be given beside --plan; change the plan in the configuration."
         )
-    configuration = load_configuration(options.config)
+    opened = [field for field in needed if field in DATABASES and field not in given]
+    aliases = [str(given[field]) for field in DATABASES if field in given]
+    configuration = load_configuration(options.config, needed=Needed(options.plan, opened, aliases))
     return configuration, with_spark_options(_changed(configuration.plan(options.plan), given, names), options)
 
 

@@ -16,6 +16,7 @@ from snapshot_assets.format.file_formats import FileFormat
 from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
 from snapshot_assets.format.names import ColumnPath, column_text, table_text
 from snapshot_assets.format.relations import Carrier, DatabaseSchema
+from snapshot_assets.plan.file_parts import Needed
 from snapshot_assets.plan.read_configuration import load_configuration
 
 
@@ -159,7 +160,7 @@ def _carriers(schema: DatabaseSchema, given: Mapping[str, Any]) -> dict[str, str
 
 
 def _check_source(options: argparse.Namespace, source: str, uri: str) -> None:
-    configuration = load_configuration(options.config)
+    configuration = load_configuration(options.config, needed=Needed(aliases=[source]))
     if source not in configuration.sources:
         file = configuration.path or "the configuration"
         raise PlanError(

@@ -23,6 +23,7 @@ from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.format.units import duration_text, human_bytes, time_text
 from snapshot_assets.format.windows import TimeRange
 from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.file_parts import Needed
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.query_fields import is_template
 from snapshot_assets.plan.read_configuration import load_configuration
@@ -58,7 +59,7 @@ class _Described:
 
 def run(options: argparse.Namespace) -> int:
     """Print what a plan would export."""
-    configuration = load_configuration(options.config)
+    configuration = load_configuration(options.config, needed=Needed(options.name, ["source"]))
     found = _described(configuration, configuration.plan(options.name))
     source = configuration.source(found.plan.source).alias
     if options.json:
