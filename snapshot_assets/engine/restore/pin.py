@@ -45,6 +45,13 @@ def pin(store: ObjectStore, record: RestoreRecord, head: State, ttl: timedelta |
         # Opening the location for writing would read the log again, which the plan has verified to its end.
         probed = writable(store, single_writer=False, clock=lambda: datetime.now(UTC))
         create_tag(Catalog(probed, catalog.state), record.tag, record.revision, ttl)
+    except ReplicaError:
+        _LOG.warning(
+            "%s is a replica, so revision %s is not pinned while it is imported: do not replicate to it with --delete.",
+            store.uri,
+            record.revision,
+        )
+        return False
     except _UNWRITABLE as error:
         _LOG.warning(
             "%s cannot be written to, so revision %s is not pinned while it is imported: do not expire it. %s",
