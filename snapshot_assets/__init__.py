@@ -9,6 +9,7 @@ is first used, so `import snapshot_assets` starts neither Dagster nor Spark.
 `load_configuration`     Reads and checks a `snapshots.yaml`.
 `build_definitions`      Builds the Dagster definitions of every plan in a configuration.
 `partitions_of`          Returns the Dagster partitions of a plan: one partition is one window.
+`window_of`              Returns the window of a partition key: its start and end.
 `SnapshotIOManager`      Writes an asset's DataFrames as the chunks of a plan.
 `SnapshotPlan`           Dagster component: a plan in a folder of the project's `defs`.
 `ChunkConfig`            Run configuration of assets that write chunks.
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from snapshot_assets.pipeline.assets import build_definitions
     from snapshot_assets.pipeline.component import SnapshotPlan
     from snapshot_assets.pipeline.io_manager import ChunkConfig, SnapshotIOManager
-    from snapshot_assets.pipeline.partitions import partitions_of
+    from snapshot_assets.pipeline.partitions import partitions_of, window_of
     from snapshot_assets.pipeline.spark_session import spark_resource
     from snapshot_assets.plan.configuration import Configuration
     from snapshot_assets.plan.plan import Plan
@@ -51,6 +52,7 @@ __all__ = [
     "read",
     "register",
     "spark_resource",
+    "window_of",
 ]
 
 _HOMES = {
@@ -66,6 +68,7 @@ _HOMES = {
     "read": "engine.reading.read",
     "register": "engine.reading.source",
     "spark_resource": "pipeline.spark_session",
+    "window_of": "pipeline.partitions",
 }
 
 

@@ -45,11 +45,7 @@ from snapshot_assets import build_definitions, load_configuration, partitions_of
 configuration = load_configuration("snapshots.yaml")
 
 
-@dg.asset(
-    partitions_def=partitions_of(configuration.plan("shop")),
-    io_manager_key="snapshot_io_manager",
-    metadata={"snapshots/plan": "shop"},
-)
+@dg.asset(partitions_def=partitions_of(configuration.plan("shop")), io_manager_key="snapshot_io_manager")
 def interpreters(pyspark: LazyPySparkResource) -> DataFrame:
     worker = functions.udf(lambda number: sys.executable)
     return pyspark.spark_session.range(3).select(worker("id").alias("python"))
@@ -150,20 +146,20 @@ def own_project(installed: Installation, folder: Path) -> None:
 
 def own_asset(installed: Installation, folder: Path) -> None:
     """Run a user's own asset, whose rows Spark's workers compute; `python3` on the path is another interpreter."""
-    _write_project(folder, _OWN_ASSET)
+    _write_project(folder, _OWN_ASSET, "asset:interpreters")
     installed.materialise(folder, "shop.definitions", "interpreters", "--partition", "2025-01-01T00:00")
     query = f"SELECT DISTINCT python FROM '{folder}/snapshots/data/*/shop.interpreters-*.parquet'"
     found = installed.python(f"import duckdb, sys; print(duckdb.sql({query!r}).fetchall() == [(sys.executable,)])")
     assert found == "True", found
 
 
-def _write_project(folder: Path, module: str) -> None:
+def _write_project(folder: Path, module: str, source: str = "shop") -> None:
     (folder / "dagster").mkdir(parents=True)
     (folder / "shop").mkdir()
     (folder / "shop" / "definitions.py").write_text(module)
     (folder / "snapshots.yaml").write_text(
         f"sources: {{shop: 'duckdb://{folder.parent}/source.duckdb'}}\n"  # as `duckdb` left it
-        f"plans:\n  shop:\n    source: shop\n    to: file://{folder}/snapshots\n"
+        f"plans:\n  shop:\n    source: {source}\n    to: file://{folder}/snapshots\n"
         "    start_time: 2025-01-01T00:00:00Z\n    end_time: 2025-01-05T00:00:00Z\n"
     )
 

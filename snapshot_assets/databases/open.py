@@ -24,6 +24,7 @@ _FORMS = {
     "postgresql": "postgresql://user@host/database",
     "duckdb": "duckdb:///absolute/path.duckdb",
     "spark": "spark:catalog or spark:catalog.namespace",
+    "asset": "asset:key of a Dagster asset, as a plan's source",
 }
 _POSTGRESQL_DRIVER = ("adbc_driver_postgresql", "adbc_driver_manager")
 _EXTRA = "snapshot-assets[postgres]"
@@ -84,7 +85,7 @@ class DatabaseModule(Protocol):
 
 
 def kind_of(uri: str) -> str:
-    """Return the kind of a URI's database: `postgresql`, `duckdb` or `spark`.
+    """Return the kind of a URI's database: `postgresql`, `duckdb` or `spark`; `asset` for a source that is none.
 
     Raises:
         UnknownSourceError: The URI is of no known kind.

@@ -41,7 +41,7 @@ _FOLDS: dict[NameRule, Callable[[str], str]] = {
     NameRule.ASCII_CASE_IGNORED: _ascii_lower,
     NameRule.CASE_IGNORED: str.lower,
 }
-_RULES = {"duckdb": NameRule.ASCII_CASE_IGNORED, "spark": NameRule.CASE_IGNORED}
+_RULES = {"duckdb": NameRule.ASCII_CASE_IGNORED, "spark": NameRule.CASE_IGNORED, "asset": NameRule.CASE_IGNORED}
 
 
 def rule_of(database: str) -> NameRule:

@@ -29,7 +29,7 @@ from snapshot_assets.pipeline.exports import ExportConfig, ManifestConfig, chose
 from snapshot_assets.pipeline.failures import showing_failures
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans
 from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
-from snapshot_assets.pipeline.keys import AssetDecorator, asset_key, plan_asset
+from snapshot_assets.pipeline.keys import AssetDecorator, asset_key, chunk_assets, plan_asset
 from snapshot_assets.pipeline.metadata import schema_metadata, seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, require_range
 from snapshot_assets.pipeline.references import with_references
@@ -38,7 +38,7 @@ from snapshot_assets.pipeline.resources import IO_MANAGER, PLAN, SNAPSHOTS, SPAR
 from snapshot_assets.pipeline.restore_sensor import restore_job, restore_sensor
 from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
 from snapshot_assets.pipeline.shared import shared_resources
-from snapshot_assets.pipeline.tables import database_specs, names_of, table_specs
+from snapshot_assets.pipeline.tables import names_of, source_spec, table_specs, target_spec
 from snapshot_assets.pipeline.tags import create_due_tag, tag_asset, tag_job, tag_sensor
 from snapshot_assets.pipeline.verification import replica_check
 from snapshot_assets.plan.configuration import Configuration
@@ -142,34 +142,42 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
             f"plan {plan.name!r}: scratch {plan.scratch} is a Spark catalog; a restore drill needs a PostgreSQL"
             " server, or a DuckDB file whose folder it uses"
         )
-    jobs, exporting = plan_jobs(plan, spark_key), export_job(plan)
+    jobs = plan_jobs(plan, spark_key)
     with accepting_unstable_parts():
-        assets, checks = [_schema(plan, spark_key), _manifest(plan), tag_asset(plan)], manifest_checks(plan)
+        assets, checks = [_manifest(plan), tag_asset(plan)], [*manifest_checks(plan), *chunk_checks(plan)]
         if target:
             assets.append(restored_asset(plan, target, spark_key))
         if plan.replicate_to:
             assets.append(replica_asset(plan))
             checks.append(replica_check(plan))
-        if not plan.schema_only:
-            assets += [_chunks(plan, spark_key), _untimed_tables(plan, spark_key)]
-            checks += chunk_checks(plan)
-            checks += row_counts_checks(plan, spark_key) if plan.target else []
+        if plan.target and not plan.schema_only:
+            checks += row_counts_checks(plan, spark_key)
     restoring = [restore_job(plan)] if plan.target else []
     tagging = [tag_job(plan)] if plan.retention.tag else []
     sensors: list[dg.SensorDefinition] = [tag_sensor(plan, job) for job in tagging]
     sensors += [automation_sensor(plan)] if plan.dagster.automation else []
     sensors += [restore_sensor(plan, job) for job in restoring if plan.dagster.restore_on]
-    specs = [
-        *database_specs(plan, configuration.source(plan.source).uri, target),
-        *table_specs(plan, names_of(plan, configuration)),
-    ]
-    return dg.Definitions(
+    specs = table_specs(plan, names_of(plan, configuration))
+    specs += [target_spec(plan, target)] if target else []
+    kept = dg.Definitions(
         assets=[*assets, *specs],
         asset_checks=checks,
-        jobs=[exporting, *jobs, *tagging, *restoring],
-        schedules=[export_schedule(plan, exporting), *plan_schedules(plan, jobs)],
+        jobs=[*jobs, *tagging, *restoring],
+        schedules=plan_schedules(plan, jobs),
         sensors=sensors,
     )
+    return kept if plan.source_asset else dg.Definitions.merge(_exporting(plan, configuration, spark_key), kept)
+
+
+def _exporting(plan: Plan, configuration: Configuration, spark_key: str) -> dg.Definitions:
+    """Return the definitions that export a plan's database."""
+    job = export_job(plan)
+    with accepting_unstable_parts():
+        assets = [_schema(plan, spark_key)]
+        if not plan.schema_only:
+            assets += [_chunks(plan, spark_key), _untimed_tables(plan, spark_key)]
+    source = source_spec(plan, configuration.source(plan.source).uri)
+    return dg.Definitions(assets=[*assets, source], jobs=[job], schedules=[export_schedule(plan, job)])
 
 
 def _chunk_asset(plan: Plan, name: str, spark_key: str, **settings: Any) -> AssetDecorator:
@@ -247,8 +255,9 @@ def _untimed_tables(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
 def _upstream_of_manifest(plan: Plan) -> list[dg.AssetDep]:
     if plan.schema_only:
         return [dg.AssetDep(asset_key(plan, "schema"))]
-    every_chunk = dg.AssetDep(asset_key(plan, "chunks"), partition_mapping=dg.AllPartitionMapping())
-    return [every_chunk, dg.AssetDep(asset_key(plan, "untimed_tables"))]
+    windows, *others = chunk_assets(plan)
+    every_window = dg.AssetDep(asset_key(plan, windows), partition_mapping=dg.AllPartitionMapping())
+    return [every_window, *(dg.AssetDep(asset_key(plan, name)) for name in others)]
 
 
 def _manifest(plan: Plan) -> dg.AssetsDefinition:

@@ -30,7 +30,7 @@ from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK, chunk_of, is_
 from snapshot_assets.pipeline.coverage import coverage_faults, coverage_severity
 from snapshot_assets.pipeline.dagster_internals import check_event, failed_partitions
 from snapshot_assets.pipeline.failures import showing_failures
-from snapshot_assets.pipeline.keys import asset_key
+from snapshot_assets.pipeline.keys import asset_key, chunk_assets
 from snapshot_assets.pipeline.metadata import fault_metadata, with_sizes
 from snapshot_assets.pipeline.partitions import chunks_of_run, key_of_chunk, partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
@@ -83,10 +83,10 @@ class Finding:
 
 
 def chunk_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
-    """Return the checks `file_checksums` and `chunk_checksum` of `chunks`, partitioned, and of `untimed_tables`."""
+    """Return the checks `file_checksums` and `chunk_checksum` of the plan's `chunk_assets`; of windows, partitioned."""
     return [
         chunk_check(plan, asset, name, description, partial(_judging, check))
-        for asset in ("chunks", "untimed_tables")
+        for asset in chunk_assets(plan)
         for name, description, check in (
             (FILES, "Every file of the chunk has its size and SHA-256.", _files),
             ("chunk_checksum", "The chunk's checksum is that of its files.", _chunk),
@@ -110,7 +110,7 @@ def failed_chunks(instance: dg.DagsterInstance, plan: Plan) -> set[int]:
     """
     checks = [
         dg.AssetCheckKey(asset_key(plan, asset), name)
-        for asset in ("chunks", "untimed_tables")
+        for asset in chunk_assets(plan)
         for name in (FILES, "chunk_checksum")
     ]
     chunks = set()

@@ -49,7 +49,10 @@ _REMEDIES: tuple[tuple[tuple[type[SnapshotError], ...], str], ...] = (
         "All rows are loaded. Run the statements in `failed_steps` by hand once their cause is gone, or run again: only"
         " these are tried. With `expressions: false` those that are SQL text of the snapshot are left out.",
     ),
-    ((IncompleteError,), "Materialise the missing partitions, or launch the plan's job `export`, then seal again."),
+    (
+        (IncompleteError,),
+        "Materialise the missing partitions, then `manifest`. The job `export` of a database's plan does both.",
+    ),
     (
         (UsageError,),
         "Correct what the message names, in the plan or in the run config. After a change of the plan, reload the code"

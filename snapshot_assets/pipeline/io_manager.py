@@ -34,6 +34,7 @@ from snapshot_assets.pipeline.metadata import schema_metadata
 from snapshot_assets.pipeline.partitions import window_of
 from snapshot_assets.pipeline.resources import PLAN, SNAPSHOTS, SPARK, TABLE, snapshots_of
 from snapshot_assets.pipeline.tables import names_of, report_tables, tables_with_assets, warn_of_misplaced
+from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 
 
@@ -73,8 +74,9 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
     - skips completed chunks, unless the run config has `replace: true`
     - attaches rows, bytes, files and checksums to each partition
 
-    A DataFrame becomes the table `<plan's name>.<asset's name>`. In a run of several partitions, return a dict by
-    partition key. It requires the resources `snapshots` and the Spark session's.
+    The plan of DataFrames has their asset as its source: `source: asset:daily_delays`. A DataFrame becomes the
+    table `<plan's name>.<asset's name>`. In a run of several partitions, return a dict by partition key. It requires
+    the resources `snapshots` and the Spark session's.
 
     Example:
         .. code-block:: python
@@ -82,15 +84,11 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             @dg.asset(
                 partitions_def=partitions_of(plan),
                 io_manager_key="snapshot_io_manager",
-                metadata={"snapshots/plan": "demo"},
             )
             def daily_delays(context, config: ChunkConfig, pyspark: LazyPySparkResource) -> DataFrame:
                 return pyspark.spark_session.table("delays").where(...)
     """
 
-    plan: str | None = Field(
-        default=None, description="Plan of the assets whose metadata has no `snapshots/plan`, which names theirs."
-    )
     spark_key: str = Field(default=SPARK, description="Resource key of the Spark session.")
 
     def get_resource_definition(self) -> Any:
@@ -111,7 +109,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         """
         snapshots = snapshots_of(context)
         with showing_failures():
-            plan = snapshots.configuration.plan(self._plan_of(context))
+            plan = snapshots.configuration.plan(_plan_of(context, snapshots.configuration))
             names = names_of(plan, snapshots.configuration)
             catalog, tables, chunks, exported = _export(context, plan.name, obj)
         if isinstance(obj, ChunkScans):
@@ -143,7 +141,8 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
 
         snapshots = snapshots_of(context)
         with showing_failures():
-            run = snapshots.export_run(self._plan_of(context.upstream_output))
+            assert context.upstream_output is not None
+            run = snapshots.export_run(_plan_of(context.upstream_output, snapshots.configuration))
             _refuse_unordered(context, run.plan)
             keys = context.asset_partition_keys if context.has_asset_partitions else []
             chunks = [window_of(run.plan, key).id for key in keys] or [UNTIMED_CHUNK]
@@ -153,16 +152,22 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         named = {str(name): frame for name, frame in frames.items()}
         return next(iter(named.values())) if len(named) == 1 else named
 
-    def _plan_of(self, output: dg.OutputContext | None) -> str:
-        """Return the plan that the asset of an output names.
 
-        Raises:
-            PlanError: Neither the asset nor this IO manager names one.
-        """
-        if plan := _metadata_of(output, PLAN) or self.plan:
-            return plan
-        asset = output.asset_key.to_user_string() if output is not None else "The asset"
-        raise PlanError(f"{asset} names no plan; give it metadata={{{PLAN!r}: …}} with the name of its plan.")
+def _plan_of(output: dg.OutputContext, configuration: Configuration) -> str:
+    """Return the plan of an asset: the one that its metadata names, else the one that has it as its source.
+
+    Raises:
+        PlanError: There is none.
+    """
+    if named := _metadata_of(output, PLAN):
+        return named
+    path = tuple(output.asset_key.path)
+    if name := next((plan.name for plan in configuration.plans if plan.source_asset == path), None):
+        return name
+    raise PlanError(
+        f"{output.asset_key.to_user_string()} is the source of no plan; give it a plan of its own, with"
+        f" `source: asset:{'/'.join(path)}`."
+    )
 
 
 @contextmanager
@@ -210,6 +215,7 @@ def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Ta
     snapshots = snapshots_of(context)
     run = snapshots.export_run(plan)
     if not isinstance(obj, ChunkScans):
+        _refuse_another_source(context, run.plan)
         chunks = _frame_chunks(context, run.plan, obj)
         started = run.open_frames(chunks)
         commits = started.commits(list(chunks), replace_completed=asks_to_replace(context))
@@ -252,16 +258,29 @@ def _warning_of_skipped(context: dg.OutputContext, uri: str, commits: Iterable[S
         yield outcomes
 
 
-def _partition_keys(context: dg.OutputContext, plan: Plan) -> dict[int, str]:
-    """Return the run's partition keys by chunk id, in the windows' order."""
+def _refuse_another_source(context: dg.OutputContext, plan: Plan) -> None:
+    """Refuse DataFrames that are not the plan's source.
+
+    Raises:
+        PlanError: The chunks of a plan come from one source, which exports and resumes them all.
+    """
+    key = context.asset_key
+    if plan.source_asset != tuple(key.path):
+        raise PlanError(
+            f"{key.to_user_string()} returned DataFrames for plan {plan.name!r}, whose source is {plan.source}. A"
+            f" snapshot has one source: give the asset a plan of its own, with `source: asset:{'/'.join(key.path)}`."
+        )
     if not context.has_asset_partitions:
-        return {}
-    windows = sorted((window_of(plan, key), key) for key in context.asset_partition_keys)
-    return {window.id: key for window, key in windows}
+        raise PlanError(
+            f"{key.to_user_string()} has no partitions, and each chunk of plan {plan.name!r} is one. Give it"
+            " partitions_def=partitions_of(plan)."
+        )
 
 
 def _frame_chunks(context: dg.OutputContext, plan: Plan, obj: Any) -> dict[int, dict[TableName, DataFrame]]:
-    keys = _partition_keys(context, plan)
+    """Return the tables of each of the run's windows, in the windows' order."""
+    windows = sorted((window_of(plan, key), key) for key in context.asset_partition_keys)
+    keys = {window.id: key for window, key in windows}
     if len(keys) > 1:
         if not isinstance(obj, Mapping) or set(obj) != set(keys.values()):
             raise PlanError(
@@ -269,7 +288,7 @@ def _frame_chunks(context: dg.OutputContext, plan: Plan, obj: Any) -> dict[int, 
                 "entry per partition key, or give the asset BackfillPolicy.multi_run(1)."
             )
         return {chunk: _named(context, plan, obj[key]) for chunk, key in keys.items()}
-    return {next(iter(keys), UNTIMED_CHUNK): _named(context, plan, obj)}
+    return {chunk: _named(context, plan, obj) for chunk in keys}
 
 
 def _named(context: dg.OutputContext, plan: Plan, obj: Any) -> dict[TableName, DataFrame]:

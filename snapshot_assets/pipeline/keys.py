@@ -14,15 +14,27 @@ AssetDecorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
 
 
 def asset_key(plan: Plan, name: str) -> dg.AssetKey:
-    """Return the key of a plan's asset: the plan's prefix, its name, and the asset's name."""
+    """Return the key of a plan's asset: the plan's prefix, its name, and the asset's name.
+
+    `chunks` is the asset that is the plan's source, if one is.
+    """
+    if name == "chunks" and plan.source_asset:
+        return dg.AssetKey(plan.source_asset)
     return dg.AssetKey([*plan.dagster.key_prefix, plan.name, name])
 
 
 def exported_assets(plan: Plan) -> list[dg.AssetKey]:
     """Return the keys of the assets that an export makes, from the schema to the seal and its replica."""
-    names = ["schema", "manifest"] if plan.schema_only else ["schema", "chunks", "untimed_tables", "manifest"]
+    names = ["manifest"] if plan.source_asset else ["schema", *chunk_assets(plan), "manifest"]
     names += ["replica"] * (plan.replicate_to is not None)
     return [asset_key(plan, name) for name in names]
+
+
+def chunk_assets(plan: Plan) -> list[str]:
+    """Return the names of the assets whose files are chunks: windows, and chunk 0 if a database is the source."""
+    if plan.schema_only:
+        return []
+    return ["chunks"] if plan.source_asset else ["chunks", "untimed_tables"]
 
 
 def op_name(plan: Plan, name: str) -> str:

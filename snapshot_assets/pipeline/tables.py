@@ -48,6 +48,8 @@ def names_of(plan: Plan, configuration: Configuration) -> NameRule:
 
 def untimed(plan: Plan, name: TableName, names: NameRule) -> bool:
     """Return whether the plan makes a table untimed; of other tables only the source knows."""
+    if plan.source_asset:
+        return False
     return plan.time_columns.get(Spellings(names, plan.time_columns).of(name), "") is None
 
 
@@ -80,19 +82,15 @@ def _description(plan: Plan, name: TableName, *, untimed: bool) -> str:
     return f"Table `{name}` of `{plan.to}`, materialised {how}. A downstream asset gets its rows as a DataFrame."
 
 
-def database_specs(plan: Plan, source: str, target: str | None) -> list[dg.AssetSpec]:
-    """Return external assets for a plan's source, and for its target.
+def source_spec(plan: Plan, uri: str) -> dg.AssetSpec:
+    """Return the external asset of the database that a plan exports."""
+    return _database(plan, "source", uri, [], f"The database that `{plan.name}` exports.")
 
-    Args:
-        plan: The plan.
-        source: URI of its source.
-        target: URI of its target, if it has one.
-    """
-    specs = [_database(plan, "source", source, [], f"The database that `{plan.name}` exports.")]
-    if target is not None:
-        text = f"The database that `{plan.name}` is restored into."
-        specs.append(_database(plan, "target", target, [asset_key(plan, "restored")], text))
-    return specs
+
+def target_spec(plan: Plan, uri: str) -> dg.AssetSpec:
+    """Return the external asset of the database that a plan is restored into."""
+    text = f"The database that `{plan.name}` is restored into."
+    return _database(plan, "target", uri, [asset_key(plan, "restored")], text)
 
 
 def _database(plan: Plan, name: str, uri: str, deps: list[dg.AssetKey], description: str) -> dg.AssetSpec:

@@ -194,9 +194,12 @@ class _Reader:
                 self._report(path, "is not a URI; write such as postgresql://host/database")
                 continue
             try:
-                kind_of(uri)  # drivers are loaded only for the source in use
+                kind = kind_of(uri)  # drivers are loaded only for the source in use
             except UnknownSourceError as error:
                 self._report(path, str(error))
+                continue
+            if kind == "asset":
+                self._report(path, "is a Dagster asset, not a database; write it as `source` of its plan")
             else:
                 yield alias, DatabaseAddress(alias, uri)
 

@@ -17,7 +17,7 @@ from snapshot_assets.format.relations import Carrier, TableName
 from snapshot_assets.plan.fields import ColumnOfTable, MaskSql, Table, TablePattern
 from snapshot_assets.plan.problems import raising_value_errors
 from snapshot_assets.plan.query_fields import query_of
-from snapshot_assets.plan.source_fields import SourceFields
+from snapshot_assets.plan.source_fields import SourceFields, is_asset
 
 
 class SelectionFields(SourceFields):
@@ -117,6 +117,13 @@ class SelectionFields(SourceFields):
             "exclude_columns": tuple((table, column) for table, column in self.exclude_columns),
             "masks": {(table, column): sql for (table, column), sql in self.mask.items()},
         }
+
+    @field_validator("schema_only")
+    @classmethod
+    def _has_a_schema(cls, schema_only: bool, info: ValidationInfo) -> bool:
+        if schema_only and is_asset(info.data.get("source")):
+            raise ValueError("a Dagster asset has no schema of its own to export; remove it")
+        return schema_only
 
     @field_validator("schemas", "tables", "exclude_tables", "exclude_columns")
     @classmethod

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from snapshot_assets.databases.asset import SCHEME, key_of
 from snapshot_assets.plan.fields import DatabaseReference, Reference, Storage
 from snapshot_assets.plan.problems import raising_value_errors
 from snapshot_assets.plan.query_fields import check_location, checked_query, is_template
@@ -23,8 +24,9 @@ class SourceFields(BaseModel):
     # A rule about two fields is checked on the later one, which has the earlier ones only if they are valid.
     name: str = Field(description="Name of the plan, and key prefix of its assets.", examples=["flights"])
     source: Reference = Field(
-        description="Database to export: an alias of the configuration, or a URI.",
-        examples=["postgresql://host/database", "duckdb:///abs/path.duckdb"],
+        description="Database to export: an alias of the configuration, or a URI; or the Dagster asset whose"
+        " DataFrames are the rows.",
+        examples=["postgresql://host/database", "duckdb:///abs/path.duckdb", "asset:reports/daily"],
     )
     to: str = Field(description="Location of the snapshots.", examples=["s3://bucket/prefix", "file:///srv/snapshots"])
     target: Reference | None = Field(None, description="Database that `restored` imports into.")
@@ -87,6 +89,8 @@ class SourceFields(BaseModel):
             if query is not None:
                 raise ValueError("only a plan of kind: query has one; write kind: query, or remove it")
             return None
+        if is_asset(info.data.get("source")):
+            raise ValueError("needs a database as its source, which a Dagster asset is not")
         if query is None:
             raise ValueError("is missing; write schema.table or SQL that reads")
         return raising_value_errors(checked_query)(query)
@@ -98,9 +102,26 @@ class SourceFields(BaseModel):
             raise ValueError("only a plan of kind: query has one; tables are divided without it. Remove it")
         return column
 
+    @property
+    def source_asset(self) -> tuple[str, ...]:
+        """Key of the Dagster asset whose DataFrames are the rows; empty if a database has them."""
+        return key_of(self.source.uri) if self.source.uri is not None and is_asset(self.source) else ()
+
+    @field_validator("target", "scratch")
+    @classmethod
+    def _is_a_database(cls, given: DatabaseReference | None) -> DatabaseReference | None:
+        if is_asset(given):
+            raise ValueError("is a Dagster asset, which can only be a source; write a database")
+        return given
+
     @field_validator("target")
     @classmethod
     def _is_not_the_source(cls, target: DatabaseReference | None, info: ValidationInfo) -> DatabaseReference | None:
         if target is not None and target == info.data.get("source"):
             raise ValueError(f"{target} is the source itself; a restore goes into another database")
         return target
+
+
+def is_asset(reference: DatabaseReference | None) -> bool:
+    """Return whether a source is a Dagster asset."""
+    return reference is not None and (reference.uri or "").lower().startswith(SCHEME)

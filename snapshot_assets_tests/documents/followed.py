@@ -29,6 +29,7 @@ ELSEWHERE = {
     ("docs/how-to/export.md", "In the UI"): "snapshot_assets_tests/e2e/test_dagster_commands.py",
     ("docs/how-to/copy-a-query.md", "Copy a query"): "snapshot_assets_tests/test_readme_copy.py",
     ("docs/how-to/dagster-project.md", "In your own Dagster project"): "snapshot_assets_tests/wheel.py",
+    ("docs/how-to/dagster-project.md", "Your own assets"): "snapshot_assets_tests/pipeline/test_io_manager.py",
     ("docs/how-to/dagster-project.md", "Failures"): "snapshot_assets_tests/pipeline/test_failures.py",
     ("docs/how-to/dagster-project.md", "In a project made by dg"): "snapshot_assets_tests/wheel.py",
     (

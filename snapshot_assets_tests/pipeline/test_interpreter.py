@@ -74,7 +74,7 @@ sessions = {
     "eager": lambda: PySparkResource(spark_config=settings),
 }
 plan = Plan(
-    name="own", source="duckdb:///none.duckdb", to=location, start_time="2025-01-01T00:00:00Z",
+    name="own", source="asset:doubled", to=location, start_time="2025-01-01T00:00:00Z",
     end_time="2025-01-02T00:00:00Z",
 )
 

@@ -4,33 +4,36 @@ from datetime import UTC, timedelta
 from typing import Any
 
 import dagster as dg
+import duckdb
 import pytest
 from pyspark.sql import DataFrame
 
+from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
-from snapshot_assets.pipeline.io_manager import ChunkConfig, SnapshotIOManager
+from snapshot_assets.pipeline.io_manager import ChunkConfig
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.documents.blocks import blocks
 from snapshot_assets_tests.pipeline.project import DAY, START, Project
 
 
 @accepting_unstable_parts()
-def add_asset(
-    project: Project,
-    answer: Callable[[list[str]], Any],
-    io_manager_key: str = "snapshot_io_manager",
-    metadata: dict[str, str] | None = None,
-) -> None:
-    """Give the project a user's own asset `demo/delays`, which returns `answer` of its keys."""
+def add_asset(project: Project, answer: Callable[[list[str]], Any], **settings: Any) -> None:
+    """Give the project a user's own asset `demo/delays`, the plan's source, which returns `answer` of its keys."""
+    project.plan = project.plan.changed(source="asset:demo/delays")
 
     @dg.asset(
-        key=["demo", "delays"],
-        partitions_def=partitions_of(project.plan),
-        io_manager_key=io_manager_key,
-        metadata={"snapshots/plan": "demo"} if metadata is None else metadata,
-        backfill_policy=dg.BackfillPolicy.single_run(),
+        **{
+            "key": ["demo", "delays"],
+            "partitions_def": partitions_of(project.plan),
+            "io_manager_key": "snapshot_io_manager",
+            "backfill_policy": dg.BackfillPolicy.single_run(),
+        }
+        | settings
     )
     def delays(context: dg.AssetExecutionContext, config: ChunkConfig):  # type: ignore[no-untyped-def]
-        return answer(list(context.partition_keys))
+        return answer(list(context.partition_keys) if settings.get("partitions_def", True) else [])
 
     project.user_assets[:] = [delays]
 
@@ -158,19 +161,96 @@ def test_loading_a_chunk_that_is_not_exported_says_which(project):
     assert "materialise them" in project.failure(result).description
 
 
-def test_a_users_own_io_manager_names_the_plan_itself(project, hours):
-    key = project.keys[1]
-    project.resources["of_demo"] = SnapshotIOManager(plan="demo")
-    add_asset(project, lambda keys: hours(keys[0], 5), "of_demo", {})
-    found = add_reader(project, delays=project.key("delays"))
-    assert project.run("delays", "seen", single=key).success
-    assert found["delays"] == expected(key, 5)
-
-
-def test_an_asset_that_names_no_plan_is_refused_before_anything_is_written(project, hours):
-    add_asset(project, lambda keys: hours(keys[0], 5), metadata={})
-    result = project.run("delays", single=project.keys[1])
+def test_a_manifest_seals_the_chunks_of_a_users_asset_without_another_source(project, hours):
+    add_asset(project, lambda keys: {key: hours(key, 2) for key in keys})
+    assert project.run("delays", keys=project.keys[:-1]).success
+    result = project.run("manifest")
     assert project.failure(result).description == (
-        "demo/delays names no plan; give it metadata={'snapshots/plan': …} with the name of its plan."
+        "1 of 6 chunks is not exported: window 6 [2013-01-06T00:00:00Z, 2013-01-07T00:00:00Z). Materialise these"
+        " partitions, then seal again."
     )
+    assert project.run("delays", "manifest", keys=project.keys).success
+    state = project.state()
+    assert (state.sealed, state.missing(), state.header.source) == (True, [], "demo.delays")
+    assert {chunk for chunk in state.chunks if state.completed(chunk)} == {1, 2, 3, 4, 5, 6}
+    [sealed] = project.materialized("manifest").values()
+    assert sealed["dagster/row_count"] == 2 * len(project.keys)
+    damaged = next(iter(state.files.chunk(2)))
+    (project.location / damaged).write_bytes(b"")
+    assert project.run_checks("delays", project.keys).success
+    assert [passed for _, passed in sorted(project.checks("delays", "file_checksums").items())].index(False) == 1
+    assert project.run("delays", "manifest", keys=project.keys).success
+    assert all(project.checks("delays", "file_checksums").values())
+
+
+def test_a_plan_of_a_users_asset_has_no_assets_that_read_a_database(project, hours):
+    add_asset(project, lambda keys: hours(keys[0], 2))
+    resolved = project.definitions().resolve_asset_graph()
+    names = {key.path[-1] for key in resolved.get_all_asset_keys()}
+    assert {"delays", "manifest", "tag"} <= names
+    assert not names & {"source", "schema", "chunks", "untimed_tables"}
+    assert resolved.get(project.key("manifest")).parent_keys == {project.key("delays")}
+    assert {job.name for job in project.definitions().jobs} >= {"demo_verify", "demo_gc"}
+    assert "demo_export" not in {job.name for job in project.definitions().jobs}
+
+
+@pytest.mark.parametrize(
+    ("source", "settings", "message"),
+    [
+        (
+            "readings",
+            {"metadata": {"snapshots/plan": "demo"}},
+            "demo/delays returned DataFrames for plan 'demo', whose source is readings. A snapshot has one source: "
+            "give the asset a plan of its own, with `source: asset:demo/delays`.",
+        ),
+        (
+            "asset:elsewhere",
+            {},
+            "demo/delays is the source of no plan; give it a plan of its own, with `source: asset:demo/delays`.",
+        ),
+        (
+            "asset:demo/delays",
+            {"partitions_def": None, "backfill_policy": None},
+            "demo/delays has no partitions, and each chunk of plan 'demo' is one. Give it "
+            "partitions_def=partitions_of(plan).",
+        ),
+    ],
+)
+def test_dataframes_that_are_not_a_plans_source_are_refused_before_anything_is_written(
+    project, hours, source, settings, message
+):
+    add_asset(project, lambda _: hours(project.keys[0], 2), **settings)
+    project.plan = project.plan.changed(source=source)
+    single = None if "partitions_def" in settings else project.keys[1]
+    assert project.failure(project.run("delays", single=single)).description == message
     assert not project.location.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+def test_the_asset_of_the_page_is_exported_and_sealed(tmp_path, monkeypatch):
+    plans, module = (
+        block.text for block in blocks("docs/how-to/dagster-project.md") if block.heading == "Your own assets"
+    )
+    flights = tmp_path / "flights.parquet"
+    duckdb.sql("SET TimeZone = 'UTC'")
+    duckdb.sql(
+        "SELECT TIMESTAMPTZ '2025-01-01 00:00:00Z' + n * INTERVAL 1 hour AS departure, n::INT AS delay"
+        " FROM range(72) AS r(n)"
+    ).write_parquet(str(flights))
+    monkeypatch.chdir(tmp_path)
+    written = plans.replace("s3://backups/delays", f"{tmp_path.as_uri()}/delays").replace("2025-07-01", "2025-01-03")
+    (tmp_path / "snapshots.yaml").write_text(written)
+    values: dict[str, Any] = {}
+    exec(module.replace("s3a://lake/flights", str(flights)), values)
+    asset, manifest = dg.AssetKey(["reports", "delays"]), dg.AssetKey(["delays", "manifest"])
+    jobs = [dg.define_asset_job(f"run_{key.path[-1]}", dg.AssetSelection.assets(key)) for key in (asset, manifest)]
+    defs = dg.Definitions.merge(values["defs"], dg.Definitions(jobs=jobs))
+    with dg.DagsterInstance.ephemeral() as instance:
+        for partition in partitions_of(values["plan"]).get_partition_keys():
+            run = defs.resolve_job_def("run_delays").execute_in_process(instance=instance, partition_key=partition)
+            assert run.success
+        assert defs.resolve_job_def("run_manifest").execute_in_process(instance=instance).success
+    state = Catalog.open(open_store(parse_location(f"{tmp_path.as_uri()}/delays"))).state
+    assert state.sealed
+    assert [known.file.rows for known in state.live_files()] == [24, 24]

@@ -70,7 +70,7 @@ def test_an_asset_of_the_user_is_unsynced_by_its_code_or_by_the_table_that_it_re
     make_project: Callable[..., Project],
 ) -> None:
     project = make_project(tables=["main.readings"])
-    other = project.plan.changed(name="other", to=f"{project.plan.to}-other", tables=(), untimed_tables="skip")
+    other = project.plan.changed(name="other", to=f"{project.plan.to}-other", tables=(), source="asset:demo/own")
     project.more_plans.append(other)
     project.user_assets.append(own_asset("7"))
     assert project.run("chunks", keys=project.keys, with_checks=False).success

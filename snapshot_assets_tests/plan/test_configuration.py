@@ -314,3 +314,28 @@ def test_the_example_of_the_documentation_is_right():
 
     block = "\n".join(line[4:] for line in module.__doc__.splitlines() if line.startswith("    "))
     assert [plan.name for plan in _parsed(block).plans] == ["flights", "shop"]
+
+
+def test_an_asset_is_a_source_of_a_plan_and_nothing_else():
+    plan = {"source": "asset:reports/daily", "to": "s3://backups/daily", "schema_only": False}
+    configuration = ad_hoc_configuration(None, plan | {"start_time": "2025-01-01T00:00:00Z"} | {"kind": "continuous"})
+    [planned] = configuration.plans
+    assert planned.source_asset == ("reports", "daily")
+    assert str(planned.source) == "reports.daily"
+    text = """
+sources: {daily: 'asset:reports/daily'}
+plans:
+  a: {source: 'duckdb:///x', target: 'asset:x', scratch: 'asset:x', to: 's3://backups/a', schema_only: true}
+  b: {source: 'asset:', to: 's3://backups/b', schema_only: true}
+  c: {source: 'asset:x', to: 's3://backups/c', kind: query, query: SELECT 1}
+  d: {source: 'asset:x', to: 's3://backups/d', schema_only: true}
+"""
+    assert _problems(text) == {
+        "sources.daily": "is a Dagster asset, not a database; write it as `source` of its plan",
+        "plans.a.target": "is a Dagster asset, which can only be a source; write a database",
+        "plans.a.scratch": "is a Dagster asset, which can only be a source; write a database",
+        "plans.b.source": "'asset:' names no Dagster asset; write asset:<key>, with / between the parts of the key, "
+        "such as asset:reports/daily",
+        "plans.c.query": "needs a database as its source, which a Dagster asset is not",
+        "plans.d.schema_only": "a Dagster asset has no schema of its own to export; remove it",
+    }

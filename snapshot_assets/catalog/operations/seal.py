@@ -22,6 +22,7 @@ from snapshot_assets.catalog.verify.objects import Report, check_head, files_to_
 from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.actions import RowsOutside, Seal
+from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.storage.base import ObjectStore
 
 SealDepth = Literal["new", "full"]
@@ -102,11 +103,15 @@ def _check_complete(state: State) -> None:
     missing = state.missing()
     if missing:
         some = ", ".join(_name(state, chunk) for chunk in islice(missing, _SHOWN))
+        # DataFrames of a Dagster asset make no chunk 0, and no command writes them.
+        remedy = "Materialise these partitions, then seal again."
+        if UNTIMED_CHUNK in state.expected_chunks():
+            remedy = (
+                "Materialise these partitions of the asset `chunks`, or the asset `untimed_tables` for chunk 0, then"
+                " seal again; `snapshots export create` does both."
+            )
         raise IncompleteError(
-            f"{missing_text(state)}: {some}{', …' if len(missing) > _SHOWN else ''}. Materialise these partitions of"
-            " the asset `chunks`, or the asset `untimed_tables` for chunk 0, then seal again; `snapshots export create`"
-            " does both.",
-            missing=missing,
+            f"{missing_text(state)}: {some}{', …' if len(missing) > _SHOWN else ''}. {remedy}", missing=missing
         )
 
 

@@ -147,6 +147,8 @@ def _check_source(configuration: Configuration, plan: Plan, *, with_spark: bool)
     """Check that a source can be read, and has what the plan selects."""
     remedy = "Correct the source's URI, its user's rights, or the fields of the plan that are named."
     subject = plan.source.alias
+    if plan.source_asset:
+        return Check("source", subject, True, f"the Dagster asset {'/'.join(plan.source_asset)}, by plan {plan.name}")
     try:
         if kind_of(configuration.source(plan.source).uri) == "spark" and not with_spark:
             return Check("source", subject, True, "not opened, because it needs a Spark session")

@@ -175,7 +175,8 @@ class ExportRun:
     def seal(self, verify: SealDepth | None = None, suspects: Set[int] = frozenset()) -> Sealed:
         """Seal the existing snapshot as it is; see `OpenExport.seal`.
 
-        The source is opened only to count the rows outside the range, which a sealed snapshot has recorded.
+        The source is opened only to count the rows outside the range, which a sealed snapshot has recorded. An asset
+        as the source has none: its windows are its partitions.
         """
         state = self.read_catalog().state
         if state.newest_seal and state.sealed and not self.force:
@@ -184,6 +185,10 @@ class ExportRun:
                 refuse_recorded(state)
             depth = verify or self.plan.seal_verify
             return seal(self._writable_catalog(), rows_outside=outside, seal_verify=depth, suspects=suspects)
+        if self.plan.source_asset:
+            catalog = self._writable_catalog()
+            catalog.require_snapshot()
+            return seal(catalog, seal_verify=verify or self.plan.seal_verify, suspects=suspects)
         with self.open(extend=False) as export:
             return export.seal(verify, suspects)
 

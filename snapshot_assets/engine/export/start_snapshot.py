@@ -96,7 +96,7 @@ def header_of(plan: Plan, schemas: Sequence[str], source: str, written: Plan, no
         now: The current time, for the last closed window of a continuous plan.
     """
     end = plan.end_time if plan.range_kind == "once" else closed_end(plan, now)
-    by_windows = plan.kind == "query" and plan.windowed  # then there is no chunk 0
+    by_windows = bool(plan.source_asset) or (plan.kind == "query" and plan.windowed)  # then there is no chunk 0
     return Header(
         name=plan.name,
         source=source,

@@ -1,4 +1,4 @@
-"""Each carrier's mean delay by day: reads one table of plan `flights`, and writes those of plan `delays`."""
+"""Each carrier's mean delay by day: reads one table of plan `flights`, and is the source of plan `delays`."""
 
 from pathlib import Path
 
@@ -16,7 +16,6 @@ PLAN = load_configuration(Path(__file__).parent / "delays" / "snapshots.yaml").p
     ins={"flights": dg.AssetIn(key=["flights", "main", "flights"])},
     deps=[["flights", "chunks"]],  # a run of both exports the table first
     io_manager_key="snapshot_io_manager",
-    metadata={"snapshots/plan": PLAN.name},
 )
 def mean_delays(flights: DataFrame, config: ChunkConfig) -> DataFrame:
     """Each carrier's flights of a day, and their mean delay on arrival."""
