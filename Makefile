@@ -10,7 +10,7 @@ SITE := $(VENV)/docs
 CLASSES := $(VENV)/spark-classes.jsa
 AZURITE := node_modules/.azurite
 AZURITE_VERSION := 3
-EVERY := 3
+EVERY := 6
 WORKERS := -n 2 --dist loadfile
 DEMO := $(CURDIR)/demo
 UI_PORT ?= 3000
@@ -53,7 +53,7 @@ $(CLASSES): $(STAMP)
 test: install $(CLASSES)  ## Run the quick tests
 	$(BIN)/pytest -q $(WORKERS)
 
-test-slow: install $(CLASSES)  ## Run the long tests too (EVERY=1: strike faults at every call, not at every third)
+test-slow: install $(CLASSES)  ## Run the long tests too (EVERY=1: strike faults at every call, not at every sixth)
 	EVERY=$(EVERY) $(BIN)/pytest -q -m slow $(WORKERS)
 
 test-python: requirements/dev.txt  ## Install for another interpreter (PYTHON=python3.13), and run the tests that need no Spark

@@ -61,8 +61,8 @@ def source(scratch) -> str:
     return make_source(scratch / "source.duckdb")
 
 
-EVERY = int(os.environ.get("EVERY", "3"))
-"""One of so many cases is tried; `make test-slow EVERY=1` tries them all, which takes three times as long."""
+EVERY = int(os.environ.get("EVERY", "6"))
+"""One of so many cases is tried; `make test-slow EVERY=1` tries them all, which takes six times as long."""
 
 T = TypeVar("T")
 
