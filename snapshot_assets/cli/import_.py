@@ -58,8 +58,8 @@ class _Request:
         """Return the plan whose asset `restored` has the windows of the restored revision as partitions, if any."""
         header = state.header
         assert header is not None
-        kept = ("name", "source", "to", "target", "spark", "import_slots")
-        fields: dict[str, Any] = {name: getattr(self.named, name) for name in kept}
+        kept = ("name", "to", "target", "spark", "import_slots")
+        fields: dict[str, Any] = {name: getattr(self.named, name) for name in kept} | {"source": NO_SOURCE}
         if windows:
             fields |= {
                 "start_time": header.start,
