@@ -11,7 +11,6 @@ CLASSES := $(VENV)/spark-classes.jsa
 AZURITE := node_modules/.azurite
 AZURITE_VERSION := 3
 EVERY := 6
-WORKERS := -n 2 --dist loadfile
 DEMO := $(CURDIR)/demo
 UI_PORT ?= 3000
 export DAGSTER_HOME ?= $(DEMO)/dagster
@@ -51,10 +50,10 @@ $(CLASSES): $(STAMP)
 	-SNAPSHOTS_CLASS_ARCHIVE=$@ $(BIN)/snapshots warm-up
 
 test: install $(CLASSES)  ## Run the quick tests
-	$(BIN)/pytest -q $(WORKERS)
+	$(BIN)/pytest -q -n 2 --dist loadfile
 
 test-slow: install $(CLASSES)  ## Run the long tests too (EVERY=1: strike faults at every call, not at every sixth)
-	EVERY=$(EVERY) $(BIN)/pytest -q -m slow $(WORKERS)
+	EVERY=$(EVERY) $(BIN)/pytest -q -n 3 -m slow --dist loadfile # two of three compute while one waits
 
 test-python: requirements/dev.txt  ## Install for another interpreter (PYTHON=python3.13), and run the tests that need no Spark
 	$(MAKE) install VENV=.venv/$(notdir $(PYTHON))
