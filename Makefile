@@ -52,8 +52,9 @@ $(CLASSES): $(STAMP)
 test: install $(CLASSES)  ## Run the quick tests
 	$(BIN)/pytest -q -n 2 --dist loadfile
 
+# Two of three workers compute while one waits.
 test-slow: install $(CLASSES)  ## Run the long tests too (EVERY=1: strike faults at every call, not at every sixth)
-	EVERY=$(EVERY) $(BIN)/pytest -q -n 3 -m slow --dist loadfile # two of three compute while one waits
+	EVERY=$(EVERY) $(BIN)/pytest -q -n 3 -m slow --dist loadfile
 
 test-python: requirements/dev.txt  ## Install for another interpreter (PYTHON=python3.13), and run the tests that need no Spark
 	$(MAKE) install VENV=.venv/$(notdir $(PYTHON))
