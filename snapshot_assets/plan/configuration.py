@@ -83,6 +83,9 @@ class Configuration:
         plans: The plans, in the file's order; names are unique.
         path: The file, if there is one.
         spark: Settings of the Spark session, by Spark's names.
+
+    Raises:
+        PlanError: A Dagster asset is the source of two plans.
     """
 
     sources: Mapping[str, DatabaseAddress] = field(default_factory=dict)
@@ -90,6 +93,15 @@ class Configuration:
     plans: tuple[Plan, ...] = ()
     path: Path | None = None
     spark: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        filled: dict[tuple[str, ...], str] = {}
+        for plan in self.plans:
+            if plan.source_asset and (other := filled.setdefault(plan.source_asset, plan.name)) != plan.name:
+                raise PlanError(
+                    f"The Dagster asset {'/'.join(plan.source_asset)} is the source of plans {other!r} and"
+                    f" {plan.name!r}; the IO manager writes an asset's rows to one. Give the other an asset of its own."
+                )
 
     def plan(self, name: str) -> Plan:
         """Return the plan of a name.

@@ -339,3 +339,9 @@ plans:
         "plans.c.query": "needs a database as its source, which a Dagster asset is not",
         "plans.d.schema_only": "a Dagster asset has no schema of its own to export; remove it",
     }
+
+
+def test_an_asset_is_the_source_of_one_plan():
+    plan = "{source: 'asset:daily', to: 's3://backups/%s', start_time: 2025-01-01T00:00:00Z, kind: continuous}"
+    with pytest.raises(PlanError, match="The Dagster asset daily is the source of plans 'a' and 'b'; the IO manager"):
+        _parsed(f"plans: {{a: {plan % 'a'}, b: {plan % 'b'}}}")
