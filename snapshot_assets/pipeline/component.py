@@ -87,13 +87,14 @@ class SnapshotPlan(dg.Component, dg.Model, dg.Resolvable):
         Raises:
             PlanError: A plan is wrong, or contradicts another component of the project.
         """
-        configuration = self._configuration(context.path)
+        path = _file_of(context)
+        configuration = self._configuration(path)
         place = (context.project_root, context.defs_module_name)
         project = _projects.setdefault(place, _Project())
-        resources = project.add(str(context.component_path), configuration, self.spark_key)
+        resources = project.add(str(path), configuration, self.spark_key)
         plans = (
             self._translated(
-                plan_definitions(replace(configuration, plans=(plan,)), self.spark_key or SPARK), plan, context.path
+                plan_definitions(replace(configuration, plans=(plan,)), self.spark_key or SPARK), plan, path
             )
             for plan in configuration.plans
         )
@@ -115,16 +116,22 @@ class SnapshotPlan(dg.Component, dg.Model, dg.Resolvable):
 
     def _configuration(self, path: Path) -> Configuration:
         """Return the sources, storage options and plans that the component describes."""
-        folder = path if path.is_dir() else path.parent
         inline = {"sources": self.sources, "storage": self.storage, "plans": self.plan}
         if self.configuration is not None:
             if any(inline.values()):
                 raise PlanError(f"{path}: configuration names a file that has everything; remove the other attributes.")
-            return load_configuration(folder / self.configuration)
+            return load_configuration(path.parent / self.configuration)
         if self.plan is None:
             raise PlanError(f"{path}: there is no plan; write plan with its fields, or configuration with a path.")
         inline["plans"] = {self.plan.get("name", "plan"): self.plan}
         return configuration_of(inline, path, os.environ)
+
+
+def _file_of(context: dg.ComponentLoadContext) -> Path:
+    """Return the file of a component, as messages name it; of several in one file, with its number."""
+    path, number = context.path, getattr(context.component_path, "instance_key", None)
+    file = path / "defs.yaml" if path.is_dir() else path
+    return file.with_name(f"{file.name}[{number}]") if number else file
 
 
 def _require_own_attributes(spec: dg.AssetSpec, changed: dg.AssetSpec, path: Path) -> None:
