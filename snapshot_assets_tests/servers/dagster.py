@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
+
 from snapshot_assets_tests.e2e.graphql import ask, listening, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,6 +57,8 @@ def start_dagster(
     home = folder / "dagster"
     home.mkdir(exist_ok=True)
     (home / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
+    with dg.DagsterInstance.from_config(str(home)) as instance:  # two processes cannot create one at the same time
+        instance.get_runs_count()
     servers = DagsterServers(_free_port(), folder / "output")
     variables = os.environ | {"DAGSTER_HOME": str(home), "PYTHONPATH": str(ROOT)} | dict(environment or {})
     commands = (("dagster-webserver", "--host", "127.0.0.1", "--port", str(servers.port)), ("dagster-daemon", "run"))
