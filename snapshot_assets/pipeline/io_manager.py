@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
@@ -36,6 +36,9 @@ from snapshot_assets.pipeline.resources import PLAN, SNAPSHOTS, SPARK, TABLE, sn
 from snapshot_assets.pipeline.tables import names_of, report_tables, tables_with_assets, warn_of_misplaced
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.export.run import ExportRun
 
 
 @dataclass(frozen=True)
@@ -154,15 +157,14 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
 
 
 def _plan_of(output: dg.OutputContext, configuration: Configuration) -> str:
-    """Return the plan of an asset: the one that its metadata names, else the one that has it as its source.
+    """Return the plan of an asset: the one that has it as its source, else the one that its metadata names.
 
     Raises:
         PlanError: There is none.
     """
-    if named := _metadata_of(output, PLAN):
-        return named
     path = tuple(output.asset_key.path)
-    if name := next((plan.name for plan in configuration.plans if plan.source_asset == path), None):
+    filled = next((plan.name for plan in configuration.plans if plan.source_asset == path), None)
+    if name := filled or _metadata_of(output, PLAN):
         return name
     raise PlanError(
         f"{output.asset_key.to_user_string()} is the source of no plan; give it a plan of its own, with"
@@ -216,10 +218,7 @@ def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Ta
     run = snapshots.export_run(plan)
     if not isinstance(obj, ChunkScans):
         _refuse_another_source(context, run.plan)
-        chunks = _frame_chunks(context, run.plan, obj)
-        started = run.open_frames(chunks)
-        commits = started.commits(list(chunks), replace_completed=asks_to_replace(context))
-        return started.catalog, {}, len(chunks), _warning_of_skipped(context, run.store.uri, commits)
+        return _export_frames(context, run, _frame_chunks(context, run.plan, obj))
     catalog = run.read_catalog()
     if not (obj.replace or obj.late or run.force) and all(catalog.state.completed(chunk) for chunk in obj.chunks):
         damaged, skipped = completed_chunks(catalog.store, catalog.state, obj.chunks)
@@ -236,6 +235,24 @@ def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Ta
     tables = {table.table_name: table for table in export.schema.tables}
     both = (outcomes for commits in (first, late) for outcomes in commits)
     return export.catalog, tables, len(obj.chunks) + len(obj.late), both
+
+
+def _export_frames(
+    context: dg.OutputContext, run: ExportRun, chunks: Mapping[int, Mapping[TableName, DataFrame]]
+) -> tuple[Catalog, Tables, int, _Commits]:
+    """Export the DataFrames of chunks that are not completed, or are damaged, or of all to replace them; see `_export`.
+
+    The others are not described either: what is not written leaves no trace.
+    """
+    catalog, replace = run.read_catalog(), asks_to_replace(context)
+    skipped = [] if replace or run.force else completed_chunks(catalog.store, catalog.state, list(chunks))[1]
+    written = {chunk: frames for chunk, frames in chunks.items() if chunk not in {each.chunk for each in skipped}}
+    if not written:
+        commits: _Commits = (each for each in [skipped])
+    else:
+        started = run.open_frames(written)
+        catalog, commits = started.catalog, started.commits(list(chunks), replace_completed=replace)
+    return catalog, {}, len(chunks), _warning_of_skipped(context, run.store.uri, commits)
 
 
 def _committed_tables(plan: Plan, catalog: Catalog) -> Tables:
@@ -281,13 +298,13 @@ def _frame_chunks(context: dg.OutputContext, plan: Plan, obj: Any) -> dict[int, 
     """Return the tables of each of the run's windows, in the windows' order."""
     windows = sorted((window_of(plan, key), key) for key in context.asset_partition_keys)
     keys = {window.id: key for window, key in windows}
-    if len(keys) > 1:
-        if not isinstance(obj, Mapping) or set(obj) != set(keys.values()):
-            raise PlanError(
-                f"{context.asset_key.to_user_string()} runs for {len(keys)} partitions at once; return a dict with one "
-                "entry per partition key, or give the asset BackfillPolicy.multi_run(1)."
-            )
+    if isinstance(obj, Mapping) and set(obj) == set(keys.values()):  # of one partition, too
         return {chunk: _named(context, plan, obj[key]) for chunk, key in keys.items()}
+    if len(keys) > 1:
+        raise PlanError(
+            f"{context.asset_key.to_user_string()} runs for {len(keys)} partitions at once; return a dict with one "
+            "entry per partition key, or give the asset BackfillPolicy.multi_run(1)."
+        )
     return {chunk: _named(context, plan, obj) for chunk in keys}
 
 
@@ -296,7 +313,7 @@ def _named(context: dg.OutputContext, plan: Plan, obj: Any) -> dict[TableName, D
     frames = obj if isinstance(obj, Mapping) else {own: obj}
     named: dict[TableName, DataFrame] = {}
     for name, frame in frames.items():
-        if not isinstance(frame, DataFrame):
+        if not (isinstance(frame, DataFrame) and isinstance(name, str)):
             raise PlanError(
                 f"{context.asset_key.to_user_string()} returned {type(frame).__name__} for {name!r}; the snapshot IO "
                 "manager takes a Spark DataFrame or a dict of them by table."

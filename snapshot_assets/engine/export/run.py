@@ -160,6 +160,7 @@ class ExportRun:
         catalog = self._writable_catalog()
         committed = self.committed_schema() if catalog.state.has_snapshot else DatabaseSchema(database="spark")
         schema, exact = described_frames(chunks, committed, self.plan.frame_selection)
+        require_table_assets(self.plan, schema)
         content, make_planner = self._start(catalog, schema), partial(GivenFrames, frames=exact)
         return OpenExport(self, catalog, schema, content, catalog.token(), base_revision, make_planner)
 
