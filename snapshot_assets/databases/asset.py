@@ -10,8 +10,7 @@ from typing import NoReturn
 
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import PlanError
-
-SCHEME = "asset:"
+from snapshot_assets.format.actions import ASSET_SOURCE
 
 
 def key_of(uri: str) -> tuple[str, ...]:
@@ -30,8 +29,8 @@ def key_of(uri: str) -> tuple[str, ...]:
 
 
 def default_alias(uri: str) -> str:
-    """Return a public name from a URI: the parts of the key, with dots between them."""
-    return ".".join(key_of(uri))
+    """Return a public name from a URI: the URI itself, by which a location's header names an asset as its source."""
+    return ASSET_SOURCE + "/".join(key_of(uri))
 
 
 def open(address: DatabaseAddress) -> NoReturn:

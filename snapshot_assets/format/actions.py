@@ -11,13 +11,16 @@ from snapshot_assets.format.documents import FORMAT_VERSION
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.predicates import Predicate
 
+ASSET_SOURCE = "asset:"
+"""What the source of a header begins with if it is a Dagster asset: its key follows. No alias has a colon."""
+
 
 @dataclass(frozen=True)
 class Header:
     """The part of the plan that all writers of a snapshot id must agree on.
 
     Attributes:
-        source: Alias of the source database.
+        source: Alias of the source database, or `asset:` and the key of the Dagster asset whose rows it has.
         catalog: The plan's catalog name, or "".
         schemas: Schemas of the database when the snapshot started, in order.
         start: Range start; None if the snapshot has no timed table and the plan names no start.
@@ -66,6 +69,11 @@ class Header:
     exclude_tables: tuple[str, ...] = ()
     exclude_columns: tuple[str, ...] = ()
     mask: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def asset(self) -> str:
+        """Key of the Dagster asset that is the source; "" if a database is."""
+        return self.source.removeprefix(ASSET_SOURCE) if self.source.startswith(ASSET_SOURCE) else ""
 
     @property
     def hidden(self) -> tuple[str, ...]:

@@ -10,7 +10,10 @@ from snapshot_assets.plan.configuration import unknown_plan
 from snapshot_assets.plan.references import References
 
 NO_SOURCE = "duckdb:///dev/null"
-"""Source of a plan that is made for a call that reads no source; it is nobody's target."""
+"""Source of a plan that is made for a call that reads no source; it is nobody's target.
+
+What stands for a database that lacks variables, and is not opened, lies below it, each by its own name.
+"""
 DATABASES = ("source", "target", "scratch")
 """Fields of a plan that name a database."""
 _OF_DATABASES = (*DATABASES, "map_schemas", "map_tables", "verify_first", "dagster")
@@ -45,7 +48,7 @@ class Needed:
     aliases: Collection[str] = ()
 
     def part_of(self, tree: object, path: Path, environment: Mapping[str, str]) -> object:
-        """Return the part of a parsed file; databases that lack variables and are not opened are `NO_SOURCE` there.
+        """Return the part of a parsed file, in which others stand for databases that lack variables and are not opened.
 
         Raises:
             PlanError: There is no such plan.
@@ -57,7 +60,7 @@ class Needed:
                 unopened = [field for field in DATABASES if field not in self.fields]
                 written = written | _unresolved(written, unopened, environment)
                 references = References(environment)
-                opened |= {str(references.resolve((), written.get(field))) for field in self.fields}
+                opened |= {str(references.resolve((), written[field])) for field in self.fields if field in written}
             plans[self.plan] = written
         if not isinstance(tree, dict):
             return tree
@@ -75,8 +78,8 @@ def _written_plan(tree: object, name: str, path: Path) -> object:
 
 
 def _unresolved(tree: Mapping[str, object], names: Iterable[str], environment: Mapping[str, str]) -> dict[str, object]:
-    """Return `NO_SOURCE` by name for the named entries whose references do not resolve."""
-    return {name: NO_SOURCE for name in names if name in tree and not _resolves(tree[name], environment)}
+    """Return what stands for the named entries whose references do not resolve."""
+    return {name: f"{NO_SOURCE}/{name}" for name in names if name in tree and not _resolves(tree[name], environment)}
 
 
 def _resolves(tree: object, environment: Mapping[str, str]) -> bool:

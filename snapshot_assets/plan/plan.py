@@ -35,6 +35,7 @@ from snapshot_assets.plan.range_fields import is_windowed
 from snapshot_assets.plan.replica_fields import ReplicaFields
 from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.plan.selection_fields import require_exported
+from snapshot_assets.plan.source_fields import is_asset
 from snapshot_assets.plan.spark_settings import SparkSettings
 
 _MB = 1 << 20
@@ -56,6 +57,19 @@ _NOT_OF_QUERIES = (
     "large_objects",
     "retention",
     "fail_on_rows_outside",
+)
+
+_NOT_OF_ASSETS = (
+    "schemas",
+    "tables",
+    "exclude_tables",
+    "carriers",
+    "null_time",
+    "untimed_tables",
+    "large_objects",
+    "fail_on_rows_outside",
+    "late_windows",
+    "chunks_per_run",
 )
 
 DATA_FIELDS = (
@@ -181,6 +195,14 @@ class Plan(ReplicaFields):
         default = cls.model_fields[str(info.field_name)].get_default(call_default_factory=True)
         if info.data.get("kind") == "query" and value != default:
             raise ValueError("has no effect with kind: query, which copies one query; remove it")
+        return value
+
+    @field_validator(*_NOT_OF_ASSETS)
+    @classmethod
+    def _has_a_database_to_act_on(cls, value: Any, info: ValidationInfo) -> Any:
+        default = cls.model_fields[str(info.field_name)].get_default(call_default_factory=True)
+        if is_asset(info.data.get("source")) and value != default:
+            raise ValueError("has no effect on the DataFrames of a Dagster asset; remove it")
         return value
 
     @field_validator("dagster")

@@ -7,7 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from snapshot_assets.databases.asset import SCHEME, key_of
+from snapshot_assets.databases.asset import key_of
+from snapshot_assets.format.actions import ASSET_SOURCE
 from snapshot_assets.plan.fields import DatabaseReference, Reference, Storage
 from snapshot_assets.plan.problems import raising_value_errors
 from snapshot_assets.plan.query_fields import check_location, checked_query, is_template
@@ -124,4 +125,4 @@ class SourceFields(BaseModel):
 
 def is_asset(reference: DatabaseReference | None) -> bool:
     """Return whether a source is a Dagster asset."""
-    return reference is not None and (reference.uri or "").lower().startswith(SCHEME)
+    return reference is not None and (reference.uri or "").lower().startswith(ASSET_SOURCE)

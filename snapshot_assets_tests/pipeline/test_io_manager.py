@@ -6,9 +6,10 @@ from typing import Any
 import dagster as dg
 import duckdb
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, functions
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
 from snapshot_assets.pipeline.io_manager import ChunkConfig
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
@@ -167,11 +168,11 @@ def test_a_manifest_seals_the_chunks_of_a_users_asset_without_another_source(pro
     result = project.run("manifest")
     assert project.failure(result).description == (
         "1 of 6 chunks is not exported: window 6 [2013-01-06T00:00:00Z, 2013-01-07T00:00:00Z). Materialise these"
-        " partitions, then seal again."
+        " partitions of the Dagster asset `demo/delays`, then seal again."
     )
     assert project.run("delays", "manifest", keys=project.keys).success
     state = project.state()
-    assert (state.sealed, state.missing(), state.header.source) == (True, [], "demo.delays")
+    assert (state.sealed, state.missing(), state.header.source) == (True, [], "asset:demo/delays")
     assert {chunk for chunk in state.chunks if state.completed(chunk)} == {1, 2, 3, 4, 5, 6}
     [sealed] = project.materialized("manifest").values()
     assert sealed["dagster/row_count"] == 2 * len(project.keys)
@@ -181,6 +182,64 @@ def test_a_manifest_seals_the_chunks_of_a_users_asset_without_another_source(pro
     assert [passed for _, passed in sorted(project.checks("delays", "file_checksums").items())].index(False) == 1
     assert project.run("delays", "manifest", keys=project.keys).success
     assert all(project.checks("delays", "file_checksums").values())
+
+
+def test_a_dict_by_key_of_one_partition_is_taken_as_that_of_several(project, hours):
+    add_asset(project, lambda keys: {key: hours(key, 2) for key in keys})
+    assert project.run("delays", single=project.keys[0]).success
+    assert project.run("delays", keys=project.keys[1:2]).success
+    assert {known.file.table for known in project.state().live_files()} == {"delays"}
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_dataframes_of_a_run_that_differ_in_columns_are_refused_before_anything_is_written(project, hours, first):
+    keys = project.keys[:2]
+    more = {keys[first]: lambda frame: frame.withColumn("extra", functions.lit("x"))}
+    add_asset(project, lambda keys: {key: more.get(key, lambda frame: frame)(hours(key, 2)) for key in keys})
+    assert project.failure(project.run("delays", keys=keys)).description == (
+        "The DataFrames of this run's partitions differ in the columns of demo.delays: extra string. Return the same"
+        " columns for all, or run these partitions apart."
+    )
+    assert not project.location.exists()
+
+
+def test_what_spark_infers_of_one_dataframe_is_no_constraint(project, hours):
+    null = functions.when(functions.col("delay") > 0, functions.col("delay"))
+    add_asset(project, lambda keys: hours(keys[0], 2).withColumn("flag", null))
+    assert project.run("delays", single=project.keys[0]).success
+    add_asset(project, lambda keys: hours(keys[0], 2).withColumn("flag", functions.lit(7).cast("bigint")))
+    assert project.run("delays", single=project.keys[1]).success
+    state = project.state()
+    [table] = read_schema(open_store(parse_location(project.plan.to)), state.schemas[state.schema_id]).tables
+    assert [column.nullable for column in table.columns] == [True] * 5
+
+
+@pytest.mark.parametrize(
+    ("hidden", "message"),
+    [
+        ("demo.delays.lable", "which the DataFrame has not. Did you mean 'label'?"),
+        ("demo.delay.label", "and no DataFrame is that table. Did you mean 'demo.delays'?"),
+    ],
+)
+def test_a_hidden_column_that_is_not_there_is_refused_before_anything_is_written(project, hours, hidden, message):
+    add_asset(project, lambda keys: hours(keys[0], 2))
+    for fields in ({"exclude_columns": [hidden]}, {"mask": {hidden: "'x'"}}):
+        whole = project.plan
+        project.plan = project.plan.changed(**fields)
+        failure = project.failure(project.run("delays", single=project.keys[0])).description
+        assert failure == f"exclude_columns or mask names {hidden}, {message}"
+        project.plan = whole
+    assert not project.location.exists()
+
+
+def test_dataframes_that_are_not_written_leave_no_trace(project, hours):
+    add_asset(project, lambda keys: hours(keys[0], 2))
+    assert project.run("delays", single=project.keys[0]).success
+    before = project.state()
+    add_asset(project, lambda keys: hours(keys[0], 2).withColumn("extra", functions.lit(1)))
+    assert project.run("delays", single=project.keys[0]).success
+    after = project.state()
+    assert (after.revision, after.schema_id) == (before.revision, before.schema_id)
 
 
 def test_a_plan_of_a_users_asset_has_no_assets_that_read_a_database(project, hours):

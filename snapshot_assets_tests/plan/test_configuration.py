@@ -93,7 +93,7 @@ def test_a_call_that_names_its_databases_needs_no_variable_of_others(tmp_path, m
     call = {"to": "file:///snapshots/shop", "schema_only": True}
     for source in ("here", "duckdb:///y.duckdb"):
         configuration = ad_hoc_configuration(file, {**call, "source": source})
-        assert (configuration.source("gone").uri, len(configuration.plans)) == (NO_SOURCE, 1)
+        assert (configuration.source("gone").uri, len(configuration.plans)) == (f"{NO_SOURCE}/gone", 1)
     with pytest.raises(PlanError, match=r"sources\.gone: refers to the environment variable NOT_SET"):
         ad_hoc_configuration(file, {**call, "source": "here", "target": "gone"})
 
@@ -106,6 +106,8 @@ def test_a_call_of_a_plan_needs_only_variables_of_that_plan_and_of_the_databases
         "plans:\n"
         "  other: {source: gone, to: '${NOT_SET}/shop', wrong: true}\n"
         "  out: {source: here, target: gone, to: 'file:///snapshots/shop', schema_only: true}\n"
+        "  apart: {source: here, target: 'postgresql://${NOT_SET}/a', scratch: 'postgresql://${NOT_SET}/b', "
+        "to: 'file:///snapshots/x', schema_only: true}\n"
         "  back: {source: gone, scratch: '${NOT_SET}', target: here, to: 'file:///snapshots/shop', schema_only: true}\n"
     )
     exports = load_configuration(file, needed=Needed("out", ["source"]))
@@ -116,6 +118,10 @@ def test_a_call_of_a_plan_needs_only_variables_of_that_plan_and_of_the_databases
     for needed in (Needed("out", ["target"]), Needed("back", ["source"]), Needed("back", ["target"], ["gone"])):
         with pytest.raises(PlanError, match=r"sources\.gone: refers to the environment variable NOT_SET"):
             load_configuration(file, needed=needed)
+    restores = load_configuration(file, needed=Needed("apart", ["scratch"]), environment={"NOT_SET": "x"})
+    assert restores.plan("apart").target is not None
+    unset = load_configuration(file, needed=Needed("apart", ["source"]))  # the others stand for two databases
+    assert unset.plan("apart").target != unset.plan("apart").scratch
     with pytest.raises(PlanError, match=r"plans\.back\.scratch: refers to the environment variable NOT_SET"):
         load_configuration(file, needed=Needed("back", ["scratch"]))
     with pytest.raises(PlanError, match=r"has no plan 'bakc'\. Did you mean 'back'\?"):
@@ -321,7 +327,7 @@ def test_an_asset_is_a_source_of_a_plan_and_nothing_else():
     configuration = ad_hoc_configuration(None, plan | {"start_time": "2025-01-01T00:00:00Z"} | {"kind": "continuous"})
     [planned] = configuration.plans
     assert planned.source_asset == ("reports", "daily")
-    assert str(planned.source) == "reports.daily"
+    assert str(planned.source) == "asset:reports/daily"
     text = """
 sources: {daily: 'asset:reports/daily'}
 plans:
@@ -329,6 +335,8 @@ plans:
   b: {source: 'asset:', to: 's3://backups/b', schema_only: true}
   c: {source: 'asset:x', to: 's3://backups/c', kind: query, query: SELECT 1}
   d: {source: 'asset:x', to: 's3://backups/d', schema_only: true}
+  e: {source: 'asset:x', to: 's3://backups/e', kind: continuous, start_time: 2025-01-01T00:00:00Z, tables: [a.b],
+      untimed_tables: skip}
 """
     assert _problems(text) == {
         "sources.daily": "is a Dagster asset, not a database; write it as `source` of its plan",
@@ -338,6 +346,8 @@ plans:
         "such as asset:reports/daily",
         "plans.c.query": "needs a database as its source, which a Dagster asset is not",
         "plans.d.schema_only": "a Dagster asset has no schema of its own to export; remove it",
+        "plans.e.tables": "has no effect on the DataFrames of a Dagster asset; remove it",
+        "plans.e.untimed_tables": "has no effect on the DataFrames of a Dagster asset; remove it",
     }
 
 

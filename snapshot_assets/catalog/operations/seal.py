@@ -16,13 +16,12 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.manifest import checksum_of, consistency_of, write_hints
 from snapshot_assets.catalog.state.fold import SealState, State
-from snapshot_assets.catalog.state.totals import missing_text
+from snapshot_assets.catalog.state.totals import exporter_text, missing_text
 from snapshot_assets.catalog.verify.faults import Fault, again_with
 from snapshot_assets.catalog.verify.objects import Report, check_head, files_to_seal, verified_revision
 from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.actions import RowsOutside, Seal
-from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.storage.base import ObjectStore
 
 SealDepth = Literal["new", "full"]
@@ -103,12 +102,12 @@ def _check_complete(state: State) -> None:
     missing = state.missing()
     if missing:
         some = ", ".join(_name(state, chunk) for chunk in islice(missing, _SHOWN))
-        # DataFrames of a Dagster asset make no chunk 0, and no command writes them.
-        remedy = "Materialise these partitions, then seal again."
-        if UNTIMED_CHUNK in state.expected_chunks():
+        exporter = exporter_text(state)
+        remedy = f"Materialise these partitions of {exporter}, then seal again."
+        if state.header is None or not state.header.asset:
             remedy = (
                 "Materialise these partitions of the asset `chunks`, or the asset `untimed_tables` for chunk 0, then"
-                " seal again; `snapshots export create` does both."
+                f" seal again; {exporter} does both."
             )
         raise IncompleteError(
             f"{missing_text(state)}: {some}{', …' if len(missing) > _SHOWN else ''}. {remedy}", missing=missing

@@ -16,6 +16,7 @@ from snapshot_assets.catalog.log.scan import LogScan
 from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState
+from snapshot_assets.catalog.state.totals import exporter_text
 from snapshot_assets.errors import (
     DamageError,
     ForeignLocationError,
@@ -159,6 +160,8 @@ def again_with(state: State, chunk: int) -> str:
     if chunk == UNTIMED_CHUNK:
         return "by materialising the asset `untimed_tables` with `replace: true`"
     window = state.window(chunk)
+    if state.header is not None and state.header.asset:
+        return f"by materialising the partition {time_text(window.start)} of {exporter_text(state)}"
     return f"with `snapshots export create --replace {time_text(window.start)}/{time_text(window.end)}`"
 
 

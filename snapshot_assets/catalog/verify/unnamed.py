@@ -10,6 +10,7 @@ from snapshot_assets.catalog.receipts.receipts import Receipt
 from snapshot_assets.catalog.receipts.selection import adoptable_receipts, newest_fitting
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained_events import documents_of
+from snapshot_assets.catalog.state.totals import exporter_text
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.counts import counted
@@ -75,12 +76,10 @@ def _paths(receipt: Receipt) -> list[str]:
 def _uncommitted(receipt: Receipt, state: State) -> Fault:
     rows = sum(file.rows for file in receipt.files)
     found = f"{counted(len(receipt.files), 'file')}, {counted(rows, 'row')}"
-    assert state.header is not None
-    again = "`snapshots copy`" if state.header.query else "`snapshots export create`"
     message = (
         f"{receipt.path}: chunk {receipt.chunk} was finished and not committed ({found}). The next run of "
-        f"{again} adopts it without reading the source again, unless the source's tables changed; garbage collection "
-        "keeps it until then."
+        f"{exporter_text(state)} adopts it without reading the source again, unless the source's tables changed;"
+        " garbage collection keeps it until then."
     )
     return Fault(FaultKind.UNCOMMITTED, receipt.path, message, receipt.chunk)
 

@@ -156,11 +156,12 @@ class ExportRun:
 
         The tables' documents come from the DataFrames and join those of the snapshot.
         """
-        base_revision = self.read_catalog().state.revision
-        catalog = self._writable_catalog()
-        committed = self.committed_schema() if catalog.state.has_snapshot else DatabaseSchema(database="spark")
+        before = self.read_catalog().state
+        base_revision = before.revision
+        committed = self.committed_schema() if before.has_snapshot else DatabaseSchema(database="spark")
         schema, exact = described_frames(chunks, committed, self.plan.frame_selection)
         require_table_assets(self.plan, schema)
+        catalog = self._writable_catalog()
         content, make_planner = self._start(catalog, schema), partial(GivenFrames, frames=exact)
         return OpenExport(self, catalog, schema, content, catalog.token(), base_revision, make_planner)
 

@@ -11,7 +11,7 @@ from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.truncation import existing_state, refuse_lost_log
 from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.totals import missing_text
+from snapshot_assets.catalog.state.totals import exporter_text, missing_text
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.catalog.verify.verify import verify
@@ -135,12 +135,14 @@ def _chosen_revision(
     if not head.has_snapshot:
         raise NoSnapshotError(f"There is no snapshot at {uri}: nothing can be restored.", location=uri)
     if not head.seals:
-        copied = head.header is not None and bool(head.header.query)
-        command = f"snapshots {'copy' if copied else 'export create'} --to {shlex.quote(uri)}"
         why = missing_text(head) or "all chunks are exported, but not sealed"
+        exporter = exporter_text(head)
+        if exporter.startswith("`"):
+            remedy = f"Run {exporter[:-1]} --to {shlex.quote(uri)}` again, which finishes and seals it."
+        else:
+            remedy = f"Materialise what is missing of {exporter}, then the asset `manifest`, which seals it."
         raise IncompleteError(
-            f"There is no sealed snapshot at {uri}: {why}, so nothing can be restored. Run the "
-            f"{'copy' if copied else 'export'} again, which finishes and seals it: `{command}`.",
+            f"There is no sealed snapshot at {uri}: {why}, so nothing can be restored. {remedy}",
             location=uri,
             missing=head.missing(),
         )
