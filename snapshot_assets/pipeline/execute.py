@@ -77,6 +77,7 @@ def run_plan(
     written: Plan,
     force: bool = False,
     replace: bool = False,
+    require_complete: bool = True,
     progress: Progress,
     on_skipped: Callable[[Sequence[TableName]], None],
 ) -> str:
@@ -90,6 +91,7 @@ def run_plan(
         written: The plan as the user wrote it, which may omit its ends.
         force: Start a new snapshot.
         replace: Export completed windows again.
+        require_complete: Whether a missing window is an error; otherwise the run does not seal.
         progress: Counts what the run does.
         on_skipped: Called with the tables that are not exported because they have no time index, if any.
 
@@ -106,7 +108,9 @@ def run_plan(
         on_skipped=on_skipped,
     )
     job = definitions.resolve_job_def(f"{plan.name}_export")
-    config: dict[str, Any] = {op_name(plan, "manifest"): {"config": {"require_complete": True, "create_due_tag": True}}}
+    config: dict[str, Any] = {
+        op_name(plan, "manifest"): {"config": {"require_complete": require_complete, "create_due_tag": True}}
+    }
     if keys:
         windows = {"windows": range_of(keys[0], keys[-1]), "replace": replace}
         config[op_name(plan, "chunks")] = {"config": windows}

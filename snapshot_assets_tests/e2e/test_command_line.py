@@ -65,6 +65,24 @@ def test_replace_exports_late_rows_and_force_starts_a_new_snapshot(
 
 
 @pytest.mark.slow
+def test_a_damaged_window_is_replaced_while_the_snapshot_is_not_sealed(
+    snapshots: Snapshots, source: str, exported: Path
+) -> None:
+    at, rows = ("--snapshot", exported.as_uri()), ("--table", "main.readings", "--where", "value = 1")
+    assert snapshots("catalog", "tombstone", *at, *rows, "--yes").status == 0
+    lost = next(exported.glob("data/2/*"))
+    lost.unlink()
+    call = ("export", "create", "--source", source, "--to", exported.as_uri(), *RANGE, "--json")
+    refused = snapshots(*call)
+    assert (refused.status, f"{lost.relative_to(exported)} is missing" in refused.err) == (3, True)
+    window = refused.err.partition("snapshots export create --replace ")[2].partition("`")[0]
+    assert window == "2025-01-02T00:00:00Z/2025-01-03T00:00:00Z"
+    replaced = snapshots(*call, "--replace", window)
+    assert (replaced.status, replaced.json["outcomes"].get("replaced")) == (0, 1), replaced.err
+    assert snapshots("export", "verify", *at, "--at", f"rev:{replaced.json['revision']}").status == 0
+
+
+@pytest.mark.slow
 def test_a_continuous_plan_exports_newly_closed_windows_only(snapshots: Snapshots, tmp_path: Path) -> None:
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     start = now - timedelta(hours=3, minutes=30)  # no window closes while the test runs

@@ -112,9 +112,10 @@ def _export(
     windows = windows_of(resolved)
     replaced = request.windows_to_replace(windows, replace) if replace else ()
     todo = request.windows_to_export(resolved, state, windows, force=force)
-    runs = [(todo, False)] if not replaced else [(replaced, True)]
-    if replaced and not request.nothing_to_do(plan, state):
-        runs.insert(0, (todo, False))  # the snapshot must be complete, because a replace ends with a seal
+    # Replaced first: a window may be replaced because it is damaged, and no seal takes place over damage.
+    runs = [(replaced, True)] if replaced else []
+    if not replaced or not request.nothing_to_do(plan, state):
+        runs.append((todo, False))
     work = _Work()
 
     def skip(tables: Sequence[TableName]) -> None:
@@ -132,6 +133,7 @@ def _export(
                 written=plan,
                 force=force,
                 replace=again,
+                require_complete=(chosen, again) == runs[-1],
                 progress=watch,
                 on_skipped=skip,
             )
