@@ -10,6 +10,7 @@ import dagster as dg
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.state.totals import missing_text, outside_text
 from snapshot_assets.databases.open import kind_of
+from snapshot_assets.engine.export.history import history_warnings
 from snapshot_assets.engine.export.restorable import restore_warnings
 from snapshot_assets.engine.export.start_snapshot import skipped_text
 from snapshot_assets.errors import PlanError
@@ -294,6 +295,8 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
             state = Catalog.open(snapshots.store(plan.name)).state
         if outside := outside_text(state):
             context.log.info(outside)
+        for sentence in history_warnings(snapshots.store(plan.name), state):
+            context.log.warning(sentence)
         version = dg.DataVersion(sealed.seal.seal.checksum)
         yield dg.MaterializeResult(metadata=seal_metadata(sealed, state, plan.to), data_version=version)
 

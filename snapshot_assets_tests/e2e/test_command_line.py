@@ -109,6 +109,45 @@ def test_a_continuous_plan_exports_newly_closed_windows_only(snapshots: Snapshot
     assert create("0s") == ({}, 5)
 
 
+@pytest.mark.slow
+def test_what_closed_windows_lack_because_it_was_added_later_is_named_until_they_are_replaced(
+    snapshots: Snapshots, tmp_path: Path
+) -> None:
+    now = datetime.now(UTC).replace(second=0, microsecond=0)
+    start = now - timedelta(hours=3, minutes=30)  # no window closes while the test runs
+    rows = [
+        f"INSERT INTO readings VALUES ('{time_text(start + timedelta(hours=n, minutes=1))}', {n})" for n in range(3)
+    ]
+    source = make_source(tmp_path / "live.duckdb", "DELETE FROM readings", *rows)
+    (tmp_path / "snapshots.yaml").write_text(
+        f"sources: {{live: '{source}'}}\nplans:\n  live:\n    source: live\n    to: {tmp_path.as_uri()}/live\n"
+        f"    kind: continuous\n    start_time: {time_text(start)}\n    chunk_time_window: 1h\n    lag: ${{LAG:-2h}}\n"
+    )
+
+    def create(*more: str) -> tuple[dict[str, int], list[str]]:
+        call = ("--config", str(tmp_path / "snapshots.yaml"), "export", "create", "--plan", "live", "--json", *more)
+        result = snapshots(*call)
+        assert result.status == 0, result.err
+        return result.json["outcomes"], [each for each in result.json["warnings"] if "was not exported" in each]
+
+    assert create() == ({"exported": 2}, [])
+    with duckdb.connect(str(tmp_path / "live.duckdb")) as connection:
+        connection.execute("CREATE TABLE late AS SELECT * FROM readings")
+        connection.execute("ALTER TABLE readings ADD COLUMN note VARCHAR DEFAULT 'x'")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAG", "0s")
+        windows = f"{time_text(start)}/{time_text(start + timedelta(hours=1))}"
+        expected = [
+            f"{what} was not exported with 1 window from {time_text(start)} to {time_text(start + timedelta(hours=1))},"
+            " which was exported before it was there: what it holds for it is not in the snapshot. `snapshots export"
+            f" create --replace {windows}` exports it again."
+            for what in ("Column main.readings.note", "Table main.late")
+        ]
+        assert create() == ({"exported": 2, "replaced": 1}, expected)
+        assert create() == ({}, expected)
+        assert create("--replace", windows) == ({"replaced": 1}, [])
+
+
 def test_a_failed_chunk_fails_the_command_and_the_next_one_exports_it(
     snapshots: Snapshots, location: Path, tmp_path: Path
 ) -> None:

@@ -156,7 +156,7 @@ def revision_summaries(state: State) -> Mapping[int, RevisionSummary]:
     totals = zip(*(_totals(files, name, revisions) for name in ("rows", "", "bytes")), strict=True)
     return {
         seal.revision: RevisionSummary(seal, schema_id, *counts)
-        for seal, schema_id, counts in zip(seals, _schema_ids(state, revisions), totals, strict=True)
+        for seal, schema_id, counts in zip(seals, schema_ids(state, revisions), totals, strict=True)
     }
 
 
@@ -180,8 +180,8 @@ def _sums_through(at: np.ndarray, values: np.ndarray, revisions: np.ndarray) -> 
     return np.asarray(sums[np.searchsorted(at[order], revisions, side="right")])
 
 
-def _schema_ids(state: State, revisions: np.ndarray) -> list[int]:
-    """Return the newest schema id at each of some ascending revisions."""
+def schema_ids(state: State, revisions: np.ndarray) -> list[int]:
+    """Return the newest schema id at each of some ascending revisions; 0 before the first."""
     import numpy as np
 
     marks, ids = [0], [0]

@@ -22,6 +22,7 @@ from snapshot_assets.cli.export import create_request as request
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.cli.spark import refuse_files_elsewhere, refuse_unreachable_spark, start_spark_early
 from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.engine.export.history import history_warnings
 from snapshot_assets.engine.export.restorable import restore_warnings
 from snapshot_assets.engine.export.start_snapshot import next_export, open_windows_text, skipped_text
 from snapshot_assets.format.counts import counted
@@ -166,7 +167,7 @@ def _report(
         "not_carried": uncarried,
         "not_exported": outside_text(state),
         "hidden": list(state.header.hidden) if state.header else [],
-        "warnings": [*_open_windows(state), *restore_warnings(schema)],
+        "warnings": [*_open_windows(state), *history_warnings(store, state), *restore_warnings(schema)],
         **({"replicated_to": work.replica} if work.replica else {}),
         **_progress(plan, state),
     }

@@ -117,6 +117,8 @@ def _check_spark(settings: Mapping[str, str], *, start: bool) -> Iterator[Check]
         settings: Settings of the session.
         start: Whether to start it; a process has one session only.
     """
+    from snapshot_assets.engine.export.tasks import python_of_task
+    from snapshot_assets.engine.runner import SparkRunner
     from snapshot_assets.engine.session_settings import known_master
     from snapshot_assets.engine.session_start import start_session
     from snapshot_assets.engine.spark_place import refuse_unreachable
@@ -136,10 +138,13 @@ def _check_spark(settings: Mapping[str, str], *, start: bool) -> Iterator[Check]
         else:
             with only_results_on_stdout():
                 session = start_session(settings)
-                session.range(1).count()
-            yield Check("spark", place, True, f"Spark {session.version} ran a task")
+                [python] = SparkRunner(lambda: session).map(python_of_task, [None])
+            yield Check("spark", place, True, f"Spark {session.version} ran a task of this package with {python}")
     except Exception as error:  # whatever it is, the other checks go on
-        remedy = "Correct the section `spark` of the configuration or the plan, or start the server."
+        remedy = (
+            "Correct the section `spark` of the configuration or the plan, or start the server. Executors need the"
+            " driver's version of Python and the packages of requirements/run.txt; spark.pyspark.python names theirs."
+        )
         yield failed("spark", place, error, remedy)
 
 
