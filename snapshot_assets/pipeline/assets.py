@@ -54,6 +54,9 @@ _SETTINGS = tuple(
     if not name.startswith("_") and name not in ("configuration", "run_id", "session", "spark_key", "s3")
 )
 
+_OWN_NAMES = ("manifest", "tag", "restored", "target", "replica")
+"""Names of a plan's assets that a user's own asset, its source, cannot have."""
+
 _HASHED = {
     "new": "Hashes the files that no seal has verified, or if there are none, up to 1 GB of the others, another part"
     " each day.",
@@ -143,6 +146,8 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
             f"plan {plan.name!r}: scratch {plan.scratch} is a Spark catalog; a restore drill needs a PostgreSQL"
             " server, or a DuckDB file whose folder it uses"
         )
+    if dg.AssetKey(plan.source_asset or [""]) in {asset_key(plan, name) for name in _OWN_NAMES}:
+        raise PlanError(f"plan {plan.name!r}: {plan.source} is an asset of the plan itself; name the asset of your own")
     jobs = plan_jobs(plan, spark_key)
     with accepting_unstable_parts():
         assets, checks = [_manifest(plan), tag_asset(plan)], [*manifest_checks(plan), *chunk_checks(plan)]

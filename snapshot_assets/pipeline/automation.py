@@ -89,6 +89,11 @@ def _automates(plan: Plan) -> str:
     """Return what the automation sensor of a plan does."""
     if plan.schema_only:
         does = f"Exports the schema of {plan.name} if it is missing, and seals it."
+    elif plan.source_asset:
+        does = (
+            f"Seals the snapshot of {plan.name} once all partitions of {'/'.join(plan.source_asset)} are there, unless"
+            " a check of these failed when it last ran."
+        )
     else:
         does = (
             f"Exports windows of {plan.name} that are missing. Seals the snapshot once all are there, unless a check of"

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, functions
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.errors import PlanError
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
 from snapshot_assets.pipeline.io_manager import ChunkConfig
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
@@ -283,6 +284,12 @@ def test_dataframes_that_are_not_a_plans_source_are_refused_before_anything_is_w
     single = None if "partitions_def" in settings else project.keys[1]
     assert project.failure(project.run("delays", single=single)).description == message
     assert not project.location.exists()
+
+
+def test_an_asset_of_the_plan_itself_is_not_its_source(project):
+    project.plan = project.plan.changed(source="asset:demo/tag")
+    with pytest.raises(PlanError, match="'demo': asset:demo/tag is an asset of the plan itself; name the asset of you"):
+        project.definitions()
 
 
 @pytest.mark.slow

@@ -194,6 +194,14 @@ def check_target(target: ObjectStore, marker: Replica | None, state: State, sour
     if marker is not None:
         if marker.promoting:
             raise ReplicaError(promotion_text(target.uri), uri=target.uri)
+        if not state.location_id:
+            raise ReplicaError(
+                f"{source} is empty, or its log is lost, and {target.uri} is its replica, which has what was there."
+                f" Restore from it by `snapshots import --from {target.uri}`, or go on with it:"
+                f" `snapshots catalog promote --snapshot {target.uri}`. To begin {source} again, replicate to an empty"
+                " location.",
+                uri=target.uri,
+            )
         if marker.location_id != state.location_id:
             raise ReplicaError(
                 f"{target.uri} is a replica of {marker.source}, location {marker.location_id}; {source} is location "

@@ -12,8 +12,9 @@ from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
+from snapshot_assets.catalog.replica import read_marker
 from snapshot_assets.catalog.replication.needed import needed_objects
-from snapshot_assets.catalog.replication.plan import plan_replication
+from snapshot_assets.catalog.replication.plan import check_target, plan_replication
 from snapshot_assets.catalog.replication.promote import execute_promotion, plan_promotion
 from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.catalog.verify.records import record_verification
@@ -215,6 +216,22 @@ def test_another_location_is_no_replica(writer: Writer, replica: ObjectStore, tm
     replicate(other.store, third)
     with pytest.raises(ReplicaError, match="is a replica of"):
         replicate(writer.store, third)
+
+
+def test_a_location_that_was_lost_is_not_begun_beside_its_replica(
+    writer: Writer, replica: ObjectStore, tmp_path: Path
+) -> None:
+    writer.fill()
+    seal(writer.catalog)
+    replicate(writer.store, replica)
+    lost = open_store(parse_location(f"file://{tmp_path}/lost"))
+    with pytest.raises(ReplicaError) as raised:
+        check_target(replica, read_marker(replica), read_state(lost), lost.uri)
+    assert str(raised.value) == (
+        f"{lost.uri} is empty, or its log is lost, and {replica.uri} is its replica, which has what was there. Restore"
+        f" from it by `snapshots import --from {replica.uri}`, or go on with it: `snapshots catalog promote --snapshot"
+        f" {replica.uri}`. To begin {lost.uri} again, replicate to an empty location."
+    )
 
 
 def test_chosen_versions_are_replicated_and_others_added_later(writer: Writer, replica: ObjectStore) -> None:
