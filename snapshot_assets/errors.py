@@ -125,7 +125,7 @@ class StoreDeniedError(StorageError):
 
 
 class LocationUnusableError(StorageError):
-    """The folder of a location cannot be created."""
+    """The folder of a location cannot be created, or its bucket does not exist."""
 
 
 class LocationIsFileError(LocationUriError, StorageError):

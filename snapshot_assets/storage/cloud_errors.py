@@ -23,6 +23,7 @@ from obstore.exceptions import (
 
 from snapshot_assets.errors import (
     ConditionalCreateUnsupportedError,
+    LocationUnusableError,
     ObjectExistsError,
     ObjectNotFoundError,
     StorageError,
@@ -89,7 +90,7 @@ def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
     number = int(status) if status else 0
     failed = f"Cannot {operation} {uri}: {_reason(text, status, code)}"
     if code in _NO_BUCKET:
-        return StorageError(f"{failed}. Create the bucket, or correct its name.", uri=uri)
+        return LocationUnusableError(f"{failed}. Create the bucket, or correct its name.", uri=uri)
     if code in NO_UPLOAD:
         return StoreUnavailableError(f"{failed}. The store has lost the upload or its parts; run again.", uri=uri)
     # Azure answers 409 also where the object exists.
@@ -99,7 +100,7 @@ def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
     if isinstance(error, FileNotFoundError | NotFoundError):
         if operation in ("read", "delete"):
             return ObjectNotFoundError(f"There is no object {uri}.", uri=uri)
-        return StorageError(f"{failed}. Create the bucket, or correct its name.", uri=uri)
+        return LocationUnusableError(f"{failed}. Create the bucket, or correct its name.", uri=uri)
     # The address of instance credentials is asked only where no other credentials were found.
     denied = number in (401, 403) or code in _DENIED or _INSTANCE_CREDENTIALS in text
     if denied or isinstance(error, PermissionDeniedError | UnauthenticatedError):

@@ -12,7 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.errors import PlanError, StorageError, StoreDeniedError, StoreUnavailableError, TransientError
+from snapshot_assets.errors import (
+    LocationUnusableError,
+    PlanError,
+    StorageError,
+    StoreDeniedError,
+    StoreUnavailableError,
+    TransientError,
+)
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.in_parallel import hashing_threads
 from snapshot_assets.storage.location import parse_location
@@ -80,7 +87,8 @@ def test_wrong_credentials_are_refused_without_being_repeated(s3_server: S3Serve
 def test_a_missing_bucket_is_named(s3_server: S3Server) -> None:
     store = open_s3("s3://no-such-bucket/x", s3_server.as_user("reader"))
     for call in (lambda: store.get("a"), lambda: list(store.list())):
-        with pytest.raises(StorageError, match=r"s3://no-such-bucket/x.*NoSuchBucket.*Create the bucket") as caught:
+        named = r"s3://no-such-bucket/x.*NoSuchBucket.*Create the bucket"
+        with pytest.raises(LocationUnusableError, match=named) as caught:
             call()
         assert not isinstance(caught.value, TransientError)
 
