@@ -199,7 +199,7 @@ class Plan(ReplicaFields):
 
     @field_validator(*_NOT_OF_ASSETS)
     @classmethod
-    def _has_a_database_to_act_on(cls, value: Any, info: ValidationInfo) -> Any:
+    def _acts_on_a_database(cls, value: Any, info: ValidationInfo) -> Any:
         default = cls.model_fields[str(info.field_name)].get_default(call_default_factory=True)
         if is_asset(info.data.get("source")) and value != default:
             raise ValueError("has no effect on the DataFrames of a Dagster asset; remove it")
