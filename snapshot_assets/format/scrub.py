@@ -20,7 +20,7 @@ _ASSIGNED = rf"(?:{_NAMES})[\w.\-]{{0,40}}[\"']?"
 _QUOTED = r"'(?:[^'\\]|\\.|'')*(?:'|\\?\Z)" + r'|"(?:[^"\\]|\\.|"")*(?:"|\\?\Z)'
 _MASKED = r"\*\*\*(?=[\s,;)\]}]|\Z)"  # scrubbing twice changes nothing
 _VALUE = rf"(?:(?:Bearer|Basic)\s{{1,8}})?(?:{_MASKED}|(?:{_QUOTED})[^\s,;)\]}}]*|(?:\\\s|\S)+)"
-_WORDS = r"(?!refers to the environment variable )"  # a mistake in a configuration, behind the name of its field
+_NO_VALUE = r"(?!refers to the environment variable )"  # a mistake in a configuration, behind the name of its field
 _QUERY_VALUE = r"(?![\"'])[^&#\s\"<>]*"
 
 # Repetitions are bounded, so a malicious text takes at most linear time.
@@ -36,7 +36,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     # A value in a query string ends at the next parameter; any other value ends at its quote or at white space.
     (
         re.compile(
-            rf"([?&][\w.\-]{{0,40}}?{_ASSIGNED}=)(?:{_QUERY_VALUE})|({_ASSIGNED}\s{{0,8}}[=:]\s{{0,8}}){_WORDS}(?:{_VALUE})",
+            rf"([?&][\w.\-]{{0,40}}?{_ASSIGNED}=)(?:{_QUERY_VALUE})|({_ASSIGNED}\s{{0,8}}[=:]\s{{0,8}}){_NO_VALUE}(?:{_VALUE})",
             re.IGNORECASE | re.DOTALL,
         ),
         rf"\1\2{MASK}",

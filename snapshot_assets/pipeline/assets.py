@@ -146,7 +146,7 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
             f"plan {plan.name!r}: scratch {plan.scratch} is a Spark catalog; a restore drill needs a PostgreSQL"
             " server, or a DuckDB file whose folder it uses"
         )
-    if dg.AssetKey(plan.source_asset or [""]) in {asset_key(plan, name) for name in _OWN_NAMES}:
+    if plan.source_asset and dg.AssetKey(plan.source_asset) in {asset_key(plan, name) for name in _OWN_NAMES}:
         raise PlanError(f"plan {plan.name!r}: {plan.source} is an asset of the plan itself; name the asset of your own")
     jobs = plan_jobs(plan, spark_key)
     with accepting_unstable_parts():

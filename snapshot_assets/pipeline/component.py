@@ -128,7 +128,7 @@ class SnapshotPlan(dg.Component, dg.Model, dg.Resolvable):
 
 
 def _file_of(context: dg.ComponentLoadContext) -> Path:
-    """Return the file of a component, as messages name it; of several in one file, with its number."""
+    """Return the file of a component, as messages name it; with its number, unless it is the first in the file."""
     path, number = context.path, getattr(context.component_path, "instance_key", None)
     file = path / "defs.yaml" if path.is_dir() else path
     return file.with_name(f"{file.name}[{number}]") if number else file
@@ -196,7 +196,11 @@ class _Project:
                 plan.changed(storage=configuration.store_options(plan), spark=configuration.spark_settings(plan))
                 for plan in configuration.plans
             )
-            merged = replace(merged, sources={**merged.sources, **configuration.sources}, plans=(*merged.plans, *plans))
+            sources = {**merged.sources, **configuration.sources}
+            try:
+                merged = replace(merged, sources=sources, plans=(*merged.plans, *plans))
+            except PlanError as error:
+                raise PlanError(f"{component}: {error}") from None
         return merged
 
 

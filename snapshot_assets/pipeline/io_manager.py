@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -245,13 +246,13 @@ def _export_frames(
     The others are not described either: what is not written leaves no trace.
     """
     catalog, replace = run.read_catalog(), asks_to_replace(context)
-    skipped = [] if replace or run.force else completed_chunks(catalog.store, catalog.state, list(chunks))[1]
-    written = {chunk: frames for chunk, frames in chunks.items() if chunk not in {each.chunk for each in skipped}}
-    if not written:
-        commits: _Commits = (each for each in [skipped])
-    else:
+    skipped = [] if replace else completed_chunks(catalog.store, catalog.state, list(chunks))[1]
+    intact = {outcome.chunk for outcome in skipped}
+    written = {chunk: frames for chunk, frames in chunks.items() if chunk not in intact}
+    commits: Iterable[Sequence[Outcome]] = [skipped] if skipped else []
+    if written:
         started = run.open_frames(written)
-        catalog, commits = started.catalog, started.commits(list(chunks), replace_completed=replace)
+        catalog, commits = started.catalog, chain(commits, started.commits(list(written), replace_completed=replace))
     return catalog, {}, len(chunks), _warning_of_skipped(context, run.store.uri, commits)
 
 

@@ -189,19 +189,22 @@ class Plan(ReplicaFields):
         """
         return type(self)(**{name: getattr(self, name) for name in self.model_fields_set} | fields)
 
+    @classmethod
+    def _is_given(cls, value: Any, info: ValidationInfo) -> bool:
+        """Return whether a field has another value than its default."""
+        return bool(value != cls.model_fields[str(info.field_name)].get_default(call_default_factory=True))
+
     @field_validator(*_NOT_OF_QUERIES)
     @classmethod
     def _has_tables_to_act_on(cls, value: Any, info: ValidationInfo) -> Any:
-        default = cls.model_fields[str(info.field_name)].get_default(call_default_factory=True)
-        if info.data.get("kind") == "query" and value != default:
+        if info.data.get("kind") == "query" and cls._is_given(value, info):
             raise ValueError("has no effect with kind: query, which copies one query; remove it")
         return value
 
     @field_validator(*_NOT_OF_ASSETS)
     @classmethod
     def _acts_on_a_database(cls, value: Any, info: ValidationInfo) -> Any:
-        default = cls.model_fields[str(info.field_name)].get_default(call_default_factory=True)
-        if is_asset(info.data.get("source")) and value != default:
+        if is_asset(info.data.get("source")) and cls._is_given(value, info):
             raise ValueError("has no effect on the DataFrames of a Dagster asset; remove it")
         return value
 
@@ -250,8 +253,7 @@ class Plan(ReplicaFields):
     @field_validator(*DATA_FIELDS)
     @classmethod
     def _has_rows_to_act_on(cls, value: Any, info: ValidationInfo) -> Any:
-        default = cls.model_fields[str(info.field_name)].get_default(call_default_factory=True)
-        if info.data.get("schema_only") and value != default:
+        if info.data.get("schema_only") and cls._is_given(value, info):
             raise ValueError(NO_DATA)
         return value
 

@@ -255,6 +255,16 @@ def test_doctor_reports_all_that_is_wrong_with_its_remedy_and_leaves_nothing(tmp
     assert sorted(os.listdir(tmp_path)) == ["snapshots.yaml"]
 
 
+@pytest.mark.slow
+def test_doctor_finds_executors_without_an_interpreter(tmp_path: Path) -> None:
+    config = tmp_path / "snapshots.yaml"
+    config.write_text("spark: {master: 'local[1]', spark.pyspark.python: /nonexistent/python}\n")
+    done = in_own_process("--config", str(config), "doctor", "--json")
+    [spark] = [check for check in done.json["checks"] if check["check"] == "spark"]
+    assert (done.status, spark["ok"]) == (1, False)
+    assert "spark.pyspark.python names theirs" in spark["remedy"]
+
+
 def test_doctor_goes_on_after_a_wrong_configuration_and_a_store_that_refuses(
     snapshots: Snapshots, source: str, tmp_path: Path
 ) -> None:

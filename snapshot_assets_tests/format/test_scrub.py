@@ -60,6 +60,7 @@ def test_credentials_are_removed_and_the_rest_stays(text, expected):
         "file:///srv/snapshots/demo: No space left on device",
         'relation "public.passengers" does not exist',
         "duckdb:///data/flights.duckdb is locked by process 17",
+        "storage.s3.secret_access_key: refers to the environment variable BACKUP_KEY, which is not set",
         "2013-01-01T00:00:00Z",
         "",
     ],

@@ -202,6 +202,10 @@ def test_the_documented_translation(wrong, tmp_path: Path) -> None:
         ([plan(), plan("stock", database="other.duckdb")], "another component has another source 'shop'; rename one"),
         ([plan(), plan(alias="other")], "another component has a plan 'shop'; rename or remove one"),
         ([plan(), plan("stock") + "  spark_key: mine\n"], "spark_key is mine, and missing in another component"),
+        (
+            [plan(name).replace("source: shop", "source: asset:daily") for name in ("shop", "stock")],
+            "The Dagster asset daily is the source of plans 'shop' and 'stock'",
+        ),
         ([plan() + "  configuration: snapshots.yaml\n"], "remove the other attributes"),
         (["type: snapshot_assets.SnapshotPlan\nattributes: {}\n"], "there is no plan; write plan with its fields"),
         ([plan().replace("2025-01-03", "2024-01-03")], "end_time"),

@@ -233,6 +233,14 @@ def test_a_hidden_column_that_is_not_there_is_refused_before_anything_is_written
     assert not project.location.exists()
 
 
+def test_a_table_asset_that_no_dataframe_is_is_refused_before_anything_is_written(project, hours):
+    add_asset(project, lambda keys: hours(keys[0], 2))
+    project.plan = project.plan.changed(dagster={"table_assets": ["demo.delay"]})
+    failure = project.failure(project.run("delays", single=project.keys[0])).description
+    assert failure.startswith("plan 'demo': table_assets has demo.delay, of which no rows are exported.")
+    assert not project.location.exists()
+
+
 def test_dataframes_that_are_not_written_leave_no_trace(project, hours):
     add_asset(project, lambda keys: hours(keys[0], 2))
     assert project.run("delays", single=project.keys[0]).success

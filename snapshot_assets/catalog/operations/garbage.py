@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import filterfalse
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -102,8 +103,11 @@ class GarbageScan:
         Counts in whole seconds, as some stores' clocks do: by the log's milliseconds, what expired in the second of
         such a time would be younger than it.
         """
-        old = tuple(each for each in self.garbage if each.since.replace(microsecond=0) <= before)
-        return old, tuple(each for each in self.garbage if each.since.replace(microsecond=0) > before)
+
+        def is_old(garbage: Garbage) -> bool:
+            return garbage.since.replace(microsecond=0) <= before
+
+        return tuple(filter(is_old, self.garbage)), tuple(filterfalse(is_old, self.garbage))
 
 
 def scan_head(store: ObjectStore, before: datetime, pinned: PinnedPaths) -> GarbageScan:

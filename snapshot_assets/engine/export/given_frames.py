@@ -40,7 +40,8 @@ def described_frames(
     every: dict[TableName, StructType] = {}
     for frames in named.values():
         for name, frame in frames.items():
-            _refuse_other_columns(name, every.setdefault(name, _nullable(frame.schema)), _nullable(frame.schema))
+            columns_of_frame = _nullable(frame.schema)
+            _refuse_other_columns(name, every.setdefault(name, columns_of_frame), columns_of_frame)
     rule, refusals = rule_of("spark"), Refusals()
     _refuse_unknown_columns(selection, every, {table.table_name for table in committed.tables}, rule)
     refuse_equal_names(selection, rule, refusals)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -22,6 +23,7 @@ from snapshot_assets.catalog.verify.rotation import due_files
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.units import time_text
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
 from snapshot_assets_tests.catalog.tags import flip, sealed_by
 
@@ -180,6 +182,17 @@ def test_a_seal_without_chunk_0_names_the_asset_that_exports_it(store) -> None:
         "1 of 4 chunks is not exported: chunk 0. Materialise these partitions of the asset `chunks`, or the asset "
         "`untimed_tables` for chunk 0, then seal again; `snapshots export create` does both."
     )
+
+
+def test_the_remedy_of_a_chunk_of_an_assets_rows_is_to_materialise_its_partition(store) -> None:
+    writer = Writer(store)
+    writer.begin(replace(HEADER, source="asset:reports/daily"))
+    writer.fill()
+    lost = next(iter(writer.catalog.state.files.chunk(1)))
+    store.delete(lost)
+    [fault] = [fault for fault in verify(store).faults if fault.object == lost]
+    start = time_text(HEADER.start)
+    assert f"by materialising the partition {start} of the Dagster asset `reports/daily`." in fault.message
 
 
 def test_where_no_chunk_is_completed_nothing_is_listed(sealed, monkeypatch):
