@@ -143,19 +143,21 @@ def test_an_upload_that_is_cut_is_made_again_or_fails_and_leaves_nothing(
 @pytest.mark.slow
 @every_plain_format
 def test_a_killed_copy_shows_no_part_of_its_file_and_the_next_one_finishes(
-    place: Place, s3_server: S3Server, store: ObjectStore, fields: dict[str, Any]
+    place: Place, proxy: Proxy, s3_server: S3Server, store: ObjectStore, fields: dict[str, Any]
 ) -> None:
     """The parts of a killed process's upload stay until a rule of the bucket removes them; no reader sees them."""
-    many = LARGE.replace("40_000", "200_000")
-    run = replace(run_of(plan(place.source, many, place.folder, **fields)), store=store)
-    process = SPAWN.Process(target=copy, args=(run,))
+    run = replace(run_of(plan(place.source, LARGE, place.folder, **fields)), store=store)
+    held = replace(run, store=open_store(parse_location(store.uri), proxy.options))
+    proxy.strike(Fault(r"PUT .*[?&]partNumber=2\b", held=True))
+    process = SPAWN.Process(target=copy, args=(held,))
     process.start()
-    while not s3_server.uploads(store.uri):
+    while not proxy.statuses("partNumber=2"):
         assert process.is_alive()
     process.kill()
     process.join(60)
     assert process.exitcode == -signal.SIGKILL
+    assert len(s3_server.uploads(store.uri)) == 1
     assert [info.path for info in store.list("data/")] == []
-    assert copy(run).rows == 200_000
+    assert copy(run).rows == 40_000
     report = verify(store, depth="full")
     assert (report.faults, report.files) == ([], len(list(read_state(store).live_files())))

@@ -41,6 +41,7 @@ class Fault:
         forwarded: Whether the server still receives the request, so that it takes effect.
         each: Whether to count `times` separately for each text that the pattern's groups match.
         every: Strike only one of this many matching requests.
+        held: Whether the request never gets an answer, so that the client waits until it is killed.
     """
 
     request: str
@@ -50,6 +51,7 @@ class Fault:
     forwarded: bool = False
     each: bool = False
     every: int = 1
+    held: bool = False
 
 
 @dataclass
@@ -157,6 +159,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(503, [("Content-Type", "application/xml")], _error("SlowDown"))
             return
         fault = self.record.next_fault(request)
+        if fault is not None and fault.held:
+            self.record.seen.append((request, 0))
+            threading.Event().wait()
         answer = self._forward(body) if fault is None or fault.forwarded else None
         self.record.seen.append((request, fault.status if fault else answer[0] if answer else 0))
         if fault is None:
