@@ -1,6 +1,6 @@
 """What a run of 10,000 one-minute windows with 20 rows costs: the command's processor time and memory.
 
-Once with Dagster's SQLite storage, which stores event by event, and once with its PostgreSQL storage.
+Once with Dagster's SQLite storage, and once with its PostgreSQL storage.
 """
 
 from __future__ import annotations

@@ -13,9 +13,12 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetC
 from dagster._core.definitions.repository_definition import SINGLETON_REPOSITORY_NAME
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 from dagster._core.events import DagsterEvent, DagsterEventBatchMetadata
+from dagster._core.events.log import EventLogEntry
 from dagster._core.execution.plan.execute_step import _build_data_version_tags, _get_input_provenance_data
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
+from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
 
 
@@ -38,6 +41,32 @@ def without_unchosen_telemetry(instance: dg.DagsterInstance) -> dg.DagsterInstan
         return instance
     instance.dispose()
     return dg.DagsterInstance.from_ref(ref._replace(settings={**ref.settings, "telemetry": {"enabled": False}}))
+
+
+class _BatchesInSqlite(SqliteEventLogStorage):
+    """SQLite storage that stores a batch in two transactions: of the run's file, and of the index of all runs.
+
+    Dagster's own opens both files for each event. It stores batches so in PostgreSQL.
+    """
+
+    def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
+        """Store events of one run and one asset: materializations or observations."""
+        rows = [self._event_to_row(event) for event in events]
+        insert = SqlEventLogStorageTable.insert()
+        with self.run_connection(events[0].run_id) as connection:
+            connection.execute(insert, rows)
+        with self.index_transaction() as connection:
+            ids = [connection.execute(insert, row).lastrowid for row in rows]
+            self._store_asset_event_tags(connection, events, ids)
+            self._store_asset_event(connection, events[-1], ids[-1])
+
+
+def storing_batches_at_once(instance: dg.DagsterInstance) -> dg.DagsterInstance:
+    """Return an instance that stores a batch of `store_events` at once in this process, in SQLite too."""
+    storage = instance.event_log_storage
+    if type(storage) is SqliteEventLogStorage:
+        storage.__class__ = _BatchesInSqlite  # the files and the instance's configuration stay as they are
+    return instance
 
 
 def target_materialization(
@@ -72,7 +101,8 @@ def store_events(
 ) -> None:
     """Store events of one kind, of one asset, at once, and not when the step ends.
 
-    They are one batch if the environment has `DAGSTER_EVENT_BATCH_SIZE` and Dagster's storage is PostgreSQL or MySQL.
+    They are one batch if the environment has `DAGSTER_EVENT_BATCH_SIZE`, and Dagster's storage is PostgreSQL or that of
+    `storing_batches_at_once`.
     """
     own: Any = context.op_execution_context if isinstance(context, dg.AssetExecutionContext) else context
     step = own.step_context if isinstance(own, dg.OutputContext) else own.get_step_execution_context()
