@@ -19,11 +19,7 @@ from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.errors import InterruptedRunError, SnapshotError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.assets import build_definitions
-from snapshot_assets.pipeline.dagster_internals import (
-    belonging_to_location,
-    storing_batches_at_once,
-    without_unchosen_telemetry,
-)
+from snapshot_assets.pipeline.dagster_internals import belonging_to_location, without_unchosen_telemetry
 from snapshot_assets.pipeline.exports import range_of
 from snapshot_assets.pipeline.keys import asset_key, op_name
 from snapshot_assets.pipeline.maintenance import compact_config
@@ -42,9 +38,6 @@ CODE_LOCATION_VARIABLE = "SNAPSHOTS_CODE_LOCATION"
 
 _NOT_BY_THE_DAEMON = {"dagster/max_retries": "0"}
 """Dagster's daemon would run a failed run again on the plan of the configuration, without the command's options."""
-
-_BATCH = "256"
-"""Most events of a commit that Dagster stores together."""
 
 _NEW_INSTANCE = "telemetry:\n  enabled: false\n"
 _CONSOLE = logging.getLogger("snapshot_assets.dagster")
@@ -68,8 +61,7 @@ def open_instance() -> dg.DagsterInstance:
     if not any(home.iterdir()):
         (home / "dagster.yaml").write_text(_NEW_INSTANCE, encoding="utf-8")
     os.environ["DAGSTER_HOME"] = str(home.resolve())
-    os.environ.setdefault("DAGSTER_EVENT_BATCH_SIZE", _BATCH)
-    return storing_batches_at_once(without_unchosen_telemetry(dg.DagsterInstance.get()))
+    return without_unchosen_telemetry(dg.DagsterInstance.get())
 
 
 def run_plan(

@@ -225,10 +225,7 @@ def test_a_run_that_is_cut_off_leaves_what_it_committed(project: Project, monkey
     assert len(project.materialized()) == len(ROWS)
 
 
-def test_the_events_of_a_commit_are_one_batch_where_dagster_stores_batches(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DAGSTER_EVENT_BATCH_SIZE", "256")
+def test_the_events_of_a_commit_are_one_batch(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     storage, batches = type(project.instance.event_log_storage), list[int]()
     store = storage.store_event_batch
 

@@ -1,6 +1,6 @@
 """Batches of events in SQLite: Dagster finds the same as when it stores event by event, and opens fewer files."""
 
-from collections.abc import Callable
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 from dagster._core.definitions.data_version import DATA_VERSION_TAG
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
-from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, store_events, storing_batches_at_once
+from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, store_events
 
 KEYS = [str(number) for number in range(30)]
 
@@ -30,11 +30,11 @@ def facts(record: dg.EventLogRecord) -> tuple[Any, ...]:
     return record.storage_id, event.partition, event.metadata, event.tags
 
 
-def found(folder: Path, opened: Callable[[dg.DagsterInstance], dg.DagsterInstance]) -> list[Any]:
+def found(folder: Path) -> list[Any]:
     """Run the asset in an instance of its own; returns what Dagster finds of it in the same files afterwards."""
     folder.mkdir()
     with dg.DagsterInstance.local_temp(str(folder)) as instance:
-        run = dg.materialize([stored], instance=opened(instance)).run_id
+        run = dg.materialize([stored], instance=instance).run_id
     with dg.DagsterInstance.local_temp(str(folder)) as instance:
         of_asset = dg.AssetRecordsFilter(asset_key=stored.key)
         [entry] = instance.get_asset_records([stored.key])
@@ -53,8 +53,10 @@ def found(folder: Path, opened: Callable[[dg.DagsterInstance], dg.DagsterInstanc
         ]
 
 
-@pytest.mark.parametrize("batch", ["10", "256"])
-def test_a_batch_is_found_as_single_events_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: str) -> None:
+@pytest.mark.parametrize("size", ["10", None])
+def test_a_batch_is_found_as_single_events_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str | None
+) -> None:
     opened: list[str] = []
     connect = SqliteEventLogStorage._connect
 
@@ -63,9 +65,14 @@ def test_a_batch_is_found_as_single_events_are(tmp_path: Path, monkeypatch: pyte
         return connect(storage, shard)
 
     monkeypatch.setattr(SqliteEventLogStorage, "_connect", counted)
-    monkeypatch.setenv("DAGSTER_EVENT_BATCH_SIZE", batch)
-    singly = found(tmp_path / "singly", lambda instance: instance)
+    monkeypatch.setenv("DAGSTER_EVENT_BATCH_SIZE", "0")
+    singly = found(tmp_path / "singly")
     before = len(opened)
-    assert found(tmp_path / "batch", storing_batches_at_once) == singly
+    if size is None:
+        monkeypatch.delenv("DAGSTER_EVENT_BATCH_SIZE")
+    else:
+        monkeypatch.setenv("DAGSTER_EVENT_BATCH_SIZE", size)
+    assert found(tmp_path / "batch") == singly
     assert len(opened) - before < before / 2
     assert [len(each) for each in singly[:2]] == [len(KEYS), len(KEYS)]
+    assert os.environ.get("DAGSTER_EVENT_BATCH_SIZE") == size
