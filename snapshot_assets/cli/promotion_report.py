@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from snapshot_assets.catalog.replication.promote import PromotionPlan
 from snapshot_assets.cli.output import show, show_json
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.units import time_text
 
 
@@ -22,6 +23,8 @@ def report_promotion(options: argparse.Namespace, uri: str, plan: PromotionPlan,
         show(f" {text}")
     if plan.damaged:
         show("  its log is not whole: rebuild it with `snapshots catalog rebuild`")
+    if plan.known_damage:
+        show(f" {known_damage_text(plan)} `snapshots export verify --snapshot {uri}` names them.")
 
 
 def _facts(plan: PromotionPlan) -> dict[str, object]:
@@ -37,6 +40,7 @@ def _facts(plan: PromotionPlan) -> dict[str, object]:
         },
         "released": list(plan.released),
         "damaged": plan.damaged,
+        "known_damage": list(plan.known_damage),
     }
 
 
@@ -44,6 +48,12 @@ def ends_text(plan: PromotionPlan, verb: str) -> str:
     """Return a sentence on what a replica of chosen versions lacks, with a space before it; "" for nothing."""
     parts = list(_parts(plan))
     return f" It never had these, which {verb}: {'; '.join(parts)}." if parts else ""
+
+
+def known_damage_text(plan: PromotionPlan) -> str:
+    """Return a sentence on damage that verifications of the replica recorded, with a space before it; "" for none."""
+    count = len(plan.known_damage)
+    return f" {counted(count, 'object')} had damage when last verified." if count else ""
 
 
 def _parts(plan: PromotionPlan) -> Iterator[str]:

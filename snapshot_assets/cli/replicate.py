@@ -14,7 +14,7 @@ from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import Place, open_catalog, open_log, place_of
 from snapshot_assets.cli.object_progress import object_progress
 from snapshot_assets.cli.output import show, show_json
-from snapshot_assets.cli.promotion_report import ends_text, report_promotion
+from snapshot_assets.cli.promotion_report import ends_text, known_damage_text, report_promotion
 from snapshot_assets.errors import UsageError
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.counts import counted, noun
@@ -113,7 +113,7 @@ def promote(options: argparse.Namespace) -> int:
     execute = partial(execute_promotion, single_writer=options.single_writer or place.single_writer)
     question = (
         f"it will no longer be a replica of {plan.replica.source}, and can be written to. Nothing may write to the"
-        f" source any more: both have the same log.{ends_text(plan, 'will end')}"
+        f" source any more: both have the same log.{ends_text(plan, 'will end')}{known_damage_text(plan)}"
     )
     return execute_confirmed(
         options, catalog, plan, execute, report_promotion, question=question, refusal="It stays a replica."

@@ -139,6 +139,18 @@ def test_damage_is_named_and_the_status_is_not_0(snapshots: Snapshots, exported:
     assert (verified.status, "first copy has not ended" in verified.err) == (5, True)
 
 
+def test_a_promotion_names_the_known_damage(snapshots: Snapshots, exported: Path, replica: Path) -> None:
+    here = ("--snapshot", replica.as_uri())
+    snapshots("replicate", "--snapshot", exported.as_uri(), "--to", replica.as_uri())
+    file = next(replica.glob("data/1/*.parquet"))
+    file.write_bytes(bytes(file.stat().st_size))
+    assert snapshots("export", "verify", *here).status == 3
+    planned = snapshots("catalog", "promote", *here, "--dry-run", "--json").json
+    assert planned["known_damage"] == [str(file.relative_to(replica))]
+    promoted = snapshots("catalog", "promote", *here, "--yes")
+    assert (promoted.status, "1 object had damage when last verified." in promoted.out) == (0, True), promoted.err
+
+
 def test_a_plan_whose_replica_is_another_location_is_refused_before_rows_move(
     snapshots: Snapshots, source: str, exported: Path, location: Path, tmp_path: Path
 ) -> None:

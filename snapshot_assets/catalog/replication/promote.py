@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from snapshot_assets.catalog.catalog import Actions, Catalog, proved
 from snapshot_assets.catalog.log.replay import recorded_state
@@ -21,6 +21,7 @@ from snapshot_assets.catalog.state.chosen import Unchosen, unchosen
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.holds import held_text
 from snapshot_assets.catalog.state.pins import TagState
+from snapshot_assets.catalog.verify.records import damage_on_record
 from snapshot_assets.errors import ConflictError, DamageError, ReplicaError, TagHeldError, UsageError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import REPLICA
@@ -41,6 +42,7 @@ class PromotionPlan:
         released: Names of the held tags among them whose holds the caller gives up.
         damaged: Whether the log has a fault, so that it must be rebuilt.
         leftovers: Paths of receipts and pins that an interrupted replication copied ahead of the log.
+        known_damage: Paths of the replica's objects that were damaged when they were last verified.
         committed: The first revision of its own; None until then, and for a log that must be rebuilt.
     """
 
@@ -51,6 +53,7 @@ class PromotionPlan:
     released: tuple[str, ...] = ()
     damaged: bool = False
     leftovers: tuple[str, ...] = ()
+    known_damage: tuple[str, ...] = field(default=(), compare=False)
     committed: int | None = None
 
 
@@ -89,7 +92,8 @@ def plan_promotion(catalog: Catalog, *, incomplete: bool = False, release: Colle
     _check_holds(catalog.store.uri, marker, [held[name] for name in held if name not in release])
     damaged = fault is not None
     leftovers = () if damaged else tuple(_leftovers(catalog.store, state))
-    return PromotionPlan(marker, state.revision, state.sealed, ends, tuple(sorted(release)), damaged, leftovers)
+    known = tuple(sorted(damage_on_record(catalog.store, state.location_id)))
+    return PromotionPlan(marker, state.revision, state.sealed, ends, tuple(sorted(release)), damaged, leftovers, known)
 
 
 def _leftovers(store: ObjectStore, state: State) -> Iterator[str]:
