@@ -102,13 +102,13 @@ def test_an_invalid_depth_is_refused(sealed: Project, config: dict[str, str], me
 @pytest.mark.slow
 @pytest.mark.parametrize("by_plan", [False, True])
 def test_a_share_of_all_data_is_hashed_with_what_checks_found(sealed: Project, by_plan: bool) -> None:
-    share = "1%"  # of a few files: one each day
+    share = "1%"  # of a few files: one each day, or now and then more, by the random parts of their names
     if by_plan:
         sealed.plan = sealed.plan.model_copy(update={"dagster": DagsterFields(verify_sample=share)})
     config = {} if by_plan else {"sample": share}
     before = recorded(sealed)
     found = job(sealed, "demo_verify", OP, **config)
-    assert found["hashed_bytes"] in {known.file.bytes for known in sealed.state().live_files()}
+    assert 0 < found["hashed_bytes"] < sum(known.file.bytes for known in sealed.state().live_files())
     [record] = recorded(sealed) - before
     assert "-sample-all-" in record  # older readable revisions, too
 
