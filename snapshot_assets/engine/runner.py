@@ -17,17 +17,11 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from snapshot_assets.engine.executors import prepare_session
 from snapshot_assets.engine.export.tasks import ChunkResult, Task, write_table
 from snapshot_assets.engine.reports import Driver, Report, Reports, reporter, reporting
-from snapshot_assets.engine.session import (
-    Session,
-    cancel_jobs,
-    driver_addresses,
-    prepare_session,
-    spark_errors,
-    tagged_jobs,
-    task_frame,
-)
+from snapshot_assets.engine.session import Session, cancel_jobs, driver_addresses, spark_errors, tagged_jobs, task_frame
+from snapshot_assets.engine.waiting import reporting_waits
 from snapshot_assets.errors import InterruptedTaskError, SnapshotError
 from snapshot_assets.format.relations import Table
 
@@ -41,6 +35,9 @@ GRACE = 3.0
 
 class InlineRunner:
     """Runs tasks one after the other in this process, without Spark; no DataFrames."""
+
+    def ready(self) -> None:
+        """Do nothing: this process can run the tasks."""
 
     def interrupt(self) -> None:
         """Do nothing: tasks run in the thread that is interrupted."""
@@ -61,17 +58,32 @@ class SparkRunner:
     Args:
         session: Called when there is something to run.
         on_report: Called with every report of a running task.
+        modules: Modules that the tasks import beside those of all tasks.
+        checked_early: Returns whether `ready` starts the session, to check its executors.
     """
 
-    def __init__(self, session: Session, on_report: Callable[[Report], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        on_report: Callable[[Report], None] = lambda _: None,
+        modules: Sequence[str] = (),
+        checked_early: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._session = session
         self._on_report = on_report
+        self._modules = tuple(modules)
+        self._checked_early = checked_early
         self._tag = f"snapshots-{secrets.token_hex(8)}"
         self._spark: SparkSession | None = None
         self._reports: Reports | None = None
         self._interrupted = False
         self._killer: threading.Timer | None = None
         self._starting = threading.Lock()  # chunks are read in parallel, and only one thread may start Spark
+
+    def ready(self) -> None:
+        """Make sure that executors can run the tasks; see `MapRunner`."""
+        if self._checked_early():
+            self._started()
 
     def map(self, function: Callable[[Item], Iterable[Result]], items: Sequence[Item]) -> Iterable[Result]:
         """Call a function with every item, as one Spark job with a task per item.
@@ -120,7 +132,7 @@ class SparkRunner:
 
         def start() -> None:
             try:
-                started.set_result(prepare_session(self._session()))
+                started.set_result(prepare_session(self._session(), self._modules))
             except BaseException as error:
                 started.set_exception(error)
 
@@ -131,7 +143,7 @@ class SparkRunner:
         raise _interrupted_error()
 
     def _collect(self, spark: SparkSession, frame: DataFrame) -> list[Any]:
-        with self.jobs(spark), spark_errors():
+        with self.jobs(spark), reporting_waits(spark), spark_errors():
             return [pickle.loads(bytes(row["result"])) for row in frame.collect()]
 
     @contextmanager
