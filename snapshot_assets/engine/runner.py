@@ -143,7 +143,7 @@ class SparkRunner:
         raise _interrupted_error()
 
     def _collect(self, spark: SparkSession, frame: DataFrame) -> list[Any]:
-        with self.jobs(spark), reporting_waits(spark), spark_errors():
+        with self.jobs(spark), spark_errors():
             return [pickle.loads(bytes(row["result"])) for row in frame.collect()]
 
     @contextmanager
@@ -151,7 +151,7 @@ class SparkRunner:
         """Let `interrupt` end the Spark jobs of this thread until the context ends; see `MapRunner`."""
         if self._interrupted:
             raise _interrupted_error()
-        with tagged_jobs(spark, self._tag):
+        with tagged_jobs(spark, self._tag), reporting_waits(spark):
             yield
 
     def interrupt(self) -> None:
