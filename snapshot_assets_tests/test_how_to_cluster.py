@@ -121,7 +121,7 @@ def test_a_new_user_sets_up_two_workers_exports_to_s3_and_imports_through_connec
     fill(postgresql_server, source, rows=4320)
     how_to.environment.update(SHOP_DATABASE=source, COPY_DATABASE=copy)
     how_to.replaced["s3://backups/shop"] = s3_location
-    environment, master, worker, export, connect, restore = how_to.blocks("bash")
+    environment, master, worker, check, export, connect, restore = how_to.blocks("bash")
     [configuration] = how_to.blocks("yaml")
     (how_to.folder / "snapshots.yaml").write_text(configuration)
 
@@ -131,6 +131,7 @@ def test_a_new_user_sets_up_two_workers_exports_to_s3_and_imports_through_connec
         how_to.serving(worker, _registered),
         how_to.serving(worker, _registered),
     ):
+        how_to.run(check)
         how_to.run(export)
         assert live_ids(s3_server, s3_location) == list(range(4320))
         port = int(how_to.replaced["15002"])

@@ -26,7 +26,8 @@ _FORMS = {
     "spark": "spark:catalog or spark:catalog.namespace",
     "asset": "asset:key of a Dagster asset, as a plan's source",
 }
-_POSTGRESQL_DRIVER = ("adbc_driver_postgresql", "adbc_driver_manager")
+DRIVERS = {"postgresql": ("adbc_driver_postgresql", "adbc_driver_manager"), "duckdb": ("duckdb",)}
+"""Packages that connect to a kind of database."""
 _EXTRA = "snapshot-assets[postgres]"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
 
@@ -133,7 +134,7 @@ def database_module(uri: str) -> DatabaseModule:
         return cast(DatabaseModule, importlib.import_module(f"snapshot_assets.databases.{kind}"))
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        if missing not in _POSTGRESQL_DRIVER:
+        if missing not in DRIVERS["postgresql"]:
             raise
         raise UnknownSourceError(
             f"{kind}: needs the Python package {missing!r}, which {sys.executable} on {socket.gethostname()} does not"

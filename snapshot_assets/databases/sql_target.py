@@ -151,6 +151,11 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
             with self._quiet([table]):
                 return self._load(file, table, batches)
 
+    def loaded_rows(self, file: LoadedFile) -> int:
+        """Return how many rows of a file were loaded by the ledger, which holds it."""
+        query = f"SELECT rows FROM {ledger.FILES} WHERE {ledger.is_file(file)}"
+        return int(self._rows(query, "reading the ledger")[0]["rows"])
+
     def _check_newest(self, table: TableName, import_id: str) -> None:
         """Refuse to load rows of an import into a table if a newer import may have replaced them."""
         rows = self._rows(f"SELECT id, tables FROM {ledger.IMPORTS} ORDER BY number", "reading the ledger")

@@ -42,6 +42,14 @@ class Pace:
 class MapRunner(Protocol):
     """Calls functions with items somewhere; see `engine.runner`."""
 
+    def ready(self) -> None:
+        """Make sure that calls can run, before anything is written that only they finish.
+
+        Raises:
+            TaskFailedError: Spark's executors lack what calls need.
+            InterruptedTaskError: The run was interrupted.
+        """
+
     def interrupt(self) -> None:
         """Let running calls and jobs end soon, with an error; further ones end at once."""
 

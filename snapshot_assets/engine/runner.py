@@ -17,17 +17,11 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from snapshot_assets.engine.executors import prepare_session
 from snapshot_assets.engine.export.tasks import ChunkResult, Task, write_table
 from snapshot_assets.engine.reports import Driver, Report, Reports, reporter, reporting
-from snapshot_assets.engine.session import (
-    Session,
-    cancel_jobs,
-    driver_addresses,
-    prepare_session,
-    spark_errors,
-    tagged_jobs,
-    task_frame,
-)
+from snapshot_assets.engine.session import Session, cancel_jobs, driver_addresses, spark_errors, tagged_jobs, task_frame
+from snapshot_assets.engine.waiting import reporting_waits
 from snapshot_assets.errors import InterruptedTaskError, SnapshotError
 from snapshot_assets.format.relations import Table
 
@@ -41,6 +35,9 @@ GRACE = 3.0
 
 class InlineRunner:
     """Runs tasks one after the other in this process, without Spark; no DataFrames."""
+
+    def ready(self) -> None:
+        """Do nothing: this process can run the tasks."""
 
     def interrupt(self) -> None:
         """Do nothing: tasks run in the thread that is interrupted."""
@@ -61,17 +58,32 @@ class SparkRunner:
     Args:
         session: Called when there is something to run.
         on_report: Called with every report of a running task.
+        modules: Modules that the tasks import beside those of all tasks.
+        checked_early: Returns whether `ready` starts the session, to check its executors.
     """
 
-    def __init__(self, session: Session, on_report: Callable[[Report], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        on_report: Callable[[Report], None] = lambda _: None,
+        modules: Sequence[str] = (),
+        checked_early: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._session = session
         self._on_report = on_report
+        self._modules = tuple(modules)
+        self._checked_early = checked_early
         self._tag = f"snapshots-{secrets.token_hex(8)}"
         self._spark: SparkSession | None = None
         self._reports: Reports | None = None
         self._interrupted = False
         self._killer: threading.Timer | None = None
         self._starting = threading.Lock()  # chunks are read in parallel, and only one thread may start Spark
+
+    def ready(self) -> None:
+        """Make sure that executors can run the tasks; see `MapRunner`."""
+        if self._checked_early():
+            self._started()
 
     def map(self, function: Callable[[Item], Iterable[Result]], items: Sequence[Item]) -> Iterable[Result]:
         """Call a function with every item, as one Spark job with a task per item.
@@ -120,7 +132,7 @@ class SparkRunner:
 
         def start() -> None:
             try:
-                started.set_result(prepare_session(self._session()))
+                started.set_result(prepare_session(self._session(), self._modules))
             except BaseException as error:
                 started.set_exception(error)
 
@@ -139,7 +151,7 @@ class SparkRunner:
         """Let `interrupt` end the Spark jobs of this thread until the context ends; see `MapRunner`."""
         if self._interrupted:
             raise _interrupted_error()
-        with tagged_jobs(spark, self._tag):
+        with tagged_jobs(spark, self._tag), reporting_waits(spark):
             yield
 
     def interrupt(self) -> None:

@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
+from pyspark import SparkContext
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import spark_partition_id
 from pyspark.sql.types import StructType
 
 from snapshot_assets.databases.spark.failures import error_text, lacks_interpreter
-from snapshot_assets.databases.spark.session_zone import why_not_utc
 from snapshot_assets.engine.session_settings import DYNAMIC_SETTINGS, is_dynamic, is_local, most_dynamic_tasks
 from snapshot_assets.errors import SnapshotError, TaskFailedError, TaskLostError
 from snapshot_assets.plan.spark_settings import DEFAULT_PARALLELISM, MASTER
@@ -49,9 +49,18 @@ _MANY = 1 << 16
 _UNCHOSEN = "python3"
 """PySpark's default interpreter: the first in the path of the worker's machine."""
 
-
 _IN_PROCESS = re.compile(r"local(\[|$)")
 """Masters whose tasks run in the driver."""
+_VERSIONS = re.compile(r"Python in worker has different version: (\S+) than that in driver: ([^\s,]+)")
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
+_NO_WORKER = "Error from python worker"
+"""What Spark reports of an interpreter that ends before it takes a task, such as one that is too old for PySpark."""
+_REMEDY = (
+    "On each worker, install this process's minor version of Python with the packages of requirements/run.txt, and name"
+    " that interpreter: spark.pyspark.python in the configuration's section `spark`, or PYSPARK_PYTHON, which for Spark"
+    " Connect is that of its server."
+)
+"""What makes executors able to run tasks."""
 _QUIET_SECONDS, _MOST_SECONDS = 1.0, 30.0
 
 _prepared: WeakSet[SparkSession] = WeakSet()
@@ -71,21 +80,8 @@ def worker_python(settings: Mapping[str, str]) -> str | None:
     return chosen or (sys.executable if is_local(settings.get(MASTER, "")) else None)
 
 
-def prepare_session(spark: SparkSession) -> SparkSession:
-    """Check a session for writing rows, and send this package to its executors once.
-
-    Executors need the same Python and the dependencies, not this package.
-
-    Raises:
-        TaskFailedError: The session's time zone is not UTC, so timestamps would shift.
-    """
-    if (reason := why_not_utc(spark)) is not None:
-        raise TaskFailedError(reason)
-    return send_package(spark)
-
-
 def send_package(spark: SparkSession) -> SparkSession:
-    """Send this package to a session's executors once."""
+    """Send this package to a session's executors once; they need the same Python and the dependencies."""
     with _preparing:
         if spark not in _prepared:
             correct_worker_python(spark)
@@ -110,9 +106,9 @@ def parallel_tasks(spark: SparkSession) -> int:
     """
     if is_classic(spark):
         settings = {name: spark.conf.get(name, None) or "" for name in DYNAMIC_SETTINGS}
-        if not _IN_PROCESS.match(settings[MASTER]) and is_dynamic(settings):
+        if not runs_in_driver(spark) and is_dynamic(settings):
             return max(2, most_dynamic_tasks(settings) or 0, spark.sparkContext.defaultParallelism)
-        if spark not in _counted and not _IN_PROCESS.match(settings[MASTER]):
+        if spark not in _counted and not runs_in_driver(spark):
             _wait_for_executors(spark)
         _counted.add(spark)
         return max(2, spark.sparkContext.defaultParallelism)
@@ -131,10 +127,25 @@ def _wait_for_executors(spark: SparkSession) -> None:
     started = changed = time.monotonic()
     known = 0
     while (now := time.monotonic()) < started + _MOST_SECONDS and (not known or now < changed + _QUIET_SECONDS):
-        executors = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1  # one of them is the driver
+        executors = executors_of(spark)
         if executors != known:
             known, changed = executors, now
         time.sleep(0.1)
+
+
+def executors_of(spark: SparkSession) -> int:
+    """Return how many executors a classic session has now."""
+    return int(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1  # one of them is the driver
+
+
+def runs_in_driver(spark: SparkSession) -> bool:
+    """Return whether a session's tasks run in this process's JVM, so that it has no executors."""
+    return is_classic(spark) and bool(_IN_PROCESS.match(spark.conf.get(MASTER, "") or ""))
+
+
+def runs_this_python(spark: SparkSession) -> bool:
+    """Return whether a session's tasks run in this environment, so that they have what this process has."""
+    return runs_in_driver(spark) and spark.sparkContext.pythonExec == sys.executable
 
 
 def master_of(spark: SparkSession) -> str:
@@ -197,7 +208,9 @@ def spark_errors() -> Iterator[None]:
     """Convert Spark's errors: an error of Python code or analysis is permanent, a lost task is transient."""
     try:
         yield
-    except (PythonException, AnalysisException) as cause:
+    except PythonException as cause:
+        raise _failed(cause) from cause
+    except AnalysisException as cause:
         raise TaskFailedError(f"A Spark task failed: {error_text(cause)}") from cause
     except PySparkException as cause:
         raise _lost(cause) from cause
@@ -208,15 +221,40 @@ def spark_errors() -> Iterator[None]:
         raise
 
 
+def _failed(cause: PythonException) -> TaskFailedError:
+    """Return the error of a job whose Python code failed, which names what the interpreter lacks."""
+    text = error_text(cause)
+    if versions := _VERSIONS.search(text):
+        context = SparkContext._active_spark_context  # None with Spark Connect, whose server has chosen
+        python = context.pythonExec if context is not None else "their interpreter"
+        return unfit(f"{python} is Python {versions[1]} there, and this process runs {versions[2]}")
+    if missing := _MISSING.findall(text):
+        return _unfit(f"A Spark task lacks the Python module {missing[-1]}.", text)
+    return TaskFailedError(f"A Spark task failed: {text}")
+
+
+def unfit(reason: str) -> TaskFailedError:
+    """Return the error of executors whose Python cannot run the tasks.
+
+    Args:
+        reason: Which interpreter, and why not.
+    """
+    return _unfit(f"Spark's executors cannot run the tasks of this package: {reason}.")
+
+
+def _unfit(sentence: str, cause: str = "") -> TaskFailedError:
+    text = f"{sentence} {_REMEDY}" + (f" ({cause})" if cause else "")
+    return TaskFailedError(text, remedy=_REMEDY)
+
+
 def _lost(cause: BaseException) -> SnapshotError:
     """Return the error of a job that ended without an error of its tasks' own code."""
+    text = error_text(cause)
     if lacks_interpreter(cause):
-        remedy = (
-            "Install it there, with the dependencies of this package, or name another: spark.pyspark.python in the "
-            "configuration's section `spark`, or PYSPARK_PYTHON"
-        )
-        return TaskFailedError(f"Spark's workers lack their Python interpreter. {remedy}: {error_text(cause)}")
-    return TaskLostError(f"A Spark job was lost: {error_text(cause)}")
+        return _unfit("Spark's workers lack their Python interpreter.", text)
+    if _NO_WORKER in text:
+        return _unfit("The Python interpreter of Spark's workers ends at its start.", text)
+    return TaskLostError(f"A Spark job was lost: {text}")
 
 
 def task_frame(

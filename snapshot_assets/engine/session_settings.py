@@ -22,12 +22,13 @@ NEEDED = {TIME_ZONE: "UTC"}
 """Settings that every session needs."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+QUIET_SETTINGS = {"spark.ui.showConsoleProgress": "false"}
+"""Settings of every session that has its JVM in this process, where nobody chose another value."""
 LOCAL_SETTINGS = {
     MASTER: "local[*,4]",  # Spark tries a dying task four times
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.shuffle.partitions": "8",
     "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
 }
 """Conveniences of a session whose tasks run on this machine, where nobody chose another value."""
 
@@ -80,8 +81,9 @@ def session_settings(chosen: Mapping[str, str], environment: Mapping[str, str] |
     if REMOTE in chosen or (MASTER not in chosen and REMOTE in known):
         return NEEDED | dict(chosen)
     ours = {_NAME: _APPLICATION} | NEEDED
-    if GATEWAY not in environment and is_local((known | dict(chosen)).get(MASTER, LOCAL_SETTINGS[MASTER])):
-        ours = LOCAL_SETTINGS | ours
+    if GATEWAY not in environment:
+        local = is_local((known | dict(chosen)).get(MASTER, LOCAL_SETTINGS[MASTER]))
+        ours = (LOCAL_SETTINGS if local else {}) | QUIET_SETTINGS | ours
     unchosen = {name: value for name, value in ours.items() if name in NEEDED or name not in known}
     return unchosen | dict(chosen)
 

@@ -24,6 +24,7 @@ from snapshot_assets.engine.session import (
     PYTHON_VARIABLE,
     correct_worker_python,
     is_classic,
+    runs_this_python,
     send_package,
     worker_python,
 )
@@ -71,13 +72,13 @@ def session_config(chosen: Mapping[str, str]) -> dict[str, str]:
         chosen: Settings of the user.
     """
     settings, known = session_settings(chosen), settings_of_environment(os.environ)
-    ours = (
-        driver_settings(process_folder(), archive_file())
-        if known_master(chosen) is not None and not _connects(settings)
-        else {}
-    )
-    if not LOCAL_SETTINGS.keys().isdisjoint(settings) or is_local(settings.get(MASTER, "")):
+    in_jvm_of_ours = known_master(chosen) is not None and not _connects(settings)
+    ours = driver_settings(process_folder(), archive_file()) if in_jvm_of_ours else {}
+    local = not LOCAL_SETTINGS.keys().isdisjoint(settings) or is_local(settings.get(MASTER, ""))
+    if local:
         ours |= _local_settings(settings, known)
+    if (in_jvm_of_ours or local) and not has_log_settings(os.environ):
+        ours |= _java_options()
     return {name: value for name, value in ours.items() if name not in known} | settings
 
 
@@ -94,8 +95,7 @@ def _local_settings(settings: Mapping[str, str], known: Mapping[str, str]) -> di
     master = settings.get(MASTER) or known.get(MASTER, "")
     in_process = master.partition("[")[0] == "local"
     preloaded = in_process and worker_python({**known, **settings}) == sys.executable
-    logging_unchosen = is_local(master) and not has_log_settings(os.environ)
-    ours = (_DAEMON if preloaded else {}) | (_java_options() if logging_unchosen else {})
+    ours = dict(_DAEMON) if preloaded else {}
     if in_process and GATEWAY not in os.environ:  # that JVM runs already
         ours |= worker_settings(process_folder())
     return ours
@@ -144,11 +144,16 @@ def _started(settings: Mapping[str, str]) -> SparkSession:
     try:
         if _starts_jvm(settings):
             start_jvm(settings)
-        return SparkSession.builder.config(map=dict(settings)).getOrCreate()
+        spark = SparkSession.builder.config(map=dict(settings)).getOrCreate()
     except ImportError as error:  # PySpark checks for the packages of Connect only now
         raise PlanError(
             f"Spark Connect needs the extra `connect`: pip install 'snapshot-assets[connect]' ({error})"
         ) from None
+    if not is_classic(spark):
+        # PySpark's own function for the exit, which runs after this one, repeats a request for minutes if the server
+        # is gone. It makes none of a client that is closed.
+        atexit.register(spark.client.close)
+    return spark
 
 
 def _starts_jvm(settings: Mapping[str, str]) -> bool:
@@ -212,7 +217,8 @@ def start_early(chosen: Mapping[str, str], *, no_rows: bool) -> None:
     def start() -> None:
         try:
             spark = send_package(start_session(chosen, no_rows=no_rows))
-            spark.range(0, 1, 1, 1).mapInArrow(_same, "id long").collect()
+            if runs_this_python(spark):  # another one is checked before it runs anything
+                spark.range(0, 1, 1, 1).mapInArrow(_same, "id long").collect()
         except Exception as error:  # the work itself meets it again, and reports it
             _LOG.info("Spark could not start early: %s", error)
 

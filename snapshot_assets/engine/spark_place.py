@@ -1,13 +1,14 @@
 """Checks that the place of a Spark session answers, before anything waits for it.
 
-A client of Spark Connect repeats its first request for minutes, and a JVM without its master ends with Java's errors
-alone; neither names the address.
+A client of Spark Connect repeats its first request for minutes, also where something else than such a server listens,
+and a JVM without its master ends with Java's errors alone; neither names the address.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+import uuid
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
@@ -20,6 +21,12 @@ _CONNECT_PORT = 15002
 _PROXIES = {"grpc", "https", "http"}
 _SECONDS = 10.0
 """Most seconds for one host, as for object storage."""
+_FAILURES = {
+    "DEADLINE_EXCEEDED": "something listens there, and does not answer as a Spark Connect server",
+    "UNAVAILABLE": "what answers there is no Spark Connect server, or a proxy that does not reach one",
+    "UNIMPLEMENTED": "what answers there is no Spark Connect server",
+}
+"""By gRPC's status of the first request, why it has no answer."""
 
 
 def refuse_unreachable(chosen: Mapping[str, str]) -> None:
@@ -43,9 +50,12 @@ def refuse_unreachable(chosen: Mapping[str, str]) -> None:
     for host, port in addresses:
         try:
             socket.create_connection((host, port), timeout=_SECONDS).close()
-            return
+            failure = _connect_failure(place) if name == REMOTE else None
         except OSError as error:
-            failures.append(f"{host}:{port}: {error.strerror or error}")
+            failure = error.strerror or str(error)
+        if failure is None:
+            return
+        failures.append(f"{host}:{port}: {failure}")
     if failures:
         what = "Spark Connect server" if name == REMOTE else "Spark master"
         raise SparkUnreachableError(
@@ -54,6 +64,32 @@ def refuse_unreachable(chosen: Mapping[str, str]) -> None:
             "SPARK_REMOTE or spark-defaults.conf.",
             place=shown_place(place),
         )
+
+
+def _connect_failure(remote: str) -> str | None:
+    """Return why what listens at an address is no Spark Connect server; None if it is one.
+
+    Releasing a session that does not exist is a request that leaves nothing on the server. A server may refuse it, such
+    as without a token: PySpark reports that itself.
+    """
+    try:
+        from pyspark.sql.connect.client import DefaultChannelBuilder
+        from pyspark.sql.connect.proto import ReleaseSessionRequest
+        from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub
+    except ImportError:  # without the extra, no session starts
+        return None
+    builder = DefaultChannelBuilder(remote)
+    request = ReleaseSessionRequest(session_id=str(uuid.uuid4()), client_type=builder.userAgent)
+    if builder.userId:
+        request.user_context.user_id = builder.userId
+    with builder.toChannel() as channel:
+        try:
+            stub = SparkConnectServiceStub(channel)  # type: ignore[no-untyped-call]
+            stub.ReleaseSession(request, metadata=builder.metadata(), timeout=_SECONDS, wait_for_ready=True)
+        except Exception as error:  # of gRPC, which PySpark brings along
+            code = error.code() if hasattr(error, "code") else None
+            return _FAILURES.get(getattr(code, "name", ""))
+    return None
 
 
 def _place(chosen: Mapping[str, str]) -> tuple[str, str]:

@@ -11,10 +11,10 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from snapshot_assets.engine.task_python import TASK_MODULES
+
 _IMPORTS = (
-    "snapshot_assets.engine.export.tasks",
-    "snapshot_assets.engine.files.partitions",
-    "snapshot_assets.engine.files.write",
+    *TASK_MODULES,
     "snapshot_assets.engine.reading.source",
     "snapshot_assets.storage.local",
     "snapshot_assets.storage.cloud",

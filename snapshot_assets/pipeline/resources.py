@@ -5,6 +5,8 @@ The configuration is a Python object, not Dagster config, so that its secrets ap
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,8 +22,8 @@ from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.progress import LoggedProgress, Progress
 from snapshot_assets.engine.reports import Report
 from snapshot_assets.engine.restore.settings import RestoreSettings
-from snapshot_assets.engine.session import Session, master_of, parallel_chunks
-from snapshot_assets.engine.session_settings import known_master
+from snapshot_assets.engine.session import Session, master_of, parallel_chunks, worker_python
+from snapshot_assets.engine.session_settings import is_local, known_master, settings_of_environment
 from snapshot_assets.engine.session_start import running_session
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import TableName
@@ -120,14 +122,17 @@ class Snapshots:
         finally:
             self._counting = None
 
-    def _runner(self, plan: str) -> SparkRunner:
+    def _runner(self, plan: str, *databases: DatabaseAddress) -> SparkRunner:
+        """Return a runner of tasks that read or write a plan's location, and open databases."""
+        from snapshot_assets.engine.executors import modules_of_tasks
         from snapshot_assets.engine.runner import SparkRunner
 
         def report(report: Report) -> None:
             if (counting := self._counting) is not None:
                 counting.report(report)
 
-        runner = SparkRunner(partial(self.spark, plan), report)
+        modules = modules_of_tasks(self.store(plan), *(address.uri for address in databases))
+        runner = SparkRunner(partial(self.spark, plan), report, modules, partial(self._may_differ, plan))
         self._resources.callback(runner.close)
         return runner
 
@@ -179,11 +184,12 @@ class Snapshots:
         from snapshot_assets.engine.export.run import ExportRun
 
         plan = self.plan(name)
+        address = self._address(plan, plan.source)
         return ExportRun(
             plan=plan,
-            address=self._address(plan, plan.source),
+            address=address,
             store=self.store(name),
-            runner=self._runner(name),
+            runner=self._runner(name, address),
             run_id=self.run_id,
             session=partial(self.spark, name),
             parallelism=None,
@@ -229,7 +235,7 @@ class Snapshots:
         return RestoreRun(
             store=self.store(plan.name),
             address=address,
-            runner=self._runner(plan.name),
+            runner=self._runner(plan.name, address),
             parallelism=plan.parallelism,
             slots=plan.import_slots,
             settings=settings,
@@ -274,6 +280,16 @@ class Snapshots:
             if known is not None:
                 return known
         return master_of(self.spark(name))
+
+    def _may_differ(self, name: str) -> bool:
+        """Return whether tasks may run in another environment than this process; starts no local session to know it."""
+        if self.session is None:
+            return False
+        if self._resource is None:
+            return bool(self.master) and not is_local(self.master)
+        settings = settings_of_environment(os.environ) | self._resource.settings(self._settings(name))
+        master = known_master(settings)
+        return master is None or not is_local(master) or worker_python({**settings, MASTER: master}) != sys.executable
 
     def close(self) -> None:
         """Close all open exports, with their connections and database snapshots, and stop listening to tasks."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
+import socket
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -262,7 +264,24 @@ def test_doctor_finds_executors_without_an_interpreter(tmp_path: Path) -> None:
     done = in_own_process("--config", str(config), "doctor", "--json")
     [spark] = [check for check in done.json["checks"] if check["check"] == "spark"]
     assert (done.status, spark["ok"]) == (1, False)
-    assert "spark.pyspark.python names theirs" in spark["remedy"]
+    assert "packages of requirements/run.txt" in spark["remedy"]
+    assert "spark.pyspark.python" in spark["remedy"]
+    assert spark["remedy"] not in spark["detail"]
+
+
+@pytest.mark.slow
+def test_doctor_names_what_executors_lack_of_what_the_plans_need(bare_python: Path, tmp_path: Path) -> None:
+    config = tmp_path / "snapshots.yaml"
+    config.write_text(
+        f"spark: {{master: 'local[1]', spark.pyspark.python: {bare_python}}}\n"
+        f"plans: {{a: {{source: 'duckdb://{tmp_path}/none.duckdb', to: 's3://bucket/a'}}}}\n"
+    )
+    done = in_own_process("--config", str(config), "doctor", "--json", "--plan", "a")
+    [spark] = [check for check in done.json["checks"] if check["check"] == "spark"]
+    assert f"{bare_python} (Python {platform.python_version()}) on {socket.gethostname()} lacks " in spark["detail"]
+    lacking = spark["detail"].partition(" lacks ")[2].rstrip(".").split(", ")
+    assert {"pyarrow", "pydantic", "obstore", "duckdb"} <= set(lacking)
+    assert "adbc_driver_manager" not in lacking  # no plan reads PostgreSQL
 
 
 def test_doctor_goes_on_after_a_wrong_configuration_and_a_store_that_refuses(

@@ -52,6 +52,30 @@ def test_a_place_that_does_not_answer(
             assert database.execute("SHOW ALL TABLES").fetchall() == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["create", "copy", "import"])
+def test_workers_whose_python_lacks_packages(
+    command: str, source: str, exported: Path, tmp_path: Path, bare_python: Path
+) -> None:
+    config, new, target = tmp_path / "config.yaml", tmp_path / "new", tmp_path / "target.duckdb"
+    config.write_text(f"spark: {{master: 'local[2]', spark.pyspark.python: {bare_python}}}\n")
+    calls = {
+        "create": ("export", "create", "--source", source, "--to", new.as_uri(), *RANGE),
+        "copy": ("copy", "SELECT * FROM sensors", "--source", source, "--to", new.as_uri()),
+        "import": ("import", "--from", exported.as_uri(), "--target", target.as_uri().replace("file:", "duckdb:")),
+    }
+    result = in_own_process("--config", str(config), *calls[command])
+    assert result.status == 1
+    assert f"cannot run the tasks of this package: {bare_python} (Python 3." in result.err
+    assert "lacks google.protobuf.message, numpy, pandas, pyarrow, pydantic, duckdb." in result.err
+    assert "spark.pyspark.python in the configuration's section `spark`" in result.err
+    assert "Traceback" not in result.err
+    assert not list(new.glob("**/*.*"))
+    if target.exists():  # the import has looked into it
+        with duckdb.connect(target) as database:
+            assert database.execute("SHOW ALL TABLES").fetchall() == []
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

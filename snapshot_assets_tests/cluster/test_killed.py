@@ -72,7 +72,7 @@ def test_an_export_and_an_import_outlive_what_is_killed_and_every_row_is_there_o
         spark_cluster.add_workers(1)
     process = driver.start(spark_cluster.settings, ("import", "--from", s3_location, "--target", target))
     kill_during("^COPY.*FROM STDIN", lambda: kill(spark_cluster), process, postgresql_server, target)
-    finish(process)
+    assert f" {ROWS + 2:,} rows loaded now" in finish(process)
     assert sums(postgresql_server, target) == sums(postgresql_server, source)
 
 

@@ -10,12 +10,16 @@ from pathlib import Path
 import pytest
 
 _CLIENT = """
-import json, sys
+import atexit, json, sys
 from snapshot_assets import spark_resource
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.engine.session import master_of, parallel_tasks
 from snapshot_assets.engine.session_start import running_session, start_session
 from snapshot_assets.errors import PlanError
+
+@atexit.register
+def last():  # also after PySpark's own, which makes no request of a client that is closed
+    print(json.dumps(found | {"closed": spark.client.is_closed}))
 
 resource = spark_resource(**{"spark.remote": "local[3]", "spark.sql.shuffle.partitions": "3"})
 spark = resource.spark_session
@@ -37,7 +41,6 @@ try:
     start_session({"spark.remote": "sc://localhost:1"})
 except PlanError as error:
     found["other"] = str(error)
-print(json.dumps(found))
 """
 
 
@@ -53,6 +56,7 @@ def test_the_resource_makes_a_session_of_connect_that_runs_tasks(tmp_path: Path)
     assert found["results"] == [[2, sys.executable], [3, sys.executable]]
     assert "has a Spark session already" in found["refused"]
     assert "has a Spark session already" in found["other"]
+    assert found["closed"]
 
 
 @pytest.mark.slow

@@ -110,6 +110,14 @@ def test_an_exception_of_python_is_told_with_its_traceback(spark: SparkSession) 
     assert text.endswith("ZeroDivisionError: division by zero")
 
 
+def test_a_module_that_the_interpreter_of_a_task_lacks_is_named_with_the_remedy(spark: SparkSession) -> None:
+    def load(_: int) -> list[int]:
+        raise ModuleNotFoundError("No module named 'none_such'")
+
+    text = failing(spark, load, TaskFailedError)
+    assert text.startswith("A Spark task lacks the Python module none_such. On each worker, install this process's")
+
+
 def test_a_long_error_keeps_its_beginning_and_its_end(spark: SparkSession) -> None:
     def shout(_: int) -> list[int]:
         raise ValueError("x" * 50_000 + " the end")

@@ -11,8 +11,10 @@ import pytest
 
 from snapshot_assets.databases.spark.session_zone import TIME_ZONE
 from snapshot_assets.engine.session_settings import (
+    DEFAULT_JAVA_OPTIONS,
     JAVA_OPTIONS,
     LOCAL_SETTINGS,
+    QUIET_SETTINGS,
     driver_settings,
     is_dynamic,
     known_master,
@@ -63,17 +65,30 @@ def test_a_forked_worker_need_not_import_what_a_task_uses() -> None:
 
 
 def test_this_machine_gets_our_conveniences() -> None:
-    assert session_settings({}) == LOCAL_SETTINGS | OURS
+    assert session_settings({}) == LOCAL_SETTINGS | QUIET_SETTINGS | OURS
     chosen = {"spark.master": "local[2]", "spark.ui.enabled": "true"}
-    assert session_settings(chosen) == LOCAL_SETTINGS | OURS | chosen
+    assert session_settings(chosen) == LOCAL_SETTINGS | QUIET_SETTINGS | OURS | chosen
     assert {JAVA_OPTIONS, DAEMON} <= session_config({}).keys()
 
 
 @pytest.mark.parametrize("master", CLUSTERS)
-def test_a_cluster_keeps_its_own_settings(master: str) -> None:
+def test_a_cluster_keeps_its_own_settings_and_its_driver_is_as_quiet_as_a_local_one(master: str) -> None:
     chosen = {"spark.master": master}
-    assert session_settings(chosen) == OURS | chosen
-    assert session_config(chosen) == OURS | driver_settings(process_folder(), archive_file()) | chosen
+    assert session_settings(chosen) == QUIET_SETTINGS | OURS | chosen
+    quiet = {JAVA_OPTIONS: session_config({})[JAVA_OPTIONS], **QUIET_SETTINGS}
+    assert "log4j2.properties" in quiet[JAVA_OPTIONS]
+    assert session_config(chosen) == OURS | quiet | driver_settings(process_folder(), archive_file()) | chosen
+
+
+@pytest.mark.parametrize("master", CLUSTERS)
+def test_what_the_user_of_a_cluster_wants_to_see_is_shown(master: str, defaults: Path) -> None:
+    defaults.write_text(f"spark.ui.showConsoleProgress true\n{JAVA_OPTIONS} -Dx=y\n")
+    assert session_config({"spark.master": master}).keys().isdisjoint({*QUIET_SETTINGS, JAVA_OPTIONS})
+    defaults.write_text("")
+    chosen = {"spark.master": master, "spark.ui.showConsoleProgress": "true", JAVA_OPTIONS: "-Dx=y"}
+    assert session_config(chosen).items() >= chosen.items()
+    (defaults.parent / "log4j2.properties").write_text("rootLogger.level = info\n")
+    assert JAVA_OPTIONS not in session_config({"spark.master": master})
 
 
 @pytest.mark.parametrize(
@@ -97,8 +112,8 @@ def test_dynamic_allocation_counts_the_executors_that_may_come(settings: dict[st
 @pytest.mark.parametrize("master", CLUSTERS)
 def test_a_master_in_the_defaults_of_spark_is_one_that_somebody_chose(master: str, defaults: Path) -> None:
     defaults.write_text(f"# ours\nspark.master   {master}\nspark.app.name=theirs\n")
-    assert session_settings({}) == {TIME_ZONE: "UTC"}
-    assert session_config({}) == {TIME_ZONE: "UTC"} | driver_settings(process_folder(), archive_file())
+    assert session_settings({}) == {TIME_ZONE: "UTC"} | QUIET_SETTINGS
+    assert session_config({}).keys() == {TIME_ZONE, *QUIET_SETTINGS, JAVA_OPTIONS, DEFAULT_JAVA_OPTIONS}
     assert known_master({}) == master
     assert known_master({"spark.master": "local[2]"}) == "local[2]"
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from snapshot_assets.engine import spark_place
 from snapshot_assets.engine.session_start import start_session
 from snapshot_assets.engine.spark_place import refuse_unreachable
 from snapshot_assets.errors import PlanError, SparkUnreachableError
@@ -70,9 +75,51 @@ def test_the_place_counts_wherever_it_is_written(closed: str, monkeypatch: pytes
 
 def test_one_master_that_answers_is_enough(closed: str, listening: str) -> None:
     refuse_unreachable({"spark.master": f"spark://{closed},{listening}"})
-    refuse_unreachable({"spark.remote": f"sc://{listening}"})
     with pytest.raises(SparkUnreachableError, match=f"{closed}: .*; localhost:1: "):
         refuse_unreachable({"spark.master": f"spark://{closed},localhost:1"})
+
+
+@pytest.fixture
+def other_grpc_server() -> Iterator[str]:
+    """Host and port of a server of gRPC that knows no method."""
+    grpc = pytest.importorskip("grpc")
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(None).wait()
+
+
+@pytest.fixture
+def web_server() -> Iterator[str]:
+    """Host and port of a server of HTTP/1."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+class _Refusing(BaseHTTPRequestHandler):
+    """Refuses every request, and prints nothing."""
+
+    def log_message(self, *_: Any) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize("kind", ["listening", "web_server", "other_grpc_server"])
+def test_what_is_no_connect_server_is_refused_in_seconds(
+    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_place, "_SECONDS", 1.0)
+    address = request.getfixturevalue(kind)
+    with pytest.raises(SparkUnreachableError) as caught:
+        refuse_unreachable({"spark.remote": f"sc://{address}/;user_id=me"})
+    text = str(caught.value)
+    assert f"No Spark Connect server answers at sc://{address}" in text
+    assert REMEDY in text
+    reason = "what answers there is no" if kind == "other_grpc_server" else "does not answer as a"
+    assert f"{address}: " in text
+    assert f"{reason} Spark Connect server" in text
 
 
 def test_a_server_behind_a_proxy_is_left_to_its_client(closed: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,10 @@ import pytest
 
 
 def _make_python(folder: Path, *paths: str) -> Path:
-    """Create an environment without pip that imports from `paths`; their own .pth files do not apply."""
+    """Create an environment without pip that imports from `paths`, or runs them if they start with `import`.
+
+    The .pth files of the paths do not apply.
+    """
     venv.create(folder, symlinks=True)
     [packages] = folder.glob("lib/python*/site-packages")
     (packages / "paths.pth").write_text("".join(f"{path}\n" for path in paths))
@@ -22,6 +25,15 @@ def _make_python(folder: Path, *paths: str) -> Path:
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An interpreter without this package and its dependencies, like a system's `python3`."""
     return _make_python(tmp_path_factory.mktemp("bare_python"))
+
+
+@pytest.fixture(scope="session")
+def older_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter that takes itself for Python 3.9."""
+    version = 'collections.namedtuple("version", "major minor micro")(3, 9, 1)'
+    return _make_python(
+        tmp_path_factory.mktemp("older_python"), f"import sys, collections; sys.version_info = {version}"
+    )
 
 
 @pytest.fixture(scope="session")

@@ -69,6 +69,11 @@ class SparkCluster:
         except (URLError, OSError):
             return {}
 
+    def free_cores(self) -> int:
+        """Return how many cores no application holds."""
+        state = self.state()
+        return int(state.get("cores", 1)) - int(state.get("coresused", 0))
+
     def add_workers(self, count: int) -> None:
         """Start workers, and wait until the master counts them."""
         for number in range(len(self.workers), len(self.workers) + count):
@@ -90,8 +95,13 @@ class SparkCluster:
         return found
 
     @contextmanager
-    def connect_server(self) -> Iterator[str]:
-        """Run a Spark Connect server as an application of this cluster; yields its URL."""
+    def connect_server(self, python: Path | None = None) -> Iterator[str]:
+        """Run a Spark Connect server as an application of this cluster; yields its URL.
+
+        Args:
+            python: The interpreter that its executors run; None for that of the cluster.
+        """
+        python = python or self.python
         port = free_port()
         settings = self.settings | {
             "spark.connect.grpc.binding.port": str(port),
@@ -99,10 +109,11 @@ class SparkCluster:
             "spark.ui.enabled": "false",
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
+            "spark.pyspark.python": str(python),
         }
         options = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
         submit = (f"{_DEPLOY}.SparkSubmit", *options, "--class", _CONNECT, "spark-internal")
-        server = self._start("connect", *submit, PYSPARK_PYTHON=str(self.python), SPARK_DAEMON_MEMORY="1g")
+        server = self._start("connect", *submit, PYSPARK_PYTHON=str(python), SPARK_DAEMON_MEMORY="1g")
         try:
             self._wait(lambda: listens(port), server, "connect")
             yield f"sc://127.0.0.1:{port}"

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import argparse
 import uuid
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from snapshot_assets.plan.query_fields import is_template, resolve_location
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.plan.spark_settings import DEFAULT_PARALLELISM
 from snapshot_assets.storage.location import FILE, parse_location
+from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
 
 _NOWHERE = "file:///nowhere/at/all"
@@ -67,7 +69,8 @@ def _checks(options: argparse.Namespace) -> Iterator[Check]:
         yield failed("configuration", str(options.config or "snapshots.yaml"), error, remedy)
     every = [configuration.spark_settings(plan) for plan in plans] or [dict(configuration.spark)]
     for number, settings in enumerate(each for at, each in enumerate(every) if each not in every[:at]):
-        yield from _check_spark(settings, start=number == 0 and not options.no_spark)
+        modules = _modules(configuration, [plan for plan in plans if configuration.spark_settings(plan) == settings])
+        yield from _check_spark(settings, modules, start=number == 0 and not options.no_spark)
     for plan in plans:
         if plan.source.uri != NO_SOURCE:
             yield _check_source(configuration, plan, with_spark=not options.no_spark)
@@ -110,15 +113,30 @@ def _location(plan: Plan) -> str:
     return resolve_location(plan.to, now=datetime.now(UTC), plan=plan.name, run_id=str(uuid.uuid4()))
 
 
-def _check_spark(settings: Mapping[str, str], *, start: bool) -> Iterator[Check]:
+def _modules(configuration: Configuration, plans: Sequence[Plan]) -> list[str]:
+    """Return the modules that tasks of plans import, without those of what other checks refuse."""
+    from snapshot_assets.engine.executors import modules_of_tasks
+
+    modules: list[str] = []
+    for plan in plans:
+        with suppress(SnapshotError):
+            databases = [each for each in (plan.source, plan.target) if each is not None and each.uri != NO_SOURCE]
+            uris = [configuration.source(each).uri for each in databases]
+            store = open_store(parse_location(_location(plan)), configuration.store_options(plan))
+            modules += modules_of_tasks(store, *uris)
+    return modules
+
+
+def _check_spark(settings: Mapping[str, str], modules: Sequence[str], *, start: bool) -> Iterator[Check]:
     """Check Java where Spark needs it here, that a session's place answers, and that a session runs a task.
 
     Args:
         settings: Settings of the session.
+        modules: Modules that tasks import beside those of all tasks.
         start: Whether to start it; a process has one session only.
     """
-    from snapshot_assets.engine.export.tasks import python_of_task
-    from snapshot_assets.engine.runner import SparkRunner
+    from snapshot_assets.engine.executors import python_of_tasks
+    from snapshot_assets.engine.session import send_package
     from snapshot_assets.engine.session_settings import known_master
     from snapshot_assets.engine.session_start import start_session
     from snapshot_assets.engine.spark_place import refuse_unreachable
@@ -137,15 +155,14 @@ def _check_spark(settings: Mapping[str, str], *, start: bool) -> Iterator[Check]
             yield Check("spark", place, False, "not started: it needs Java", java.remedy)
         else:
             with only_results_on_stdout():
-                session = start_session(settings)
-                [python] = SparkRunner(lambda: session).map(python_of_task, [None])
+                session = send_package(start_session(settings))
+                python = python_of_tasks(session, modules)
             yield Check("spark", place, True, f"Spark {session.version} ran a task of this package with {python}")
     except Exception as error:  # whatever it is, the other checks go on
-        remedy = (
-            "Correct the section `spark` of the configuration or the plan, or start the server. Executors need the"
-            " driver's version of Python and the packages of requirements/run.txt; spark.pyspark.python names theirs."
-        )
-        yield failed("spark", place, error, remedy)
+        remedy = "Correct the section `spark` of the configuration or the plan, or start the server."
+        own = getattr(error, "attributes", {}).get("remedy")
+        found = failed("spark", place, error, own or remedy)
+        yield replace(found, detail=found.detail.replace(f" {own}", "")) if own else found
 
 
 def _check_source(configuration: Configuration, plan: Plan, *, with_spark: bool) -> Check:

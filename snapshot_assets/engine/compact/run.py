@@ -92,6 +92,8 @@ class CompactRun:
             SupersededError: Another snapshot was started since the plan.
         """
         header = check_unchanged(self.catalog.refresh(), plan.token)
+        if plan.chunks:
+            self.runner.ready()
         work = _Work(self, plan, self._origin(plan, header), dict(self.catalog.state.schemas))
         failed = Failures()
         jobs = shared_jobs(plan.chunks, lambda chunk: chunk.bytes)

@@ -143,6 +143,7 @@ def prepare_location(run: ExportRun, *, overwrite: bool = False) -> None:
     reason = _why_not(run, state)
     if overwrite or (reason and _has_only_failed(state)):
         run.check_source()
+        run.runner.ready()
         delete_snapshot(store, single_writer=run.plan.single_writer)
     elif reason:
         raise LocationNotEmptyError(

@@ -131,6 +131,7 @@ class ExportRun:
         Raises:
             DatabaseError: The source cannot be opened.
             SnapshotExistsError: The existing snapshot does not fit the plan or the source; nothing was written.
+            TaskFailedError: Spark's executors lack what tasks need; nothing was written.
         """
         before = (catalog or self.read_catalog()).refresh()
         with self._open_source() as source:
@@ -142,6 +143,8 @@ class ExportRun:
             run = replace(self, plan=spelled_plan(self.plan, source.database, schema))
             # Read once: PostgreSQL's LSN moves on, while the database snapshot that tasks read stays.
             fence = {"run": self.run_id, **source.database.fence()} if source.held else {}
+            if extend and not self.plan.schema_only:
+                self.runner.ready()
             catalog = self._writable_catalog()
             if extend or self.force or not catalog.state.has_snapshot or _may_hide_timeless_rows(catalog.state):
                 content = run._start(catalog, schema, force=self.force, fixed_tables=self.plan.range_kind == "once")
@@ -161,6 +164,7 @@ class ExportRun:
         committed = self.committed_schema() if before.has_snapshot else DatabaseSchema(database="spark")
         schema, exact = described_frames(chunks, committed, self.plan.frame_selection)
         require_table_assets(self.plan, schema)
+        self.runner.ready()
         catalog = self._writable_catalog()
         content, make_planner = self._start(catalog, schema), partial(GivenFrames, frames=exact)
         return OpenExport(self, catalog, schema, content, catalog.token(), base_revision, make_planner)

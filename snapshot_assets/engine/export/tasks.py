@@ -6,7 +6,6 @@ go from the database to the file inside the task; only metadata of files comes b
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
@@ -31,11 +30,6 @@ from snapshot_assets.storage.base import ObjectStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-def python_of_task(_: None) -> list[str]:
-    """Return the interpreter that runs a task, which has the packages that tasks import: they are this module's."""
-    return [sys.executable]
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state.file_pruning import deletions, written_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
+from snapshot_assets.engine.executors import prepare_session
 from snapshot_assets.engine.files.read import TextSchema, read_batches, text_schemas
-from snapshot_assets.engine.session import prepare_session, task_frame
+from snapshot_assets.engine.session import task_frame
 from snapshot_assets.errors import IncompleteError, PlanError
 from snapshot_assets.format.file_formats import format_of
 from snapshot_assets.format.files import DataFile

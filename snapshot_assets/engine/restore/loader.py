@@ -35,7 +35,7 @@ class ChunkOutcome:
 
     Attributes:
         status: `loaded`, `replaced`, `skipped` (the ledger has all its files) or `failed`.
-        rows: Rows inserted by this run.
+        rows: Rows inserted since the restore was planned.
         bytes: Bytes of the files that they came from.
         seconds: Time of its job, hashing and loading; of a job of several chunks, its part by bytes.
         counted: Whether people count the chunk; see `ChunkLoad.counted`.

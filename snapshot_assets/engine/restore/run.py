@@ -134,6 +134,8 @@ class RestoreRun:
         plan = self.plan if self.plan is not None and self._started else self._checked()
         plan = plan.choose(only, again)
         if not self._started:
+            if any(load.plans for load in plan.loads):
+                self.runner.ready()
             plan = plan if plan.resumed else self._record(plan)
             superseded = {record.tag for record in plan.ledger.earlier if record.id != plan.record.id}
             restore_pins.unpin(self.store, superseded.intersection(plan.source.head.tags))

@@ -18,10 +18,11 @@ from snapshot_assets.databases.spark.sql import identifier
 from snapshot_assets.databases.spark.target import SparkTarget
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.databases.target import RestoreTarget
+from snapshot_assets.engine.executors import prepare_session
 from snapshot_assets.engine.restore.decide import ChunkLoad
 from snapshot_assets.engine.restore.loader import Loader
 from snapshot_assets.engine.restore.tasks import FileResult, FileWork, batches_of
-from snapshot_assets.engine.session import Session, prepare_session, spark_errors, task_frame
+from snapshot_assets.engine.session import Session, spark_errors, task_frame
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Column, Table, TableName
 from snapshot_assets.storage.base import ObjectStore

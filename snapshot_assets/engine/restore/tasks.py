@@ -67,7 +67,7 @@ class FileResult:
     """The result for one file, or for a replaced chunk.
 
     Attributes:
-        rows: Rows inserted; None if the ledger had the file already.
+        rows: Rows inserted since the restore was planned; None if the file was not loaded.
     """
 
     chunk: int
@@ -106,8 +106,9 @@ def _load(store: ObjectStore, work: FileWork, target: SqlTarget) -> FileResult:
     file = work.plan.file
     try:
         with reporter().work(file.chunk, target.interrupt), described(file.path):
-            rows = reporter().counted(_batches(store, work))
-            return FileResult(file.chunk, target.load(work.entry, work.table, rows))
+            loaded = target.load(work.entry, work.table, reporter().counted(_batches(store, work)))
+            # A task that died after its commit is repeated: its plan did not have the file in the ledger.
+            return FileResult(file.chunk, target.loaded_rows(work.entry) if loaded is None else loaded)
     except SnapshotError as error:
         return FileResult(file.chunk, error=error)
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.engine.restore.settings import Filters
+from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import (
     DamageError,
     IncompleteError,
@@ -41,6 +44,24 @@ def test_every_row_comes_back_and_a_second_run_has_nothing_to_do(exported, into)
     assert {outcome.status for outcome in again.outcomes.values()} == {"skipped"}
     assert into.differences(exported.source, IN_RANGE) == {}
     assert len(into.imports()) == 1
+
+
+class RepeatingRunner(InlineRunner):
+    """Runs every task twice, as Spark does if an executor is lost between a task's commit and its result."""
+
+    def map(self, function: Any, items: Sequence[Any]) -> Iterable[Any]:
+        for _ in super().map(function, items):
+            pass
+        return list(super().map(function, items))
+
+
+def test_rows_of_a_task_that_died_after_its_commit_are_counted(exported, into):
+    run = into.run(exported.store, RepeatingRunner())
+    run.begin()
+    rows = sum(outcome.rows for outcome in run.restore())
+    run.finish()
+    assert rows == sum(file.rows for file in run.current().ledger.loaded) > 0
+    assert into.differences(exported.source, IN_RANGE) == {}
 
 
 def test_an_interrupted_restore_resumes_with_the_pinned_revision(exported, duck):

@@ -1,0 +1,87 @@
+"""Prepares a session for writing rows: its executors get this package, and must be able to run its tasks.
+
+One small task for each session imports what the others need; it needs none of it itself. Without it, each chunk would
+fail, after the snapshot was started.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from itertools import chain
+from weakref import WeakKeyDictionary
+
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import lit, udf
+
+from snapshot_assets.databases.open import DRIVERS, kind_of
+from snapshot_assets.databases.spark.session_zone import why_not_utc
+from snapshot_assets.engine.session import runs_this_python, send_package, spark_errors, unfit
+from snapshot_assets.engine.task_python import TASK_MODULES, TASK_PACKAGES, TaskPython, describe_python
+from snapshot_assets.engine.waiting import reporting_waits
+from snapshot_assets.errors import TaskFailedError
+from snapshot_assets.storage.base import ObjectStore
+
+_checked: WeakKeyDictionary[SparkSession, frozenset[str]] = WeakKeyDictionary()
+_checking = threading.Lock()
+
+
+def modules_of_tasks(store: ObjectStore, *uris: str) -> tuple[str, ...]:
+    """Return the modules that tasks import for a store and for databases, beside those that all tasks import.
+
+    Args:
+        store: The store that tasks read or write.
+        uris: URIs of the sources and targets.
+    """
+    libraries = (getattr(store, "library", None),)
+    drivers = chain.from_iterable(DRIVERS.get(kind, ()) for kind in map(kind_of, uris))
+    return (type(store).__module__, *filter(None, libraries), *dict.fromkeys(drivers))
+
+
+def prepare_session(spark: SparkSession, modules: Sequence[str] = ()) -> SparkSession:
+    """Check a session for writing rows, and send this package to its executors once.
+
+    Executors need the same Python and the dependencies, not this package.
+
+    Args:
+        spark: The session.
+        modules: Modules that its tasks import beside those of all tasks; see `modules_of_tasks`.
+
+    Raises:
+        TaskFailedError: The session's time zone is not UTC, so timestamps would shift; or its executors cannot run the
+            tasks.
+    """
+    if (reason := why_not_utc(spark)) is not None:
+        raise TaskFailedError(reason)
+    send_package(spark)
+    if not runs_this_python(spark):
+        with _checking:
+            checked = _checked.get(spark, frozenset())
+            if not checked or not checked.issuperset(modules):
+                python_of_tasks(spark, modules)
+                _checked[spark] = checked.union(modules, TASK_MODULES)
+    return spark
+
+
+def python_of_tasks(spark: SparkSession, modules: Sequence[str] = ()) -> TaskPython:
+    """Run one task that imports what tasks need, and return its interpreter.
+
+    It is no task of Arrow batches, which an interpreter without pyarrow could not start.
+
+    Args:
+        spark: A session that has this package.
+        modules: See `prepare_session`.
+
+    Raises:
+        TaskFailedError: The interpreter lacks a module, does not exist, or has another minor version.
+        TaskLostError: The task died, and Spark stopped retrying it.
+    """
+    names = json.dumps([*TASK_PACKAGES, *TASK_MODULES, *modules])
+    describe = udf(describe_python, "string", useArrow=False)
+    with reporting_waits(spark, short=True), spark_errors():
+        [row] = spark.range(0, 1, 1, 1).select(describe(lit(names))).collect()
+    python = TaskPython.parse(row[0])
+    if python.lacks:
+        raise unfit(f"{python} lacks {', '.join(python.lacks)}")
+    return python
