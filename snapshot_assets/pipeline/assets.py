@@ -9,7 +9,6 @@ import dagster as dg
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.state.totals import missing_text, outside_text
-from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.history import history_warnings
 from snapshot_assets.engine.export.restorable import restore_warnings
 from snapshot_assets.engine.export.start_snapshot import skipped_text
@@ -140,8 +139,8 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
     require_range(plan)
     if plan.kind == "query":
         return copy_definitions(plan, spark_key)
-    target = configuration.source(plan.target).uri if plan.target else None
-    if plan.scratch and kind_of(configuration.source(plan.scratch).uri) == "spark":
+    target = configuration.kind(plan.target) if plan.target else None
+    if plan.scratch and configuration.kind(plan.scratch) == "spark":
         raise PlanError(
             f"plan {plan.name!r}: scratch {plan.scratch} is a Spark catalog; a restore drill needs a PostgreSQL"
             " server, or a DuckDB file whose folder it uses"
@@ -151,7 +150,7 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
     jobs = plan_jobs(plan, spark_key)
     with accepting_unstable_parts():
         assets, checks = [_manifest(plan), tag_asset(plan)], [*manifest_checks(plan), *chunk_checks(plan)]
-        if target:
+        if plan.target:
             assets.append(restored_asset(plan, target, spark_key))
         if plan.replicate_to:
             assets.append(replica_asset(plan))
@@ -164,7 +163,7 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
     sensors += [automation_sensor(plan)] if plan.dagster.automation else []
     sensors += [restore_sensor(plan, job) for job in restoring if plan.dagster.restore_on]
     specs = table_specs(plan, names_of(plan, configuration))
-    specs += [target_spec(plan, target)] if target else []
+    specs += [target_spec(plan, target)] if plan.target else []
     kept = dg.Definitions(
         assets=[*assets, *specs],
         asset_checks=checks,
@@ -182,7 +181,7 @@ def _exporting(plan: Plan, configuration: Configuration, spark_key: str) -> dg.D
         assets = [_schema(plan, spark_key)]
         if not plan.schema_only:
             assets += [_chunks(plan, spark_key), _untimed_tables(plan, spark_key)]
-    source = source_spec(plan, configuration.source(plan.source).uri)
+    source = source_spec(plan, configuration.kind(plan.source))
     return dg.Definitions(assets=[*assets, source], jobs=[job], schedules=[export_schedule(plan, job)])
 
 
