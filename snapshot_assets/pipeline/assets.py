@@ -31,7 +31,7 @@ from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans
 from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
 from snapshot_assets.pipeline.keys import AssetDecorator, asset_key, chunk_assets, plan_asset
 from snapshot_assets.pipeline.metadata import schema_metadata, seal_metadata
-from snapshot_assets.pipeline.partitions import partitions_of, require_range
+from snapshot_assets.pipeline.partitions import partitions_of
 from snapshot_assets.pipeline.references import with_references
 from snapshot_assets.pipeline.replicas import replica_asset
 from snapshot_assets.pipeline.resources import IO_MANAGER, PLAN, SNAPSHOTS, SPARK, Snapshots, snapshots_of
@@ -42,7 +42,7 @@ from snapshot_assets.pipeline.tables import names_of, source_spec, table_specs, 
 from snapshot_assets.pipeline.tags import create_due_tag, tag_asset, tag_job, tag_sensor
 from snapshot_assets.pipeline.verification import replica_check
 from snapshot_assets.plan.configuration import Configuration
-from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.plan import Plan, require_range
 
 if TYPE_CHECKING:
     from dagster_aws.s3 import S3Resource  # loads dagster_aws's other services, too, which takes 50 MB
