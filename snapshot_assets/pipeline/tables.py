@@ -121,8 +121,8 @@ def warn_of_misplaced(
 
 
 def _is_misplaced(plan: Plan, name: TableName, table: Table | None, names: NameRule) -> bool:
-    """Return whether a table's asset has other partitions than the table."""
-    return table is not None and (table.time_index is None) is not untimed(plan, name, names)
+    """Return whether a table's asset has other partitions than the table; the windows of DataFrames are partitions."""
+    return table is not None and not plan.source_asset and (table.time_index is None) is not untimed(plan, name, names)
 
 
 def report_tables(
@@ -181,19 +181,17 @@ def _materialization(
 
 
 def _columns(plan: Plan, table: Table) -> dict[str, Any]:
-    """Return a table's columns, and that each comes from the column of the source."""
+    """Return a table's columns, and that each comes from the column of the source, if that is a database."""
+    schema = dg.TableSchema(columns=[dg.TableColumn(column.name, column.type) for column in table.columns])
+    if plan.source_asset:
+        return {"dagster/column_schema": schema}
     name = table.table_name
     source = asset_key(plan, "source")
     deps = {
         column.name: [dg.TableColumnDep(asset_key=source, column_name=f"{name}.{column.name}")]
         for column in table.columns
     }
-    return {
-        "dagster/column_schema": dg.TableSchema(
-            columns=[dg.TableColumn(column.name, column.type) for column in table.columns]
-        ),
-        "dagster/column_lineage": dg.TableColumnLineage(deps),
-    }
+    return {"dagster/column_schema": schema, "dagster/column_lineage": dg.TableColumnLineage(deps)}
 
 
 def target_lineage(
