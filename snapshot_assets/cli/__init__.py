@@ -13,13 +13,15 @@ import traceback
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 from snapshot_assets.cli.exit_status import exit_status
 from snapshot_assets.cli.logs import log_on_stderr, messages_of
-from snapshot_assets.cli.output import show_json, show_message
+from snapshot_assets.cli.output import completing, show_json, show_message
 from snapshot_assets.cli.output_reader import is_reader_gone, run_for_reader
 from snapshot_assets.cli.parser import build_parser
+from snapshot_assets.cli.remedies import with_location
 from snapshot_assets.cli.spelling import with_options
 from snapshot_assets.errors import RefusedImportError, SnapshotError
 from snapshot_assets.format.scrub import scrub
@@ -46,10 +48,11 @@ def _run(arguments: Sequence[str], as_json: bool, log: ExitStack) -> int:
     try:
         build_parser().parse_args(arguments, options)
         log.enter_context(log_on_stderr(options))
+        log.enter_context(completing(partial(with_location, options=options)))
         with _terminated_as_interrupted():
             return int(options.run(options))
     except SnapshotError as error:
-        return _failed(error, with_options(str(error), options), as_json)
+        return _failed(error, with_location(with_options(str(error), options), options), as_json)
     except KeyboardInterrupt as error:
         return _failed(error, "interrupted; what was committed stays. Run the same command again", as_json)
     except Exception as error:

@@ -37,6 +37,7 @@ _STATUSES: dict[type[BaseException], ExitStatus] = {
     errors.DamageError: ExitStatus.DAMAGED,
     errors.IncompleteError: ExitStatus.DAMAGED,
     errors.UnsealedError: ExitStatus.DAMAGED,
+    errors.ReplicaLossError: ExitStatus.DAMAGED,
     errors.StoreUnavailableError: ExitStatus.UNREACHABLE,
     errors.StoreDeniedError: ExitStatus.UNREACHABLE,
     errors.StoreFullError: ExitStatus.UNREACHABLE,

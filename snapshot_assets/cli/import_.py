@@ -32,8 +32,8 @@ from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.windows import Window
 from snapshot_assets.plan.configuration import Configuration
-from snapshot_assets.plan.file_parts import NO_SOURCE
 from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.unset import NO_SOURCE
 from snapshot_assets.storage.base import ObjectStore
 
 if TYPE_CHECKING:

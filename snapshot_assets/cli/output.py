@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -22,10 +22,12 @@ _OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u20
 """Control characters except tab and line feed, and those that change the direction of text."""
 
 _messages_are_json = False
+_completed: Callable[[str], str] = str
 
 
 def show_message(text: str, level: str = "info") -> None:
     """Print a message without credentials to stderr: as text, or as `json_record` inside `json_messages`."""
+    text = _completed(text)
     show_line(json_record(datetime.now(UTC), level, "snapshots", text) if _messages_are_json else scrub(text))
 
 
@@ -57,14 +59,29 @@ def messages_are_json() -> bool:
     return _messages_are_json
 
 
+@contextmanager
+def completing(complete: Callable[[str], str]) -> Iterator[None]:
+    """Complete what people read, results and messages, until the context ends."""
+    global _completed
+    _completed = complete
+    try:
+        yield
+    finally:
+        _completed = str
+
+
 def show(text: str) -> None:
     """Print a result to stdout."""
-    sys.stdout.write(printable(text) + "\n")
+    _print(_completed(text))
 
 
 def show_json(value: Any) -> None:
     """Print one JSON document to stdout."""
-    show(_json_text(value, indent=2))
+    _print(_json_text(value, indent=2))
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(printable(text) + "\n")
 
 
 def _json_text(value: Any, indent: int | None = None) -> str:

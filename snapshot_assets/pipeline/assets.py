@@ -9,7 +9,6 @@ import dagster as dg
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.state.totals import missing_text, outside_text
-from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.history import history_warnings
 from snapshot_assets.engine.export.restorable import restore_warnings
 from snapshot_assets.engine.export.start_snapshot import skipped_text
@@ -32,7 +31,7 @@ from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans
 from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
 from snapshot_assets.pipeline.keys import AssetDecorator, asset_key, chunk_assets, plan_asset
 from snapshot_assets.pipeline.metadata import schema_metadata, seal_metadata
-from snapshot_assets.pipeline.partitions import partitions_of, require_range
+from snapshot_assets.pipeline.partitions import partitions_of
 from snapshot_assets.pipeline.references import with_references
 from snapshot_assets.pipeline.replicas import replica_asset
 from snapshot_assets.pipeline.resources import IO_MANAGER, PLAN, SNAPSHOTS, SPARK, Snapshots, snapshots_of
@@ -43,7 +42,7 @@ from snapshot_assets.pipeline.tables import names_of, source_spec, table_specs, 
 from snapshot_assets.pipeline.tags import create_due_tag, tag_asset, tag_job, tag_sensor
 from snapshot_assets.pipeline.verification import replica_check
 from snapshot_assets.plan.configuration import Configuration
-from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.plan import Plan, require_range
 
 if TYPE_CHECKING:
     from dagster_aws.s3 import S3Resource  # loads dagster_aws's other services, too, which takes 50 MB
@@ -140,8 +139,8 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
     require_range(plan)
     if plan.kind == "query":
         return copy_definitions(plan, spark_key)
-    target = configuration.source(plan.target).uri if plan.target else None
-    if plan.scratch and kind_of(configuration.source(plan.scratch).uri) == "spark":
+    target = configuration.kind(plan.target) if plan.target else None
+    if plan.scratch and configuration.kind(plan.scratch) == "spark":
         raise PlanError(
             f"plan {plan.name!r}: scratch {plan.scratch} is a Spark catalog; a restore drill needs a PostgreSQL"
             " server, or a DuckDB file whose folder it uses"
@@ -151,7 +150,7 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
     jobs = plan_jobs(plan, spark_key)
     with accepting_unstable_parts():
         assets, checks = [_manifest(plan), tag_asset(plan)], [*manifest_checks(plan), *chunk_checks(plan)]
-        if target:
+        if plan.target:
             assets.append(restored_asset(plan, target, spark_key))
         if plan.replicate_to:
             assets.append(replica_asset(plan))
@@ -164,7 +163,7 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
     sensors += [automation_sensor(plan)] if plan.dagster.automation else []
     sensors += [restore_sensor(plan, job) for job in restoring if plan.dagster.restore_on]
     specs = table_specs(plan, names_of(plan, configuration))
-    specs += [target_spec(plan, target)] if target else []
+    specs += [target_spec(plan, target)] if plan.target else []
     kept = dg.Definitions(
         assets=[*assets, *specs],
         asset_checks=checks,
@@ -182,7 +181,7 @@ def _exporting(plan: Plan, configuration: Configuration, spark_key: str) -> dg.D
         assets = [_schema(plan, spark_key)]
         if not plan.schema_only:
             assets += [_chunks(plan, spark_key), _untimed_tables(plan, spark_key)]
-    source = source_spec(plan, configuration.source(plan.source).uri)
+    source = source_spec(plan, configuration.kind(plan.source))
     return dg.Definitions(assets=[*assets, source], jobs=[job], schedules=[export_schedule(plan, job)])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import dagster as dg
-from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
+from dagster.components.utils.translation import TranslationFn
 from pydantic import BaseModel, Field, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 
@@ -18,6 +18,7 @@ from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
 from snapshot_assets.pipeline.resources import PLAN, SPARK, TABLE
 from snapshot_assets.pipeline.shared import shared_resources
 from snapshot_assets.pipeline.spark_session import spark_resource
+from snapshot_assets.pipeline.translation import StrictTranslation
 from snapshot_assets.plan.configuration import Configuration, StorageByScheme
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.read_configuration import configuration_of, load_configuration
@@ -49,7 +50,7 @@ class SnapshotPlan(dg.Component, dg.Model, dg.Resolvable):
             type: snapshot_assets.SnapshotPlan
             attributes:
               sources:
-                shop: "postgresql://reader:{{ env('SHOP_PASSWORD') }}@db.example.com/shop"
+                shop: "postgresql://reader:${SHOP_PASSWORD}@db.example.com/shop"
               plan:
                 name: shop
                 source: shop
@@ -73,12 +74,10 @@ class SnapshotPlan(dg.Component, dg.Model, dg.Resolvable):
         None, description="Resource key of the project's own Spark session; by default the component brings one."
     )
 
-    translation: Annotated[TranslationFn[Plan], TranslationFnResolver[Plan](lambda plan: {"plan": plan})] | None = (
-        Field(
-            None,
-            description="Attributes of each asset that replace those of the plan, such as group_name, owners, kinds and"
-            " description; tags and metadata are added. Templates have `spec` and `plan`.",
-        )
+    translation: Annotated[TranslationFn[Plan], StrictTranslation()] | None = Field(
+        None,
+        description="Attributes of each asset that replace those of the plan, such as group_name, owners, kinds and"
+        " description; tags and metadata are added. Templates have `spec` and `plan`.",
     )
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
@@ -107,7 +106,10 @@ class SnapshotPlan(dg.Component, dg.Model, dg.Resolvable):
             return definitions
 
         def translated(spec: dg.AssetSpec) -> dg.AssetSpec:
-            changed = translate(spec, plan)
+            try:
+                changed = translate(spec, plan)
+            except PlanError as error:
+                raise PlanError(f"{path}: translation of {spec.key.to_user_string()}: {error}.") from None
             _require_own_attributes(spec, changed, path)
             return changed
 
@@ -124,7 +126,7 @@ class SnapshotPlan(dg.Component, dg.Model, dg.Resolvable):
         if self.plan is None:
             raise PlanError(f"{path}: there is no plan; write plan with its fields, or configuration with a path.")
         inline["plans"] = {self.plan.get("name", "plan"): self.plan}
-        return configuration_of(inline, path, os.environ)
+        return configuration_of(inline, path, os.environ, deferred=True)
 
 
 def _file_of(context: dg.ComponentLoadContext) -> Path:
@@ -193,7 +195,9 @@ class _Project:
                 raise PlanError(f"{component}: another component has a plan {doubled[0]!r}; rename or remove one.")
             # Storage options and Spark's settings are those of one component, so they move to its plans.
             plans = (
-                plan.changed(storage=configuration.store_options(plan), spark=configuration.spark_settings(plan))
+                plan.changed(
+                    storage=configuration.written_store_options(plan), spark=configuration.spark_settings(plan)
+                )
                 for plan in configuration.plans
             )
             sources = {**merged.sources, **configuration.sources}

@@ -213,7 +213,7 @@ def _metadata_of(output: dg.OutputContext | None, name: str) -> str | None:
 def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Tables, int, _Commits]:
     """Return the location, the tables, the number of chunks, and their outcomes by commit: iterating over them exports.
 
-    If the source is not needed, the tables are those of the newest schema. DataFrames have none.
+    If the source is not needed, the tables are those of the newest schema.
     """
     snapshots = snapshots_of(context)
     run = snapshots.export_run(plan)
@@ -253,7 +253,10 @@ def _export_frames(
     if written:
         started = run.open_frames(written)
         catalog, commits = started.catalog, chain(commits, started.commits(list(written), replace_completed=replace))
-    return catalog, {}, len(chunks), _warning_of_skipped(context, run.store.uri, commits)
+        tables: Tables = {table.table_name: table for table in started.schema.tables}
+    else:
+        tables = _committed_tables(run.plan, catalog)
+    return catalog, tables, len(chunks), _warning_of_skipped(context, run.store.uri, commits)
 
 
 def _committed_tables(plan: Plan, catalog: Catalog) -> Tables:

@@ -72,8 +72,8 @@ def opened_catalog(context: dg.OpExecutionContext, plan: Plan, *, dry_run: bool 
     Raises:
         dagster.Failure: The work failed.
     """
-    store = snapshots_of(context).store(plan.name)
     with showing_failures():
+        store = snapshots_of(context).store(plan.name)
         if dry_run:
             yield Catalog.open(store)
         else:

@@ -15,7 +15,7 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.units import duration_text, parse_time, time_text
 from snapshot_assets.format.windows import Window, closed_count, plan_windows, window_at, window_holding
-from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.plan import Plan, require_range
 
 _KEY_FORMAT = "%Y-%m-%dT%H:%M"
 _MINUTE, _HOUR, _DAY, _WEEK = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=7)
@@ -31,24 +31,6 @@ _MOST_LISTED = 1000
 
 # croniter treats the timestamp 0 as missing and drops a window at the Unix epoch, also for earlier starts.
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def require_range(plan: Plan) -> None:
-    """Refuse a plan whose windows are unknown when Dagster loads its definitions.
-
-    Raises:
-        PlanError: `start_time` is missing, or `end_time` of a plan that is not continuous.
-    """
-    if plan.schema_only or not plan.windowed:
-        return
-    missing = [name for name in ("start_time", "end_time") if getattr(plan, name) is None]
-    if plan.range_kind == "continuous":
-        missing.remove("end_time")
-    if missing:
-        raise PlanError(
-            f"plan {plan.name!r} has no {' and no '.join(missing)}, which its Dagster partitions need; give the range, "
-            "or kind: continuous with a start_time. Only the command line resolves an open range"
-        )
 
 
 def windows_of(plan: Plan, now: datetime | None = None) -> tuple[Window, ...]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.engine.restore.row_counts import chunk_differences, rows_after
 from snapshot_assets.engine.restore.settings import RestoreSettings
@@ -89,13 +88,13 @@ class RestoreConfig(dg.Config):
         )
 
 
-def restored_asset(plan: Plan, target: str, spark_key: str) -> dg.AssetsDefinition:
-    """Return the asset `restored` of a plan that has a target, whose URI is given."""
+def restored_asset(plan: Plan, target: str | None, spark_key: str) -> dg.AssetsDefinition:
+    """Return the asset `restored` of a plan that has a target, whose kind is given; None if it cannot be known."""
 
     @plan_asset(
         plan,
         "restored",
-        kinds={"pyspark", kind_of(target)},
+        kinds={"pyspark", *([target] if target else [])},
         required_resource_keys={SNAPSHOTS, spark_key},
         deps=[asset_key(plan, "manifest")],
         partitions_def=None if plan.schema_only else partitions_of(plan),
@@ -180,9 +179,11 @@ def row_counts_checks(plan: Plan, spark_key: str) -> list[dg.AssetChecksDefiniti
     `row_counts` counts each window; `untimed_row_counts` counts rows that lie in no window.
     """
     text = "The target has as many rows {} as the manifest, table by table."
+    checks = {"row_counts": "of the window"}
+    if not plan.source_asset:  # all rows of an asset lie in windows
+        checks["untimed_row_counts"] = "that lie in no window"
     return [
-        chunk_check(plan, "restored", "row_counts", text.format("of the window"), _counting, spark_key),
-        chunk_check(plan, "restored", "untimed_row_counts", text.format("that lie in no window"), _counting, spark_key),
+        chunk_check(plan, "restored", name, text.format(rows), _counting, spark_key) for name, rows in checks.items()
     ]
 
 

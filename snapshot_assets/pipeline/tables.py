@@ -12,7 +12,6 @@ from typing import Any
 
 import dagster as dg
 
-from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
@@ -43,7 +42,7 @@ def tables_with_assets(plan: Plan) -> tuple[TableName, ...]:
 
 def names_of(plan: Plan, configuration: Configuration) -> NameRule:
     """Return how a plan's source compares names."""
-    return rule_of(kind_of(configuration.source(plan.source).uri))
+    return rule_of(configuration.kind(plan.source) or "")
 
 
 def untimed(plan: Plan, name: TableName, names: NameRule) -> bool:
@@ -82,21 +81,20 @@ def _description(plan: Plan, name: TableName, *, untimed: bool) -> str:
     return f"Table `{name}` of `{plan.to}`, materialised {how}. A downstream asset gets its rows as a DataFrame."
 
 
-def source_spec(plan: Plan, uri: str) -> dg.AssetSpec:
+def source_spec(plan: Plan, kind: str | None) -> dg.AssetSpec:
     """Return the external asset of the database that a plan exports."""
-    return _database(plan, "source", uri, [], f"The database that `{plan.name}` exports.")
+    return _database(plan, "source", kind, [], f"The database that `{plan.name}` exports.")
 
 
-def target_spec(plan: Plan, uri: str) -> dg.AssetSpec:
+def target_spec(plan: Plan, kind: str | None) -> dg.AssetSpec:
     """Return the external asset of the database that a plan is restored into."""
     text = f"The database that `{plan.name}` is restored into."
-    return _database(plan, "target", uri, [asset_key(plan, "restored")], text)
+    return _database(plan, "target", kind, [asset_key(plan, "restored")], text)
 
 
-def _database(plan: Plan, name: str, uri: str, deps: list[dg.AssetKey], description: str) -> dg.AssetSpec:
-    return dg.AssetSpec(
-        asset_key(plan, name), deps=deps, kinds={kind_of(uri)}, description=description, **shared_settings(plan)
-    )
+def _database(plan: Plan, name: str, kind: str | None, deps: list[dg.AssetKey], description: str) -> dg.AssetSpec:
+    kinds = {kind} if kind else set[str]()
+    return dg.AssetSpec(asset_key(plan, name), deps=deps, kinds=kinds, description=description, **shared_settings(plan))
 
 
 def warn_of_misplaced(
@@ -123,8 +121,8 @@ def warn_of_misplaced(
 
 
 def _is_misplaced(plan: Plan, name: TableName, table: Table | None, names: NameRule) -> bool:
-    """Return whether a table's asset has other partitions than the table."""
-    return table is not None and (table.time_index is None) is not untimed(plan, name, names)
+    """Return whether a table's asset has other partitions than the table; the windows of DataFrames are partitions."""
+    return table is not None and not plan.source_asset and (table.time_index is None) is not untimed(plan, name, names)
 
 
 def report_tables(
@@ -183,19 +181,17 @@ def _materialization(
 
 
 def _columns(plan: Plan, table: Table) -> dict[str, Any]:
-    """Return a table's columns, and that each comes from the column of the source."""
+    """Return a table's columns, and that each comes from the column of the source, if that is a database."""
+    schema = dg.TableSchema(columns=[dg.TableColumn(column.name, column.type) for column in table.columns])
+    if plan.source_asset:
+        return {"dagster/column_schema": schema}
     name = table.table_name
     source = asset_key(plan, "source")
     deps = {
         column.name: [dg.TableColumnDep(asset_key=source, column_name=f"{name}.{column.name}")]
         for column in table.columns
     }
-    return {
-        "dagster/column_schema": dg.TableSchema(
-            columns=[dg.TableColumn(column.name, column.type) for column in table.columns]
-        ),
-        "dagster/column_lineage": dg.TableColumnLineage(deps),
-    }
+    return {"dagster/column_schema": schema, "dagster/column_lineage": dg.TableColumnLineage(deps)}
 
 
 def target_lineage(

@@ -54,8 +54,8 @@ def tag_asset(plan: Plan) -> dg.AssetsDefinition:
         description=f"Names for sealed revisions of `{plan.to}`, which stay readable for as long as a tag names them.",
     )
     def tag(context: dg.AssetExecutionContext, config: TagConfig) -> dg.MaterializeResult[None]:
-        store = snapshots_of(context).store(plan.name)
         with showing_failures():
+            store = snapshots_of(context).store(plan.name)
             catalog = Catalog.open_for_writing(store, single_writer=plan.single_writer)
             known = _create(catalog, context.partition_key, config)
         fact = revision_summaries(catalog.state)[known.pin.revision]

@@ -135,8 +135,8 @@ def _verify_location(
     Raises:
         dagster.Failure: It is damaged, or cannot be read.
     """
-    store = snapshots_of(context).store(plan.name)
     with showing_failures():
+        store = snapshots_of(context).store(plan.name)
         state = Catalog.open(store).require_snapshot()
         suspected = suspected_files(context.instance, plan, store, state)
         report = _report(store, state, depth, rotation, suspected)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import PlanError, UnknownSourceError
@@ -18,6 +19,7 @@ from snapshot_assets.plan.fields import DatabaseReference, Storage
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.problems import raising_value_errors
 from snapshot_assets.plan.spark_settings import merged_settings
+from snapshot_assets.plan.unset import UnsetAddress, UnsetOptions, needed_error
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import Location, parse_location
 from snapshot_assets.storage.open import open_store
@@ -130,10 +132,28 @@ class Configuration:
         """Return the address of the database that an alias or a URI names.
 
         Raises:
-            PlanError: It is neither an alias nor a URI.
+            PlanError: It is neither an alias nor a URI, or it refers to variables that are not set.
             UnknownSourceError: No source has this alias, or the kind of the URI is unknown.
         """
-        named = DatabaseReference.parse(reference)
+        address = self._written_source(DatabaseReference.parse(reference))
+        if isinstance(address, UnsetAddress):
+            users = [plan.name for plan in self.plans if address.alias in _aliases(plan)]
+            raise needed_error(users, address.problems, self.path)
+        return address
+
+    def kind(self, reference: DatabaseReference) -> str | None:
+        """Return the kind of a database, also where its URI refers to variables that are not set.
+
+        Returns:
+            The kind; None if such a variable has it.
+
+        Raises:
+            UnknownSourceError: No source has this alias, or the kind of the URI is unknown.
+        """
+        address = self._written_source(reference)
+        return address.kind if isinstance(address, UnsetAddress) else kind_of(address.uri)
+
+    def _written_source(self, named: DatabaseReference) -> DatabaseAddress:
         if named.uri is not None:
             return DatabaseAddress(named.alias, named.uri)
         if named.alias not in self.sources:
@@ -144,12 +164,29 @@ class Configuration:
         return self.sources[named.alias]
 
     def store_options(self, plan: Plan) -> StoreOptions | None:
-        """Return the storage options of a plan's location: the plan's own, else those of its scheme."""
-        return plan.storage or self.store_options_for(parse_location(plan.to))
+        """Return the storage options of a plan's location: the plan's own, else those of its scheme.
 
-    def store_options_for(self, location: Location) -> StoreOptions | None:
-        """Return the configured options of a location; None if there are none."""
-        return self.storage.of(location)
+        Raises:
+            PlanError: They refer to variables that are not set.
+        """
+        return self._known(self.written_store_options(plan), plan)
+
+    def written_store_options(self, plan: Plan) -> StoreOptions | None:
+        """Return the options of `store_options`, also if they refer to variables that are not set."""
+        return plan.storage or self.storage.of(parse_location(plan.to))
+
+    def store_options_for(self, location: Location, plan: Plan | None = None) -> StoreOptions | None:
+        """Return the configured options of a location, which a plan may name; None if there are none.
+
+        Raises:
+            PlanError: They refer to variables that are not set.
+        """
+        return self._known(self.storage.of(location), plan)
+
+    def _known(self, options: StoreOptions | None, plan: Plan | None) -> StoreOptions | None:
+        if isinstance(options, UnsetOptions):
+            raise needed_error([plan.name] if plan else [], options.problems, self.path)
+        return options
 
     def spark_settings(self, plan: Plan) -> dict[str, str]:
         """Return the settings of the Spark session of a plan: its own override those of the section `spark`."""
@@ -163,11 +200,11 @@ class Configuration:
         """Return the URI and the storage options of a plan's replica.
 
         Raises:
-            PlanError: The plan has none.
+            PlanError: The plan has none, or the options refer to variables that are not set.
         """
         if plan.replicate_to is None:
             raise PlanError(f"plan {plan.name!r} has no replicate_to, a location to replicate to; write one")
-        return plan.replicate_to, self.store_options_for(parse_location(plan.replicate_to))
+        return plan.replicate_to, self.store_options_for(parse_location(plan.replicate_to), plan)
 
     def replica_store(self, plan: Plan) -> ObjectStore:
         """Return the store of a plan's replica; it connects on first use. See `replica_of`."""
@@ -177,6 +214,10 @@ class Configuration:
     @property
     def _file(self) -> str:
         return str(self.path) if self.path else f"the configuration (no {DEFAULT_FILE} was found)"
+
+
+def _aliases(plan: Plan) -> set[str]:
+    return {each.alias for each in (plan.source, plan.target, plan.scratch) if each is not None}
 
 
 def unknown_plan(file: str, name: str, plans: Collection[str]) -> PlanError:

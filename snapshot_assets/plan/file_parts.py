@@ -8,12 +8,8 @@ from pathlib import Path
 
 from snapshot_assets.plan.configuration import unknown_plan
 from snapshot_assets.plan.references import References
+from snapshot_assets.plan.unset import NO_SOURCE
 
-NO_SOURCE = "duckdb:///dev/null"
-"""Source of a plan that is made for a call that reads no source; it is nobody's target.
-
-What stands for a database that lacks variables, and is not opened, lies below it, each by its own name.
-"""
 DATABASES = ("source", "target", "scratch")
 """Fields of a plan that name a database."""
 _OF_DATABASES = (*DATABASES, "map_schemas", "map_tables", "verify_first", "dagster")

@@ -25,6 +25,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
+from snapshot_assets.errors import PlanError
 from snapshot_assets.format.file_formats import FileFormat
 from snapshot_assets.format.units import MAX_FILE_SIZE, MIN_FILE_SIZE, MIN_TEXT_SIZE, duration_text, parse_file_size
 from snapshot_assets.plan.dagster_fields import DagsterFields
@@ -282,3 +283,21 @@ class Plan(ReplicaFields):
                 "by which the clocks of writers and store may differ"
             )
         return grace
+
+
+def require_range(plan: Plan) -> None:
+    """Refuse a plan whose windows are unknown when Dagster loads its definitions.
+
+    Raises:
+        PlanError: `start_time` is missing, or `end_time` of a plan that is not continuous.
+    """
+    if plan.schema_only or not plan.windowed:
+        return
+    missing = [name for name in ("start_time", "end_time") if getattr(plan, name) is None]
+    if plan.range_kind == "continuous":
+        missing.remove("end_time")
+    if missing:
+        raise PlanError(
+            f"plan {plan.name!r} has no {' and no '.join(missing)}, which its Dagster partitions need; give the range, "
+            "or kind: continuous with a start_time. Only the command line resolves an open range"
+        )

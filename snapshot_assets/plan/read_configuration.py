@@ -55,6 +55,7 @@ from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.problems import plan_error, problems_of
 from snapshot_assets.plan.references import References
 from snapshot_assets.plan.spark_settings import parse_spark_settings
+from snapshot_assets.plan.unset import NO_SOURCE, UnsetAddress, UnsetOptions
 from snapshot_assets.plan.yaml_text import parse_yaml
 
 FOLDER_VARIABLE = "CONFIG_DIR"
@@ -68,15 +69,21 @@ def load_configuration(
     storage_only: bool = False,
     location_of: str | None = None,
     needed: Needed | None = None,
+    complete: bool = False,
 ) -> Configuration:
     """Read and check a configuration file.
+
+    Databases and storage options may refer to environment variables that are not set: what then uses one of them fails.
+    All other variables must be set.
 
     Args:
         path: The file; None for `$SNAPSHOTS_CONFIG`, else `snapshots.yaml` here, else an empty configuration.
         environment: Values of references; None for the process's own.
         storage_only: Read only the section `storage`: to list or verify a snapshot, no source's password is needed.
         location_of: Read only the section `storage` and this plan, without its databases, for the same reason.
-        needed: Read one plan or none, and no variables of databases that the call does not open.
+        needed: Read one plan or none, and no variables of databases that the call does not open; all others must be
+            set.
+        complete: Whether all variables must be set.
 
     Raises:
         PlanError: The file is missing or wrong; the message lists every mistake in it.
@@ -97,11 +104,17 @@ def load_configuration(
         return configuration_of(location_part(parse_yaml(text, str(file)), location_of, file), file, known)
     if needed is not None:
         return configuration_of(needed.part_of(parse_yaml(text, str(file)), file, known), file, known)
-    return parse_configuration(text, file, known, sections=("storage",) if storage_only else _SECTIONS)
+    sections = ("storage",) if storage_only else _SECTIONS
+    return parse_configuration(text, file, known, sections=sections, deferred=not (complete or storage_only))
 
 
 def parse_configuration(
-    text: str, path: Path, environment: Mapping[str, str], *, sections: Collection[str] = _SECTIONS
+    text: str,
+    path: Path,
+    environment: Mapping[str, str],
+    *,
+    sections: Collection[str] = _SECTIONS,
+    deferred: bool = False,
 ) -> Configuration:
     """Parse the YAML text of a configuration.
 
@@ -110,6 +123,7 @@ def parse_configuration(
         path: The file, for messages.
         environment: Values of references.
         sections: The sections to read; references in other sections need not resolve.
+        deferred: Whether variables of databases and storage options may be unset; see `load_configuration`.
 
     Raises:
         PlanError: The text is wrong; the message lists every mistake.
@@ -117,22 +131,25 @@ def parse_configuration(
     tree = parse_yaml(text, str(path))
     if isinstance(tree, dict):
         tree = {name: section for name, section in tree.items() if name in sections or name not in _SECTIONS}
-    return configuration_of(tree, path, environment)
+    return configuration_of(tree, path, environment, deferred=deferred)
 
 
-def configuration_of(tree: object, path: Path, environment: Mapping[str, str]) -> Configuration:
+def configuration_of(
+    tree: object, path: Path, environment: Mapping[str, str], *, deferred: bool = False
+) -> Configuration:
     """Return the configuration that a parsed YAML file describes.
 
     Args:
         tree: Mappings, lists and scalars.
         path: The file, for messages.
         environment: Values of references.
+        deferred: Whether variables of databases and storage options may be unset; see `load_configuration`.
 
     Raises:
         PlanError: The content is wrong; the message lists every mistake.
     """
     references = References(environment)
-    configuration = _Reader(references).read(tree, path)
+    configuration = _Reader(references, deferred=deferred).read(tree, path)
     if references.problems:
         raise plan_error(str(path), references.problems)
     return configuration
@@ -141,8 +158,10 @@ def configuration_of(tree: object, path: Path, environment: Mapping[str, str]) -
 class _Reader:
     """Reads one tree, and collects every mistake."""
 
-    def __init__(self, references: References) -> None:
+    def __init__(self, references: References, *, deferred: bool) -> None:
         self._references = references
+        self._deferred = deferred
+        self._unset: dict[str, UnsetAddress] = {}
         self._report = references.report
 
     def read(self, tree: object, path: Path) -> Configuration:
@@ -154,7 +173,8 @@ class _Reader:
         storage = self._storage(self._section(("storage",), sections.get("storage")) or {})
         plans = tuple(self._plans(self._section(("plans",), sections.get("plans")) or {}))
         self._check_aliases(plans, sections.get("sources"))
-        return Configuration(sources, storage, plans, path, self._spark(sections.get("spark")))
+        spark = self._spark(sections.get("spark"))
+        return Configuration({**sources, **self._unset}, storage, plans, path, spark)
 
     def _spark(self, section: object) -> dict[str, str]:
         try:
@@ -169,7 +189,7 @@ class _Reader:
         for plan in plans:
             for role in DATABASES:
                 reference: Reference | None = getattr(plan, role)
-                if reference and reference.uri is None and reference.alias not in known:
+                if reference and reference.uri is None and reference.alias not in {*known, *self._unset}:
                     self._report(
                         ("plans", plan.name, role),
                         f"{reference.alias!r} is not among sources. {suggestion(reference.alias, known)}",
@@ -189,22 +209,39 @@ class _Reader:
             path = ("sources", alias)
             if not ALIAS.fullmatch(alias):
                 self._report(path, "is not an alias; write letters, digits, `_`, `.` and `-`, at most 100")
-            uri = self._references.resolve(path, written)
+            unset = self._unset_address(alias, path, written)
+            uri = self._references.resolve(path, written) if unset is None else unset.uri
             if not isinstance(uri, str) or ":" not in uri:
                 self._report(path, "is not a URI; write such as postgresql://host/database")
                 continue
             try:
-                kind = kind_of(uri)  # drivers are loaded only for the source in use
+                kind = kind_of(uri) if unset is None else unset.kind  # drivers are loaded only for the source in use
             except UnknownSourceError as error:
                 self._report(path, str(error))
                 continue
             if kind == "asset":
                 self._report(path, "is a Dagster asset, not a database; write it as `source` of its plan")
             else:
-                yield alias, DatabaseAddress(alias, uri)
+                yield alias, unset or DatabaseAddress(alias, uri)
+
+    def _unset_address(self, alias: str, path: tuple[str, ...], written: object) -> UnsetAddress | None:
+        """Return what stands for a database that lacks variables, if that is allowed."""
+        problems = self._references.unset(path, written) if self._deferred else ()
+        if not problems:
+            return None
+        unset = UnsetAddress(alias, f"{NO_SOURCE}/{alias}", written=str(written), problems=problems)
+        try:
+            unset.kind  # noqa: B018 - raises
+        except UnknownSourceError as error:
+            self._report(path, str(error))
+            return None
+        return unset
 
     def _storage(self, section: dict[str, object]) -> StorageByScheme:
-        options = self._references.resolve(("storage",), section)
+        options = {name: self._store_options(("storage", name), written) for name, written in section.items()}
+        if isinstance(locations := section.get("locations"), dict):
+            path = ("storage", "locations")
+            options["locations"] = {uri: self._store_options((*path, str(uri)), at) for uri, at in locations.items()}
         try:
             return StorageByScheme.model_validate(options)
         except ValidationError as error:
@@ -212,12 +249,32 @@ class _Reader:
             self._references.collect(("storage",), problems)
             return StorageByScheme()
 
+    def _store_options(self, path: tuple[str, ...], written: object) -> object:
+        """Return storage options, or what stands for them if they lack variables, if that is allowed."""
+        problems = self._references.unset(path, written) if self._deferred else ()
+        return UnsetOptions(problems=problems) if problems else self._references.resolve(path, written)
+
+    def _field(self, plan: str, field: str, written: object) -> object:
+        """Return the value of a plan's field."""
+        path = ("plans", plan, field)
+        if field == "storage":
+            return self._store_options(path, written)
+        if field in DATABASES:
+            alias = ".".join(path)
+            unset = self._unset_address(alias, path, written)
+            # A source that may be a Dagster asset decides which assets a plan has.
+            if unset is not None and unset.kind != "asset" and (unset.kind or field != "source"):
+                self._unset[alias] = unset
+                return alias
+        return self._references.resolve(path, written)
+
     def _plans(self, section: dict[str, object]) -> Iterator[Plan]:
         for name, written in section.items():
             path = ("plans", name)
-            fields = self._section(path, self._references.resolve(path, written))
-            if fields is None:
+            given = self._section(path, written)
+            if given is None:
                 continue
+            fields = {field: self._field(name, field, value) for field, value in given.items()}
             if fields.pop("name", name) != name:
                 self._report((*path, "name"), f"differs from the plan's key {name!r}; remove it")
             try:

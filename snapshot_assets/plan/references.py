@@ -22,6 +22,7 @@ class References:
         self.problems: list[Problem] = []
         self._environment = environment
         self._resolved: dict[str, str] = {}
+        self._unset: set[tuple[str, ...]] = set()
 
     def resolve(self, path: tuple[str, ...], tree: object) -> object:
         """Return the tree at a path with its references replaced, in texts only."""
@@ -30,6 +31,12 @@ class References:
         if isinstance(tree, list):
             return [self.resolve((*path, str(index)), value) for index, value in enumerate(tree)]
         return _REFERENCE.sub(lambda match: self._value(path, match), tree) if isinstance(tree, str) else tree
+
+    def unset(self, path: tuple[str, ...], tree: object) -> tuple[Problem, ...]:
+        """Return what a tree lacks whose only mistakes are variables that are not set; else nothing."""
+        tried = References(self._environment)
+        tried.resolve(path, tree)
+        return tuple(tried.problems) if tried._unset == {problem.path for problem in tried.problems} else ()
 
     def _value(self, path: tuple[str, ...], match: re.Match[str]) -> str:
         name, default = match[1], match[2]
@@ -40,6 +47,7 @@ class References:
             return match[0]
         value = self._environment.get(name, default)
         if value is None:
+            self._unset.add(path)
             self.report(path, f"refers to the environment variable {name}, which is not set; set {name}")
             return match[0]
         self._resolved[value] = match[0]

@@ -19,7 +19,7 @@ from snapshot_assets.format.layout import transaction_path
 from snapshot_assets_tests.cli.helpers import RANGE, Snapshots, contents, export, make_plan, make_source, store_of
 
 _SHA256 = 32
-_REBUILD = "`snapshots catalog rebuild`"
+_REBUILD = "`snapshots catalog rebuild"
 _READERS = (
     "export verify",
     "export list",
@@ -199,7 +199,10 @@ def test_a_newer_manifest_beside_a_whole_log_gets_one_advice_which_helps(
     shown = snapshots("export", "verify", "--snapshot", exported.as_uri())
     assert shown.status == ExitStatus.DAMAGED
     assert "Use a newer" not in shown.out
-    assert "manifest.json has format version 2; the log, which decides, has 1. `snapshots export create`" in shown.out
+    assert (
+        "manifest.json has format version 2; the log, which decides, has 1. `snapshots export create --snap"
+        in shown.out
+    )
     export(make_plan(source, exported.as_uri()), store_of(exported))
     assert snapshots("export", "verify", "--snapshot", exported.as_uri()).status == ExitStatus.DONE
 

@@ -129,6 +129,8 @@ def test_work_that_fails_or_is_not_confirmed(exported: Path, location: Path, tmp
         (errors.RefusedImportError("x"), 2),
         (errors.VersionNotFoundError("x"), 5),
         (errors.LostLogError("x"), 3),
+        (errors.ReplicaConflictError("x"), 1),
+        (errors.ReplicaLossError("x"), 3),
         (errors.InterruptedRunError("x"), 130),
         (KeyboardInterrupt(), 130),
         (ZeroDivisionError(), 1),

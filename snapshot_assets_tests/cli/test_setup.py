@@ -221,6 +221,22 @@ def test_plan_show_names_windows_tables_place_and_rules(snapshots: Snapshots, so
     assert snapshots("plan", "show", "dayly").status == 2
 
 
+def test_plan_show_of_an_assets_plan_names_the_asset_and_the_windows(snapshots: Snapshots, location: Path) -> None:
+    written = "plans: {{delays: {{source: 'asset:reports/delays', to: '{to}', start_time: 2025-01-01T00:00:00Z{end}}}}}"
+    ends = ", end_time: 2025-01-04T00:00:00Z, chunk_time_window: 1d"
+    Path("snapshots.yaml").write_text(written.format(to=location.as_uri(), end=ends))
+    facts, shown = snapshots("plan", "show", "delays", "--json").json, snapshots("plan", "show", "delays")
+    assert (facts["source"], facts["windows"]["count"], facts["tables"]) == ("asset:reports/delays", 3, [])
+    assert (facts["bytes"], facts["windows"]["bytes_each"]) == (None, None)
+    assert shown.out.startswith("delays: exports asset:reports/delays to ")
+    assert "  3 windows of 1d\n" in shown.out
+    assert "  a run of the Dagster asset reports/delays exports each; no size is known before\n" in shown.out
+    assert "table" not in shown.out
+    Path("snapshots.yaml").write_text(written.format(to=location.as_uri(), end=""))
+    refused = snapshots("plan", "show", "delays")
+    assert (refused.status, "has no end_time, which its Dagster partitions need" in refused.err) == (2, True)
+
+
 def test_plan_show_refuses_the_location_of_another_plan(snapshots: Snapshots, source: str, exported: Path) -> None:
     Path("snapshots.yaml").write_text(
         f"plans: {{daily: {{source: '{source}', to: '{exported.as_uri()}', start_time: 2025-01-01,"

@@ -285,7 +285,7 @@ def test_a_held_tag_is_named_with_its_release_before_anything_is_asked_or_remove
     refused = snapshots(*command, "--snapshot", location.as_uri())
     assert refused.status == 2
     assert "Tag 'friday' is held since" in refused.err
-    assert "`snapshots tag release friday --reason …`" in refused.err
+    assert "`snapshots tag release friday --reason … --snapshot file:" in refused.err
     assert "Type yes" not in refused.err
     after = {path: path.read_bytes() for path in location.rglob("*") if path.is_file()}
     assert {path: data for path, data in after.items() if "probe-" not in path.name} == before

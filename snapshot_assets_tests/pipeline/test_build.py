@@ -219,6 +219,28 @@ def test_a_projects_own_executor_and_session_export_and_seal_a_snapshot(tmp_path
         assert instance.get_latest_materialization_event(dg.AssetKey(["demo", "manifest"]))
 
 
+def test_a_variable_that_is_not_set_fails_only_runs_that_need_it(tmp_path, spark):
+    write_project(tmp_path, days=1)
+    path = tmp_path / "snapshots.yaml"
+    shop = "  shop: postgresql://reader:${SNAPSHOTS_TEST_UNSET}@db/shop\nplans:\n"
+    plan = "  shop: {source: shop, target: '${SNAPSHOTS_TEST_UNSET}', to: 'file:///srv/shop', schema_only: true}\n"
+    path.write_text(path.read_text().replace("plans:\n", shop) + plan)
+    built = build_definitions(load_configuration(path), resources={"pyspark": OwnSpark(spark_config={})})
+    dg.Definitions.validate_loadable(built)
+    graph = built.resolve_asset_graph()
+    kinds = [graph.get(dg.AssetKey(["shop", name])).kinds for name in ("source", "target", "restored")]
+    assert kinds == [{"postgresql"}, set(), {"pyspark"}]
+    with dg.DagsterInstance.ephemeral() as instance:
+        job = built.resolve_job_def("demo_export")
+        assert job.execute_in_process(instance=instance, run_config=QUIET).success
+        job = built.resolve_job_def("shop_export")
+        failed = job.execute_in_process(instance=instance, run_config=QUIET, raise_on_error=False)
+    [step] = [event for event in failed.all_events if event.is_step_failure]
+    description = step.step_failure_data.user_failure_data.description
+    assert "plan 'shop' needs variables of the environment to which" in description
+    assert "sources.shop: refers to the environment variable SNAPSHOTS_TEST_UNSET, which is not set" in description
+
+
 def test_assets_refer_to_their_plan_in_the_file(tmp_path):
     write_project(tmp_path, days=3)
     path = tmp_path / "snapshots.yaml"

@@ -133,6 +133,20 @@ def test_the_example_exports_a_window_and_stores_what_its_own_asset_makes_of_it(
     assert (state.completed(2), state.completed(1)) == (True, False)
 
 
+def test_a_component_loads_without_the_variables_of_its_database_and_storage(wrong) -> None:
+    text = plan().replace("duckdb:///shop.duckdb", "postgresql://reader:${SNAPSHOTS_TEST_UNSET}@db/shop")
+    stored = "  storage: {s3: {profile: '${SNAPSHOTS_TEST_UNSET}'}}\n"
+    defs = wrong(text.replace("file:///srv", "s3://backups") + stored, plan("stock", alias="stock"))
+    dg.Definitions.validate_loadable(defs)
+    with dg.DagsterInstance.ephemeral() as instance:
+        job = defs.resolve_job_def("shop_verify")
+        failed = job.execute_in_process(instance=instance, run_config=QUIET, raise_on_error=False)
+    [step] = [event for event in failed.all_events if event.is_step_failure]
+    description = str(step.step_failure_data.user_failure_data.description)
+    assert "plan 'shop' needs" in description
+    assert "storage.s3.profile: refers to the environment variable SNAPSHOTS_TEST_UNSET" in description
+
+
 def test_components_of_one_project_share_its_resources(wrong) -> None:
     defs = wrong(plan("shop"), plan("stock"))
     assert set(defs.resources or {}) == {"pyspark", "snapshots", "snapshot_io_manager"}
@@ -214,6 +228,15 @@ def test_the_documented_translation(wrong, tmp_path: Path) -> None:
         ([plan() + "  translation: {key_prefix: lake}\n"], "translation changes key of shop/"),
         ([plan() + "  translation: {key: all}\n"], "A key begins with what the plan's dagster: {key_prefix: …} has"),
         ([plan() + "  translation: {deps: [upstream]}\n"], "translation changes deps of shop/"),
+        (
+            [plan() + "  translation: {tags: {team: '{{ plan.team }}s'}}\n"],
+            "Plan object' has no attribute 'team'; templ",
+        ),
+        ([plan() + "  translation: {owners: ['team:{{ owner }}']}\n"], "'team:{{ owner }}' has a name that is not"),
+        (
+            [plan() + "  translation: '{{ attributes_of(spec) }}'\n"],
+            "'attributes_of' is undefined; templates have spec",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_with_its_remedy(wrong, components: list[str], message: str) -> None:

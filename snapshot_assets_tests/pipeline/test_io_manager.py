@@ -185,6 +185,21 @@ def test_a_manifest_seals_the_chunks_of_a_users_asset_without_another_source(pro
     assert all(project.checks("delays", "file_checksums").values())
 
 
+def test_tables_of_a_users_asset_have_columns_and_a_restore_of_it_counts_windows_only(project, hours):
+    project.plan = project.plan.changed(target="copy", dagster={"table_assets": ["demo.delays"]})
+    add_asset(project, lambda keys: {key: hours(key, 2) for key in keys})
+    key = dg.AssetKey(["demo", "demo", "delays"])
+    for _ in range(2):  # the second run writes nothing
+        assert project.run("delays", keys=project.keys[:2], with_checks=False).success
+        for record in project.instance.fetch_materializations(key, limit=2).records:
+            metadata = record.asset_materialization.metadata
+            columns = {column.name: column.type for column in metadata["dagster/column_schema"].value.columns}
+            assert columns == {"hour": "timestamp", "delay": "bigint", "label": "string", "share": "double"}
+            assert metadata["dagster/partition_row_count"].value == 2
+    checks = project.definitions().resolve_asset_graph().asset_check_keys
+    assert {check.name for check in checks if check.asset_key == project.key("restored")} == {"row_counts"}
+
+
 def test_a_dict_by_key_of_one_partition_is_taken_as_that_of_several(project, hours):
     add_asset(project, lambda keys: {key: hours(key, 2) for key in keys})
     assert project.run("delays", single=project.keys[0]).success

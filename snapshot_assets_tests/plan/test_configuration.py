@@ -5,9 +5,10 @@ import pytest
 from snapshot_assets.errors import LocationUriError, PlanError, UnknownSourceError
 from snapshot_assets.plan.ad_hoc import ad_hoc_configuration
 from snapshot_assets.plan.configuration import Configuration
-from snapshot_assets.plan.file_parts import NO_SOURCE, Needed
+from snapshot_assets.plan.file_parts import Needed
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.read_configuration import load_configuration, parse_configuration
+from snapshot_assets.plan.unset import NO_SOURCE
 from snapshot_assets.storage.location import parse_location
 
 PASSWORD = "hunter2hunter2"

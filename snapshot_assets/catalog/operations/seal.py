@@ -15,9 +15,10 @@ from typing import Literal
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.manifest import checksum_of, consistency_of, write_hints
+from snapshot_assets.catalog.state.exporter import again_with, exporter_text, is_of_asset
 from snapshot_assets.catalog.state.fold import SealState, State
-from snapshot_assets.catalog.state.totals import exporter_text, missing_text
-from snapshot_assets.catalog.verify.faults import Fault, again_with
+from snapshot_assets.catalog.state.totals import missing_text
+from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.catalog.verify.objects import Report, check_head, files_to_seal, verified_revision
 from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
 from snapshot_assets.errors import IncompleteError
@@ -104,7 +105,7 @@ def _check_complete(state: State) -> None:
         some = ", ".join(_name(state, chunk) for chunk in islice(missing, _SHOWN))
         exporter = exporter_text(state)
         remedy = f"Materialise these partitions of {exporter}, then seal again."
-        if state.header is None or not state.header.asset:
+        if not is_of_asset(state):
             remedy = (
                 "Materialise these partitions of the asset `chunks`, or the asset `untimed_tables` for chunk 0, then"
                 f" seal again; {exporter} does both."

@@ -22,9 +22,9 @@ from snapshot_assets.catalog.rebuild.inventory import Inventory
 from snapshot_assets.catalog.rebuild.pins import KeptPins, keep_pins
 from snapshot_assets.catalog.rebuild.unproved_chunks import Recovered
 from snapshot_assets.catalog.receipts.receipts import Receipt
+from snapshot_assets.catalog.state.exporter import again_with, begun_with
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained_events import needed_events
-from snapshot_assets.catalog.verify.faults import again_with
 from snapshot_assets.errors import ConflictError, ObjectExistsError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import FORMAT_VERSION
@@ -217,8 +217,7 @@ def _lost_exports(base: Base, inventory: Inventory) -> list[str]:
         f"{again_with(state, chunk)}."
         for chunk, path in sorted(chunks.items())
     ] + [
-        f"Snapshot {snapshot_id} starts after revision {state.revision} and is lost. Export it again with "
-        "`snapshots export create --force`."
+        f"Snapshot {snapshot_id} starts after revision {state.revision} and is lost. {begun_with(state)}"
         for snapshot_id in sorted(snapshots - {state.snapshot_id})
     ]
 

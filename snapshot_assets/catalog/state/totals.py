@@ -69,14 +69,6 @@ def missing_text(state: State) -> str:
     return f"{number_text(missing)} of {chunks} {noun(missing, 'is', 'are')} not exported"
 
 
-def exporter_text(state: State) -> str:
-    """Return in words what exports the chunks of a snapshot: a command, or the Dagster asset whose rows they are."""
-    header = state.header
-    if header is not None and header.asset:
-        return f"the Dagster asset `{header.asset}`"
-    return "`snapshots copy`" if header is not None and header.query else "`snapshots export create`"
-
-
 def outside_text(state: State) -> str:
     """Return a sentence part on rows outside the range that were not exported; "" without such rows."""
     header = state.header

@@ -14,9 +14,9 @@ from enum import StrEnum
 from snapshot_assets.catalog.log.remedies import FaultError, fault_remedy
 from snapshot_assets.catalog.log.scan import LogScan
 from snapshot_assets.catalog.rules import Retention
+from snapshot_assets.catalog.state.exporter import again_with
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState
-from snapshot_assets.catalog.state.totals import exporter_text
 from snapshot_assets.errors import (
     DamageError,
     ForeignLocationError,
@@ -29,8 +29,7 @@ from snapshot_assets.errors import (
 from snapshot_assets.format.actions import ObjectRef, TagCreated
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
-from snapshot_assets.format.layout import UNTIMED_CHUNK, checkpointed_revision
-from snapshot_assets.format.units import time_text
+from snapshot_assets.format.layout import checkpointed_revision
 from snapshot_assets.storage.base import ObjectStore
 
 
@@ -153,16 +152,6 @@ def with_replicas_remedy(fault: Fault) -> Fault:
     else:
         return fault
     return replace(fault, message=f"{fault.message} {advice}")
-
-
-def again_with(state: State, chunk: int) -> str:
-    """Return in words what exports a completed chunk again."""
-    if chunk == UNTIMED_CHUNK:
-        return "by materialising the asset `untimed_tables` with `replace: true`"
-    window = state.window(chunk)
-    if state.header is not None and state.header.asset:
-        return f"by materialising the partition {time_text(window.start)} of {exporter_text(state)}"
-    return f"with `snapshots export create --replace {time_text(window.start)}/{time_text(window.end)}`"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from snapshot_assets.catalog.load_manifests import load_manifests_of
 from snapshot_assets.catalog.log.scan import LogScan
 from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.manifest import hints_of, manifest_of, sums_of
+from snapshot_assets.catalog.state.exporter import rewritten_by
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, object_faults
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, UnsupportedVersionError
@@ -19,25 +20,24 @@ from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 
 _LATER = "Load nothing by it: the next deletion of rows or compaction writes it again, and so does a new copy."
-_AGAIN = "`snapshots export create`, or materialising the manifest, writes it again."
 
 
 def hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
     """Compare the hints with what the log gives at the manifest's own revision."""
-    newest = scan.state.newest_seal
+    newest, again = scan.state.newest_seal, rewritten_by(scan.state)
     shown = scan.state if newest is None else scan.state.at(newest.revision)  # before the first seal: work in progress
     try:
         manifest = store.get(MANIFEST, limit=MAX_DOCUMENT_BYTES)
         revision = parse_json(manifest, MANIFEST).get("revision")
     except ObjectNotFoundError:
-        yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} is missing. {_AGAIN}")
+        yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} is missing. {again}")
     except UnsupportedVersionError as error:
         if not scan.faults:  # a newer program may be able to read the log
             found, own = error.attributes["found"], scan.state.format_version
-            message = f"{MANIFEST} has format version {found}; the log, which decides, has {own}. {_AGAIN}"
+            message = f"{MANIFEST} has format version {found}; the log, which decides, has {own}. {again}"
             yield Fault(FaultKind.DOCUMENT, MANIFEST, message)
     except DamageError as error:
-        yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{error} {_AGAIN}")
+        yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{error} {again}")
     else:
         if not any(path == MANIFEST for path, _ in scan.faults):  # it may belong to another location
             state = _state_at(scan, revision)
@@ -52,7 +52,7 @@ def hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
 
 def _manifest_faults(scan: LogScan, state: State, manifest: bytes) -> Iterator[Fault]:
     if manifest != pretty_json(manifest_of(state)):
-        message = f"{MANIFEST} is not what the log gives for revision {state.revision}. {_AGAIN}"
+        message = f"{MANIFEST} is not what the log gives for revision {state.revision}. {rewritten_by(scan.state)}"
         yield Fault(FaultKind.DOCUMENT, MANIFEST, message)
     elif scan.state.sealed and state.revision != scan.state.seals[-1].revision:
         yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} shows revision {state.revision}, not the newest seal.")
@@ -62,32 +62,34 @@ def _unknown_revision(store: ObjectStore, scan: LogScan, shown: State, revision:
     """Yield the fault of a manifest whose revision the log lacks, unless the log has a fault itself."""
     if scan.faults:
         return
+    again = rewritten_by(scan.state)
     if isinstance(revision, int) and revision > scan.state.revision:
         return  # committed since the log was read
     if isinstance(revision, int) and 0 < revision < scan.first:
-        yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} is of revision {revision}, which was pruned. {_AGAIN}")
+        yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} is of revision {revision}, which was pruned. {again}")
     else:
-        yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} names revision {revision!r}, which is unknown. {_AGAIN}")
+        yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} names revision {revision!r}, which is unknown. {again}")
         yield from _sums_faults(store, scan, shown)
 
 
 def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fault]:
     """Yield the fault of SHA256SUMS; a writer that died, or two at once, leave one of another revision."""
+    again = rewritten_by(scan.state)
     try:
         found = store.get(CHECKSUMS, limit=MAX_DOCUMENT_BYTES)
     except ObjectNotFoundError:
-        yield Fault(FaultKind.STALE, CHECKSUMS, f"{CHECKSUMS} is missing. {_AGAIN}")
+        yield Fault(FaultKind.STALE, CHECKSUMS, f"{CHECKSUMS} is missing. {again}")
         return
     except DamageError as error:
-        yield Fault(FaultKind.DOCUMENT, CHECKSUMS, f"{error} {_AGAIN}")
+        yield Fault(FaultKind.DOCUMENT, CHECKSUMS, f"{error} {again}")
         return
     if found == sums_of(state):
         return
     if any(found == sums_of(other) for other in scan.states()):
-        message = f"{CHECKSUMS} is of another revision than {MANIFEST}. {_AGAIN}"
+        message = f"{CHECKSUMS} is of another revision than {MANIFEST}. {again}"
         yield Fault(FaultKind.STALE, CHECKSUMS, message)
     elif not is_there(store, transaction_path(scan.state.revision + 1)):  # else others committed since
-        yield Fault(FaultKind.DOCUMENT, CHECKSUMS, f"{CHECKSUMS} is not what the log gives. {_AGAIN}")
+        yield Fault(FaultKind.DOCUMENT, CHECKSUMS, f"{CHECKSUMS} is not what the log gives. {again}")
 
 
 def _load_manifest_faults(store: ObjectStore, state: State) -> Iterator[Fault]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
+from snapshot_assets.catalog.state.exporter import described_by
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, Remedy, object_faults
 from snapshot_assets.catalog.verify.rotation import due_files
@@ -43,9 +44,6 @@ HASHING_THREADS = max(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_geta
 
 _BLOCK = 4 << 20
 _LOCAL_BLOCK = 256 << 10  # stays in a core's own cache between reading and hashing
-_AGAIN_FROM_SOURCE = (
-    "`snapshots export create` writes it again from a source whose schema is as it was; else bring it back from a copy."
-)
 
 
 @dataclass
@@ -58,6 +56,7 @@ class Report:
         revision: The verified revision; for the head, older readable ones were verified too.
         sealed: Whether that revision is sealed. An unsealed one may be whole, but is not a complete snapshot.
         missing: Number of chunks that are not exported.
+        unfinished: What finishes and seals the newest state, in words; "" if it is sealed.
         files: Number of data files checked.
         hashed: Number of data files read and hashed.
         bytes: Their size.
@@ -76,6 +75,7 @@ class Report:
     snapshot_id: str = ""
     sealed: bool = False
     missing: int = 0
+    unfinished: str = ""
     files: int = 0
     hashed: int = 0
     bytes: int = 0
@@ -179,7 +179,7 @@ def check_documents(store: ObjectStore, state: State, objects: Listed) -> Iterat
     for added in state.schemas.values():
         for ref in added.files:
             for fault in object_faults(store, ref, ref.path in objects):
-                yield replace(fault, message=f"{fault.message} {_AGAIN_FROM_SOURCE}")
+                yield replace(fault, message=f"{fault.message} {described_by(state)}")
     for number, known in sorted(state.chunks.items()):
         for ref in known.chunk.receipts:
             yield from object_faults(store, ref, ref.path in objects, number)

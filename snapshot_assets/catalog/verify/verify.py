@@ -16,6 +16,7 @@ from snapshot_assets.catalog.log.scan import LogScan, scan_log
 from snapshot_assets.catalog.log.truncation import contradictions
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.replica import read_marker
+from snapshot_assets.catalog.state.exporter import finished_by
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import (
     Fault,
@@ -86,6 +87,7 @@ def verify(
         report.scope = "newest" if state.revision == head.revision else "older"
     if state.header is not None:
         report.sealed, report.missing = state.sealed, len(state.missing())
+        report.unfinished = "" if state.sealed else finished_by(state, store.uri)
         report.days = rotation.within if rotation else 0
         hashed = _hashed(store, state, rotation, older=at is None) | suspected if rotation else None
         remedies = state is head and replica is None

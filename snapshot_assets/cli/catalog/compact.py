@@ -22,7 +22,7 @@ from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import human_bytes, parse_file_size
 from snapshot_assets.plan.ad_hoc import ad_hoc_configuration
-from snapshot_assets.plan.file_parts import NO_SOURCE
+from snapshot_assets.plan.unset import NO_SOURCE
 
 
 def run(options: argparse.Namespace) -> int:

@@ -23,6 +23,11 @@ from snapshot_assets.format.counts import counted
 from snapshot_assets.format.units import duration_text, human_bytes, time_text
 from snapshot_assets.plan.plan import Plan
 
+_NO_RULE = (
+    "No rule was given, so no revision expires. Give --keep-last, --keep-for, --keep-daily, --keep-weekly,"
+    " --keep-monthly or --keep-yearly, or --plan NAME for the rules in a plan's retention."
+)
+
 
 def expire(options: argparse.Namespace) -> int:
     """Expire revisions after a confirmation."""
@@ -80,13 +85,13 @@ def _summary(plan: ExpiryPlan, deleted: str, expired: str) -> str:
 
 
 def _report_expiry(options: argparse.Namespace, uri: str, plan: ExpiryPlan, done: bool) -> None:
+    if options.plan is None and _given_rule(options) is None:
+        show_message(_NO_RULE)
     if options.json:
         show_json(_expiry_json(options, uri, plan))
         return
     if not plan.expired:
-        ruled = options.plan or _given_rule(options)
-        hint = "" if ruled else "; no rule was given: --keep-last, --keep-for, --keep-daily, … or --plan"
-        show(f"nothing to expire; {counted(plan.kept, 'sealed revision')} can be read{hint}")
+        show(f"nothing to expire; {counted(plan.kept, 'sealed revision')} can be read")
     if plan.expired or plan.tags:
         _show_expiry(plan, done=done)
 

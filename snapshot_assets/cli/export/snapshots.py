@@ -108,7 +108,7 @@ def _show_report(report: Report) -> None:
     if not report.sealed and not report.damaged:
         all_exported = f"all chunks are exported, but no seal verified revision {report.revision}"
         why = f"{counted(report.missing, 'chunk')} not exported" if report.missing else all_exported
-        show(f"not sealed: {why}; run `snapshots export create`, or for a copy `snapshots copy`, again")
+        show(f"not sealed: {why}; {report.unfinished}")
     show(f"{verdict}: {report.uri} at revision {report.revision}, {counted(report.files, 'data file')}, {read}")
 
 

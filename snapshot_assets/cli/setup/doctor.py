@@ -24,11 +24,12 @@ from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.pipeline.user_folders import dagster_home
 from snapshot_assets.plan.configuration import Configuration
-from snapshot_assets.plan.file_parts import NO_SOURCE, Needed
+from snapshot_assets.plan.file_parts import Needed
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.query_fields import is_template, resolve_location
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.plan.spark_settings import DEFAULT_PARALLELISM
+from snapshot_assets.plan.unset import NO_SOURCE
 from snapshot_assets.storage.location import FILE, parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
@@ -86,7 +87,7 @@ def _configured(options: argparse.Namespace) -> tuple[Configuration, tuple[Plan,
     All are those of the configuration, and one that is made for the location that the environment names.
     """
     needed = Needed(options.plan, ["source"]) if options.plan else None
-    configuration, uri = load_configuration(options.config, needed=needed), given_uri(options)
+    configuration, uri = load_configuration(options.config, needed=needed, complete=True), given_uri(options)
     if options.plan:
         return configuration, (configuration.plan(options.plan),)
     if not (options.source or uri):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,7 +25,7 @@ from snapshot_assets.format.units import duration_text, human_bytes, time_text
 from snapshot_assets.format.windows import TimeRange
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.file_parts import Needed
-from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.plan import Plan, require_range
 from snapshot_assets.plan.query_fields import is_template
 from snapshot_assets.plan.read_configuration import load_configuration
 
@@ -32,6 +33,8 @@ _APART = ("name", "source", "to", "storage", "spark", "start_time", "end_time", 
 """Fields that are no rules, or are shown apart."""
 _MAIN_RULES = ("untimed_tables", "null_time", "time_zone", "format", "max_file_size", "seal_verify")
 """Fields that are shown though they have their defaults."""
+_RULES_OF_ASSETS = ("time_zone", "format", "max_file_size", "seal_verify")
+"""Those of a plan whose source is a Dagster asset."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +55,9 @@ class _Described:
     windows: int
     exported: int
     end: datetime | None
-    tables: list[EstimatedTable]
-    skipped: tuple[TableName, ...]
-    views: int
+    tables: Sequence[EstimatedTable] = ()
+    skipped: tuple[TableName, ...] = ()
+    views: int = 0
 
 
 def run(options: argparse.Namespace) -> int:
@@ -75,17 +78,27 @@ def _described(configuration: Configuration, written: Plan) -> _Described:
     now = datetime.now(UTC)
     if state is not None:
         check_location(written, state, configuration.source(written.source), replace=False, force=False)
+    if written.source_asset:  # its runs alone know its tables
+        require_range(written)
+        return _with_windows(written, state, now)
     with opened_source(configuration, written) as source:
         extracted, exported = checked_schemas(source, written)
         plan, timed = written, tuple(table for table in exported.tables if table.time_index is not None)
         if written.kind == "once" and not (written.schema_only or (written.start_time and written.end_time)):
             bounds = source.time_bounds(timed, written.time_zone) if header is None else None
             plan = resolve_range(written, header, TimeRange(*bounds) if bounds else None, now)
-        end = closed_end(plan, now) if plan.range_kind == "continuous" else plan.end_time
-        tables = [_estimated(source, plan, each, end) for each in exported.tables]
+        found = _with_windows(plan, state, now)
+        tables = [_estimated(source, plan, each, found.end) for each in exported.tables]
+    return replace(found, tables=tables, skipped=skipped_tables(plan, extracted), views=len(exported.views))
+
+
+def _with_windows(plan: Plan, state: State | None, now: datetime) -> _Described:
+    """Return a plan whose range is resolved, with its windows."""
+    end = closed_end(plan, now) if plan.range_kind == "continuous" else plan.end_time
     windows = window_count(plan, now)
-    done = sum(state.completed(chunk) for chunk in range(1, windows + 1)) if state and header else 0
-    return _Described(plan, state, windows, done, end, tables, skipped_tables(plan, extracted), len(exported.views))
+    has_chunks = state is not None and state.header is not None
+    done = sum(state.completed(chunk) for chunk in range(1, windows + 1)) if state and has_chunks else 0
+    return _Described(plan, state, windows, done, end)
 
 
 def _estimated(source: SchemaSource, plan: Plan, table: Table, end: datetime | None) -> EstimatedTable:
@@ -110,7 +123,7 @@ def _facts(found: _Described) -> dict[str, Any]:
             "length": duration_text(plan.chunk_time_window) if found.windows else None,
             "start": time_text(plan.start_time) if plan.start_time else None,
             "end": time_text(found.end) if found.end else None,
-            "bytes_each": sum(in_windows) // found.windows if found.windows else None,
+            "bytes_each": sum(in_windows) // found.windows if found.windows and not plan.source_asset else None,
         },
         "tables": [
             {
@@ -124,7 +137,7 @@ def _facts(found: _Described) -> dict[str, Any]:
         ],
         "skipped": [table_text(name) for name in found.skipped],
         "views": found.views,
-        "bytes": sum(known) if len(known) == len(sizes) else None,
+        "bytes": None if plan.source_asset or len(known) < len(sizes) else sum(known),
         "rules": plan.model_dump(mode="json", exclude=set(_APART)),
     }
 
@@ -138,8 +151,9 @@ def _show(found: _Described, source: str) -> None:
     there = "which holds a snapshot" if facts["has_snapshot"] else "where no snapshot is yet"
     show(f"{plan.name}: exports {source} to {plan.to}, {there}")
     if windows := facts["windows"]["count"]:
-        each = human_bytes(facts["windows"]["bytes_each"])
-        show(f"  {counted(windows, 'window')} of {facts['windows']['length']}, about {each} each in the source")
+        size = facts["windows"]["bytes_each"]
+        each = "" if size is None else f", about {human_bytes(size)} each in the source"
+        show(f"  {counted(windows, 'window')} of {facts['windows']['length']}{each}")
         show(f"  range [{facts['windows']['start']}, {facts['windows']['end']})")
         show(f"  {facts['windows']['exported']:,} exported, {facts['windows']['to_export']:,} to export")
     elif plan.range_kind == "continuous":
@@ -150,12 +164,16 @@ def _show(found: _Described, source: str) -> None:
         show(f"  left out, without a time index: {name}")
     if found.tables:
         show_table(("Table", "Time index", "Columns", "Estimated size"), [_row(each) for each in found.tables])
-    size = "unknown" if facts["bytes"] is None else f"about {human_bytes(facts['bytes'])}"
-    show(f"{counted(len(found.tables), 'table')}, {counted(found.views, 'view')}; size in the source: {size}")
+    if plan.source_asset:
+        show(f"  a run of the Dagster asset {'/'.join(plan.source_asset)} exports each; no size is known before")
+    else:
+        size = "unknown" if facts["bytes"] is None else f"about {human_bytes(facts['bytes'])}"
+        show(f"{counted(len(found.tables), 'table')}, {counted(found.views, 'view')}; size in the source: {size}")
     show("Rules:")
     chosen = plan.model_dump(mode="json", exclude=set(_APART), exclude_defaults=True)
     always = {} if plan.kind == "query" or plan.schema_only else facts["rules"]
-    for name, value in (chosen | {name: always[name] for name in _MAIN_RULES if name in always}).items():
+    main = _RULES_OF_ASSETS if plan.source_asset else _MAIN_RULES
+    for name, value in (chosen | {name: always[name] for name in main if name in always}).items():
         show(f"  {name}: {value if isinstance(value, str) else json.dumps(value)}")
     if plan.retention.rule is None:
         show("  nothing expires: retention keeps every sealed revision")

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.catalog.state.exporter import replaced_by
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import schema_ids
 from snapshot_assets.errors import ObjectNotFoundError
@@ -86,6 +87,6 @@ def _sentence(state: State, name: str, chunks: list[int]) -> str:
     return (
         f"{name} was not exported with {found} from {time_text(first)} to {time_text(last)}, which"
         f" {noun(len(chunks), 'was', 'were')} exported before it was there: what it holds for"
-        f" {noun(len(chunks), 'it', 'them')} is not in the snapshot. `snapshots export create --replace"
-        f" {time_text(first)}/{time_text(last)}` exports {noun(len(chunks), 'it', 'them')} again."
+        f" {noun(len(chunks), 'it', 'them')} is not in the snapshot. {replaced_by(state, first, last)} exports"
+        f" {noun(len(chunks), 'it', 'them')} again."
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,8 +9,9 @@ from functools import cached_property
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.truncation import existing_state, refuse_lost_log
 from snapshot_assets.catalog.schemas import read_schema, read_schemas
+from snapshot_assets.catalog.state.exporter import finished_by
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.totals import exporter_text, missing_text
+from snapshot_assets.catalog.state.totals import missing_text
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.catalog.verify.verify import verify
@@ -136,13 +136,9 @@ def _chosen_revision(
         raise NoSnapshotError(f"There is no snapshot at {uri}: nothing can be restored.", location=uri)
     if not head.seals:
         why = missing_text(head) or "all chunks are exported, but not sealed"
-        exporter = exporter_text(head)
-        if exporter.startswith("`"):
-            remedy = f"Run {exporter[:-1]} --to {shlex.quote(uri)}` again, which finishes and seals it."
-        else:
-            remedy = f"Materialise what is missing of {exporter}, then the asset `manifest`, which seals it."
         raise IncompleteError(
-            f"There is no sealed snapshot at {uri}: {why}, so nothing can be restored. {remedy}",
+            f"There is no sealed snapshot at {uri}: {why}, so nothing can be restored. To finish it,"
+            f" {finished_by(head, uri)}.",
             location=uri,
             missing=head.missing(),
         )

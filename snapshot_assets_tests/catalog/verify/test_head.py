@@ -23,6 +23,7 @@ from snapshot_assets.catalog.verify.rotation import due_files
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import CHECKSUMS, MANIFEST
 from snapshot_assets.format.units import time_text
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
 from snapshot_assets_tests.catalog.tags import flip, sealed_by
@@ -193,6 +194,26 @@ def test_the_remedy_of_a_chunk_of_an_assets_rows_is_to_materialise_its_partition
     [fault] = [fault for fault in verify(store).faults if fault.object == lost]
     start = time_text(HEADER.start)
     assert f"by materialising the partition {start} of the Dagster asset `reports/daily`." in fault.message
+
+
+def test_remedies_of_an_assets_snapshot_name_the_asset_and_no_command(store) -> None:
+    writer = Writer(store)
+    writer.begin(replace(HEADER, source="asset:reports/daily"))
+    writer.complete(1)
+    writer.complete(2)
+    asset = "the Dagster asset `reports/daily`"
+    assert verify(store).unfinished == f"materialise the missing partitions of {asset}, then the asset `manifest`"
+    writer.complete(3)
+    assert verify(store).unfinished == "materialise the asset `manifest`"
+    seal(writer.catalog)
+    assert verify(store).unfinished == ""
+    for path in (MANIFEST, CHECKSUMS, writer.catalog.state.schemas[1].files[0].path):
+        store.delete(path)
+    messages = {fault.object: fault.message for fault in verify(store).faults}
+    assert len(messages) == 3
+    assert "`snapshots" not in "".join(messages.values())
+    assert messages[MANIFEST].endswith("Materialising the asset `manifest` writes it again.")
+    assert sum(message.endswith("Bring it back from a copy.") for message in messages.values()) == 1
 
 
 def test_where_no_chunk_is_completed_nothing_is_listed(sealed, monkeypatch):

@@ -184,7 +184,7 @@ def test_prune_deletes_exactly_what_its_dry_run_listed(
     ("fixture", "reason"),
     [
         ("checkpointed", "nothing that lies before revision 7 is older than the grace period"),
-        ("littered", "two checkpoints stay, and there are fewer; `snapshots catalog checkpoint` writes one"),
+        ("littered", "two checkpoints stay, and there are fewer; `snapshots catalog checkpoint --snap"),
     ],
 )
 def test_prune_reports_why_there_is_nothing_to_prune(

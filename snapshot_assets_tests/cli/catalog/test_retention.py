@@ -100,9 +100,11 @@ def test_an_invalid_rule_is_refused(
 def test_without_a_rule_no_revision_expires(snapshots: Snapshots, location: Path, sealed: Writer) -> None:
     before = contents(location)
     done = catalog(snapshots, "expire", location, "--dry-run")
-    rules = "--keep-last, --keep-for, --keep-daily, … or --plan"
-    text = f"nothing to expire; 3 sealed revisions can be read; no rule was given: {rules}\n"
+    text = "nothing to expire; 3 sealed revisions can be read\n"
     assert (done.status, done.out, contents(location)) == (0, text, before)
+    assert "No rule was given, so no revision expires. Give --keep-last, --keep-for" in done.err
+    assert "No rule was given" in catalog(snapshots, "expire", location, "--dry-run", "--json").err
+    assert "No rule was given" not in catalog(snapshots, "expire", location, "--dry-run", "--keep-last", "9").err
 
 
 @pytest.fixture

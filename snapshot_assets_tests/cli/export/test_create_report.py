@@ -128,7 +128,8 @@ def test_damage_is_not_called_complete(snapshots: Snapshots, source: str, export
     found = snapshots(*create(source, exported))
     assert (found.status, found.out) == (3, "")
     assert f"is sealed, but it is damaged: {path} " in found.err
-    assert "`snapshots export create --replace 2025-01-02T00:00:00Z/2025-01-03T00:00:00Z`" in found.err
+    replace = f"--replace 2025-01-02T00:00:00Z/2025-01-03T00:00:00Z --snapshot {exported.as_uri()}"
+    assert f"`snapshots export create {replace}`" in found.err
 
 
 def test_damage_that_a_verification_found_is_not_called_complete(

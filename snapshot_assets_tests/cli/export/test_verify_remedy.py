@@ -143,7 +143,5 @@ def test_why_a_whole_snapshot_is_incomplete(snapshots: Snapshots, location: Path
     writer.complete(1, writer.file(1, b"late rows"), replaces=tuple(writer.catalog.state.files.chunk(1)))
     shown = verified(snapshots, location)
     assert shown.status == 3
-    assert (
-        "not sealed: all chunks are exported, but no seal verified revision 6; run `snapshots export create`"
-        in shown.out
-    )
+    why = "not sealed: all chunks are exported, but no seal verified revision 6"
+    assert f"{why}; run `snapshots export create --to {location.as_uri()}` again\n" in shown.out

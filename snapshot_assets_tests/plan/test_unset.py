@@ -1,0 +1,82 @@
+"""Configurations that refer to environment variables which are not set."""
+
+from __future__ import annotations
+
+import pytest
+
+from snapshot_assets.errors import PlanError
+from snapshot_assets.plan.read_configuration import load_configuration
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+
+UNSET = """
+sources: {shop: 'postgresql://reader:${SHOP_PASSWORD}@db/shop', other: '${OTHER_URL}', here: 'duckdb:///x.duckdb'}
+storage:
+  s3: {access_key_id: backup, secret_access_key: '${BACKUP_KEY}'}
+  locations: {'s3://second': {profile: '${SECOND}'}, 's3://third': {profile: third}}
+plans:
+  shop: {source: shop, to: 's3://backups/shop', replicate_to: 's3://second/shop', schema_only: true}
+  back: {source: here, target: 'duckdb:///${FOLDER}/y', scratch: '${SCRATCH}', to: 's3://third/x', schema_only: true}
+  own: {source: other, to: 's3://third/own', storage: {profile: '${OWN}'}, schema_only: true}
+"""
+
+
+@pytest.fixture
+def unset(tmp_path):
+    """A configuration whose file refers to variables that are not set."""
+    (tmp_path / "c.yaml").write_text(UNSET)
+    return load_configuration(tmp_path / "c.yaml", environment={})
+
+
+def test_a_file_loads_without_the_variables_of_databases_and_storage(unset):
+    plans = {plan.name: plan for plan in unset.plans}
+    kinds = {name: unset.kind(plan.source) for name, plan in plans.items()}
+    assert kinds == {"shop": "postgresql", "back": "duckdb", "own": None}
+    assert (unset.kind(plans["back"].target), unset.kind(plans["back"].scratch)) == ("duckdb", None)
+    assert unset.source("here").uri == "duckdb:///x.duckdb"
+    assert unset.store_options(plans["back"]).profile == "third"
+
+
+@pytest.mark.parametrize(
+    ("use", "field", "variable"),
+    [
+        (lambda found, plan: found.source(plan("shop").source), "plan 'shop' .*sources.shop", "SHOP_PASSWORD"),
+        (lambda found, plan: found.source(plan("own").source), "plan 'own' .*sources.other", "OTHER_URL"),
+        (lambda found, plan: found.source(plan("back").target), "plan 'back' .*plans.back.target", "FOLDER"),
+        (lambda found, plan: found.source(plan("back").scratch), "plan 'back' .*plans.back.scratch", "SCRATCH"),
+        (lambda found, plan: found.store(plan("shop")), "plan 'shop' .*storage.s3.secret_access_key", "BACKUP_KEY"),
+        (lambda found, plan: found.replica_of(plan("shop")), "plan 'shop' .*s3://second.profile", "SECOND"),
+        (lambda found, plan: found.store(plan("own")), "plan 'own' .*plans.own.storage.profile", "OWN"),
+        (
+            lambda found, _: open_store(parse_location("s3://bucket/y"), dict(found.storage)["s3"]),
+            "this call .*storage.s3.secret_access_key",
+            "BACKUP_KEY",
+        ),
+    ],
+)
+def test_what_needs_a_variable_that_is_not_set_names_the_plan_field_and_variable(unset, use, field, variable):
+    named = f"(?s){field}: refers to the environment variable {variable}, which is not set; set {variable}$"
+    with pytest.raises(PlanError, match=named):
+        use(unset, unset.plan)
+
+
+@pytest.mark.parametrize(
+    ("plan", "problem"),
+    [
+        ("{source: here, to: 's3://${BUCKET}/x'}", "plans.p.to: refers to the environment variable BUCKET"),
+        ("{source: '${SOURCE}', to: 's3://b/x'}", "plans.p.source: refers to the environment variable SOURCE"),
+        ("{source: 'asset:${KEY}', to: 's3://b/x'}", "plans.p.source: refers to the environment variable KEY"),
+        ("{source: 'mysql://${KEY}', to: 's3://b/x'}", "plans.p.source: .* found one with mysql:"),
+        ("{source: 'spark:${A}', target: 'spark:${', to: 's3://b/x'}", "plans.p.target: has a `..` that names no"),
+    ],
+)
+def test_other_variables_must_be_set_and_other_mistakes_are_found(tmp_path, plan, problem):
+    (tmp_path / "c.yaml").write_text(f"sources: {{here: 'duckdb:///x'}}\nplans: {{p: {plan}}}")
+    with pytest.raises(PlanError, match=problem):
+        load_configuration(tmp_path / "c.yaml", environment={})
+
+
+def test_a_check_of_a_file_needs_all_variables(tmp_path):
+    (tmp_path / "c.yaml").write_text(UNSET)
+    with pytest.raises(PlanError, match="has 7 mistakes"):
+        load_configuration(tmp_path / "c.yaml", environment={}, complete=True)
