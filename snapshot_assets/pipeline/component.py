@@ -21,7 +21,7 @@ from snapshot_assets.pipeline.spark_session import spark_resource
 from snapshot_assets.pipeline.translation import StrictTranslation
 from snapshot_assets.plan.configuration import Configuration, StorageByScheme
 from snapshot_assets.plan.plan import Plan
-from snapshot_assets.plan.read_configuration import configuration_of, load_configuration
+from snapshot_assets.plan.read_configuration import DEFERRED, configuration_of, load_configuration
 
 _OWN_ATTRIBUTES = ("key", "deps", "partitions_def", "code_version", "skippable")
 _OWN_METADATA = (PLAN, TABLE, "dagster/io_manager_key")
@@ -126,7 +126,7 @@ class SnapshotPlan(dg.Component, dg.Model, dg.Resolvable):
         if self.plan is None:
             raise PlanError(f"{path}: there is no plan; write plan with its fields, or configuration with a path.")
         inline["plans"] = {self.plan.get("name", "plan"): self.plan}
-        return configuration_of(inline, path, os.environ, deferred=True)
+        return configuration_of(inline, path, os.environ, deferred=DEFERRED)
 
 
 def _file_of(context: dg.ComponentLoadContext) -> Path:

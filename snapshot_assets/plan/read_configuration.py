@@ -60,6 +60,8 @@ from snapshot_assets.plan.yaml_text import parse_yaml
 
 FOLDER_VARIABLE = "CONFIG_DIR"
 _SECTIONS = ("sources", "storage", "spark", "plans")
+DEFERRED = ("databases", "storage")
+"""What may refer to variables that are not set, where only runs use it."""
 
 
 def load_configuration(
@@ -74,15 +76,14 @@ def load_configuration(
     """Read and check a configuration file.
 
     Databases and storage options may refer to environment variables that are not set: what then uses one of them fails.
-    All other variables must be set.
+    All other variables must be set. So must those of databases with `needed`, which names the ones that a call opens.
 
     Args:
         path: The file; None for `$SNAPSHOTS_CONFIG`, else `snapshots.yaml` here, else an empty configuration.
         environment: Values of references; None for the process's own.
         storage_only: Read only the section `storage`: to list or verify a snapshot, no source's password is needed.
         location_of: Read only the section `storage` and this plan, without its databases, for the same reason.
-        needed: Read one plan or none, and no variables of databases that the call does not open; all others must be
-            set.
+        needed: Read one plan or none, and no variables of databases that the call does not open.
         complete: Whether all variables must be set.
 
     Raises:
@@ -100,42 +101,32 @@ def load_configuration(
         reason = error.strerror if isinstance(error, OSError) else error
         raise PlanError(f"cannot read the configuration {file}{how}: {reason}; name a readable YAML file") from None
     known = {FOLDER_VARIABLE: str(file.resolve().parent), **environment}
+    tree, deferred = parse_yaml(text, str(file)), () if complete else DEFERRED[1:] if needed else DEFERRED
     if location_of is not None:
-        return configuration_of(location_part(parse_yaml(text, str(file)), location_of, file), file, known)
-    if needed is not None:
-        return configuration_of(needed.part_of(parse_yaml(text, str(file)), file, known), file, known)
-    sections = ("storage",) if storage_only else _SECTIONS
-    return parse_configuration(text, file, known, sections=sections, deferred=not (complete or storage_only))
+        tree = location_part(tree, location_of, file)
+    elif needed is not None:
+        tree = needed.part_of(tree, file, known)
+    elif storage_only and isinstance(tree, dict):
+        tree = {name: section for name, section in tree.items() if name == "storage" or name not in _SECTIONS}
+    return configuration_of(tree, file, known, deferred=deferred)
 
 
-def parse_configuration(
-    text: str,
-    path: Path,
-    environment: Mapping[str, str],
-    *,
-    sections: Collection[str] = _SECTIONS,
-    deferred: bool = False,
-) -> Configuration:
-    """Parse the YAML text of a configuration.
+def parse_configuration(text: str, path: Path, environment: Mapping[str, str]) -> Configuration:
+    """Parse the YAML text of a configuration, all of whose variables must be set.
 
     Args:
         text: The YAML.
         path: The file, for messages.
         environment: Values of references.
-        sections: The sections to read; references in other sections need not resolve.
-        deferred: Whether variables of databases and storage options may be unset; see `load_configuration`.
 
     Raises:
         PlanError: The text is wrong; the message lists every mistake.
     """
-    tree = parse_yaml(text, str(path))
-    if isinstance(tree, dict):
-        tree = {name: section for name, section in tree.items() if name in sections or name not in _SECTIONS}
-    return configuration_of(tree, path, environment, deferred=deferred)
+    return configuration_of(parse_yaml(text, str(path)), path, environment)
 
 
 def configuration_of(
-    tree: object, path: Path, environment: Mapping[str, str], *, deferred: bool = False
+    tree: object, path: Path, environment: Mapping[str, str], *, deferred: Collection[str] = ()
 ) -> Configuration:
     """Return the configuration that a parsed YAML file describes.
 
@@ -143,7 +134,7 @@ def configuration_of(
         tree: Mappings, lists and scalars.
         path: The file, for messages.
         environment: Values of references.
-        deferred: Whether variables of databases and storage options may be unset; see `load_configuration`.
+        deferred: Those of `DEFERRED` whose variables may be unset; see `load_configuration`.
 
     Raises:
         PlanError: The content is wrong; the message lists every mistake.
@@ -158,7 +149,7 @@ def configuration_of(
 class _Reader:
     """Reads one tree, and collects every mistake."""
 
-    def __init__(self, references: References, *, deferred: bool) -> None:
+    def __init__(self, references: References, *, deferred: Collection[str]) -> None:
         self._references = references
         self._deferred = deferred
         self._unset: dict[str, UnsetAddress] = {}
@@ -226,7 +217,7 @@ class _Reader:
 
     def _unset_address(self, alias: str, path: tuple[str, ...], written: object) -> UnsetAddress | None:
         """Return what stands for a database that lacks variables, if that is allowed."""
-        problems = self._references.unset(path, written) if self._deferred else ()
+        problems = self._references.unset(path, written) if "databases" in self._deferred else ()
         if not problems:
             return None
         unset = UnsetAddress(alias, f"{NO_SOURCE}/{alias}", written=str(written), problems=problems)
@@ -251,7 +242,7 @@ class _Reader:
 
     def _store_options(self, path: tuple[str, ...], written: object) -> object:
         """Return storage options, or what stands for them if they lack variables, if that is allowed."""
-        problems = self._references.unset(path, written) if self._deferred else ()
+        problems = self._references.unset(path, written) if "storage" in self._deferred else ()
         return UnsetOptions(problems=problems) if problems else self._references.resolve(path, written)
 
     def _field(self, plan: str, field: str, written: object) -> object:

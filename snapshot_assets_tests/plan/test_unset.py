@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from snapshot_assets.errors import PlanError
+from snapshot_assets.plan.file_parts import Needed
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
@@ -80,3 +81,22 @@ def test_a_check_of_a_file_needs_all_variables(tmp_path):
     (tmp_path / "c.yaml").write_text(UNSET)
     with pytest.raises(PlanError, match="has 7 mistakes"):
         load_configuration(tmp_path / "c.yaml", environment={}, complete=True)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [{"storage_only": True}, {"location_of": "back"}, {"needed": Needed("back", ["source"])}],
+    ids=["storage", "location", "needed"],
+)
+def test_a_call_needs_no_variable_of_another_bucket(tmp_path, part):
+    (tmp_path / "c.yaml").write_text(UNSET)
+    found = load_configuration(tmp_path / "c.yaml", environment={}, **part)
+    assert found.store_options_for(parse_location("s3://third/x")).profile == "third"
+    with pytest.raises(PlanError, match=r"(?s)storage\.locations\.s3://second\.profile: .* set SECOND$"):
+        found.store_options_for(parse_location("s3://second/x"))
+
+
+def test_a_call_needs_the_variables_of_the_databases_that_it_opens(tmp_path):
+    (tmp_path / "c.yaml").write_text(UNSET)
+    with pytest.raises(PlanError, match=r"sources\.shop: refers to the environment variable SHOP_PASSWORD"):
+        load_configuration(tmp_path / "c.yaml", environment={}, needed=Needed("shop", ["source"]))
