@@ -14,9 +14,9 @@ from snapshot_assets.format.units import time_text
 from snapshot_assets_tests.documents.blocks import ROOT
 from snapshot_assets_tests.documents.followed import LOCAL, TUTORIAL
 from snapshot_assets_tests.documents.reader import AFTER_THE_EXPORT, Reader, compare
+from snapshot_assets_tests.servers.ports import free_port
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 from snapshot_assets_tests.servers.s3 import S3Server, variables_of
-from snapshot_assets_tests.servers.spark_cluster import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
