@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,16 @@ _ENOUGH_BYTES = 6 << 30
 if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ENOUGH_BYTES:
     # No test needs durability, and flushes to a disk take most of the time of many tests.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep Dagster's instance of each worker apart, and from the user's: two processes cannot create one at once."""
+    folder = tmp_path_factory.mktemp("own")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("DAGSTER_HOME", str(folder / "dagster"))
+        patched.setenv("XDG_STATE_HOME", str(folder / "state"))
+        yield
 
 
 @pytest.fixture(scope="session")

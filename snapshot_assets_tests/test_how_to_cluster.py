@@ -17,9 +17,9 @@ import pytest
 
 from snapshot_assets import demo
 from snapshot_assets_tests.cluster.tables import fill, live_ids, sums
+from snapshot_assets_tests.servers.ports import free_port, listens
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 from snapshot_assets_tests.servers.s3 import S3Server
-from snapshot_assets_tests.servers.spark_cluster import free_port, listens
 
 PAGE = demo.ROOT / "docs/how-to/outgrow-one-machine.md"
 _TESTED = ("Spark standalone", "Spark Connect")

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from typing import Any
 
+import adbc_driver_postgresql.dbapi as adbc
 import duckdb
 import pytest
 
 from snapshot_assets.databases.duckdb.session import DuckDBSession
-from snapshot_assets.databases.interruptible import interruptible
+from snapshot_assets.databases.interruptible import abandonable, interruptible
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.plan.configuration import Configuration
@@ -83,6 +87,82 @@ def test_a_call_that_begins_after_it_was_cancelled_is_cancelled_again() -> None:
     started = time.monotonic()
     with interrupted_when(lambda: time.monotonic() > started + 0.2):
         interruptible(call, cancelled.release)
+
+
+def test_a_call_whose_cancelling_fails_is_interrupted() -> None:
+    cancelled = threading.Event()
+
+    def fail() -> None:
+        cancelled.set()
+        raise adbc.OperationalError("could not send data to server", status_code=0)
+
+    with pytest.raises(Interrupted):
+        interruptible(lambda: (signal.raise_signal(signal.SIGINT), cancelled.wait(60)), fail)
+
+
+def test_a_call_that_begins_while_the_signal_arrives_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, cancelled, ended = threading.Event(), threading.Event(), threading.Event()
+    start = threading.Thread.start
+
+    def interrupted_start(thread: threading.Thread) -> None:
+        start(thread)
+        assert begun.wait(60)
+        signal.raise_signal(signal.SIGINT)
+
+    def call() -> None:
+        begun.set()
+        assert cancelled.wait(60)
+        ended.set()
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted_start)
+    with pytest.raises(Interrupted):
+        interruptible(call, cancelled.set)
+    assert ended.is_set()
+
+
+def test_a_connection_that_is_interrupted_while_a_cursor_opens_is_closed(
+    postgresql_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = adbc.Cursor.__init__
+
+    def interrupted(cursor: adbc.Cursor, *arguments: Any, **named: Any) -> None:
+        opened(cursor, *arguments, **named)
+        signal.raise_signal(signal.SIGINT)
+
+    address = Configuration().source(postgresql_database)
+    monkeypatch.setattr(adbc.Cursor, "__init__", interrupted)
+    with pytest.raises(Interrupted), closing(PostgresqlConnection(address)) as connection:
+        connection.rows("SELECT 1", "counting")
+    monkeypatch.undo()
+    with client(postgresql_database) as run:
+        while run("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()") != [(1,)]:
+            time.sleep(0.05)  # the server notices a closed connection later
+
+
+def test_a_server_that_never_answers_is_not_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = DatabaseAddress("shop", f"postgresql://127.0.0.1:{server.getsockname()[1]}/shop")
+        with interrupted_when(lambda: select.select([server], [], [], 0)[0]):
+            PostgresqlConnection(address)
+        client, _ = server.accept()
+        client.close()
+    for thread in threading.enumerate():
+        if thread.name == "database":
+            thread.join(60)
+
+
+def test_a_result_that_nobody_waits_for_is_discarded() -> None:
+    answered, discarded = threading.Event(), threading.Event()
+
+    def call() -> int:
+        signal.raise_signal(signal.SIGINT)
+        assert answered.wait(60)
+        return 3
+
+    with pytest.raises(Interrupted):
+        abandonable(call, lambda result: discarded.set() if result == 3 else None)
+    answered.set()
+    assert discarded.wait(60)
 
 
 def test_results_and_errors_are_those_of_the_call() -> None:

@@ -14,9 +14,9 @@ from snapshot_assets.format.units import time_text
 from snapshot_assets_tests.documents.blocks import ROOT
 from snapshot_assets_tests.documents.followed import LOCAL, TUTORIAL
 from snapshot_assets_tests.documents.reader import AFTER_THE_EXPORT, Reader, compare
+from snapshot_assets_tests.servers.ports import free_port
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 from snapshot_assets_tests.servers.s3 import S3Server, variables_of
-from snapshot_assets_tests.servers.spark_cluster import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -76,8 +76,10 @@ def test_the_nightly_export(
 ) -> None:
     page, example = "docs/how-to/nightly.md", (ROOT / "examples/nightly.yaml").read_text()
     assert example[example.index("sources:") :] in (ROOT / page).read_text()
-    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    source, target, since = make_postgresql_database(), make_postgresql_database(), time_text(today - timedelta(days=8))
+    # No window closes while the test runs: days count from `start_time`.
+    closed = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=12)
+    source, target = make_postgresql_database(), make_postgresql_database()
+    since = time_text(closed - timedelta(days=8))
     postgresql_server.psql_script(source, _SHOP.format(since=since))
     replaced = {
         "postgresql://reader:secret@db.example.com/shop": source,

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import duckdb
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets_tests.cli.helpers import Snapshots, differing, export, make_plan, make_source, store_of
+from snapshot_assets_tests.cli.helpers import (
+    Snapshots,
+    differing,
+    export,
+    in_own_process,
+    make_plan,
+    make_source,
+    store_of,
+)
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into
+from snapshot_assets_tests.faults.held import start_held
 from snapshot_assets_tests.servers.postgresql import PASSWORD, MakeDatabase, PostgresqlServer
 
 
@@ -331,18 +335,10 @@ def test_a_killed_import_is_finished_by_the_next_command_with_no_row_missing_or_
     export(plan, store_of(location))
     target, log = tmp_path / "target.duckdb", tmp_path / "target.duckdb.wal"
     call = ("import", "--json", "--from", location.as_uri(), "--target", f"duckdb://{target}")
-    command = [sys.executable, "-m", "snapshot_assets.cli", *call]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
-    deadline = time.monotonic() + 120
-    while not log.exists() or log.stat().st_size < 100_000:  # rows are written
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline, "the command never got that far"
-        time.sleep(0.002)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    start_held(tmp_path, log, *call, least=100_000).kill()  # rows are written
 
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = in_own_process(*call)
+    assert done.status == 0, done.err
     assert differing(tmp_path / "source.duckdb", target, "main.m", "main.untimed") == {}
     assert read_state(store_of(location)).tags == {}
 

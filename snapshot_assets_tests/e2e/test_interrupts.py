@@ -113,16 +113,22 @@ def test_a_copy_of_duckdb_is_interrupted(tmp_path: Path) -> None:
 def test_an_interrupted_export_resumes(postgresql_database: str, tmp_path: Path) -> None:
     execute(
         postgresql_database,
-        "CREATE TABLE readings (ts timestamptz NOT NULL PRIMARY KEY, v int)",
-        "INSERT INTO readings SELECT timestamptz '2024-01-01' + n * interval '1 s', n FROM generate_series(0, 86399) n",
+        "CREATE TABLE kept AS SELECT timestamptz '2024-01-01' + n * interval '1 s' AS ts, n"
+        " FROM generate_series(0, 86399) n",
+        "CREATE TABLE pace AS SELECT 3600 AS seconds",
+        "CREATE FUNCTION late(n int) RETURNS int STABLE LANGUAGE plpgsql AS"
+        " 'BEGIN PERFORM pg_sleep(seconds) FROM public.pace WHERE n >= 43200; RETURN n; END'",
+        "CREATE VIEW readings AS SELECT ts, public.late(n) AS v FROM kept",
     )
     export = ["export", "create", "--to", f"file://{tmp_path}/to", "--source", postgresql_database]
+    export += ["--tables", "public.readings", "--time-column", "public.readings=ts"]
     export += ["--start-time", "2024-01-01T00:00:00Z", "--end-time", "2024-01-02T00:00:00Z"]
     export += ["--chunk-time-window", "5m"]
     with started(tmp_path, *export) as command:
         command.until("chunks_done")
         assert "run the same command again" in command.interrupt(signal.SIGTERM)
         assert queries_that_run(postgresql_database) == 0
+    execute(postgresql_database, "UPDATE pace SET seconds = 0")
     report = json.loads(run_again(tmp_path, *export, "--json"))
     assert report["rows"] == 86400
     assert report["outcomes"]["skipped"] > 0

@@ -23,12 +23,14 @@ pytestmark = pytest.mark.slow
 
 @dataclass
 class CountingRunner(InlineRunner):
-    """Runs tasks in this process, and counts the jobs that run at a time; the first waits a moment for a second.
+    """Runs tasks in this process, and counts the jobs that run at a time.
 
     Attributes:
+        expected: How many there should be: for a second one, the first waits; that there is none, it waits a moment.
         most: Most jobs at a time.
     """
 
+    expected: int
     most: int = 0
     _running: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -40,7 +42,7 @@ class CountingRunner(InlineRunner):
             self.most = max(self.most, self._running)
             if self._running > 1:
                 self._second.set()
-        self._second.wait(1)
+        self._second.wait(60 if self.expected > 1 else 1)
         try:
             return list(super().map(function, items))
         finally:
@@ -58,7 +60,7 @@ def one_chunk_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_export_reads_as_many_chunks_at_a_time_as_spark_has_cores(
     place: Place, spark: SparkSession, given: int | None, most: int
 ) -> None:
-    runner = CountingRunner()
+    runner = CountingRunner(most)
     place.export(
         runner, CHUNKS[:3], seal=False, settings={"parallelism": None, "session": lambda: spark}, parallelism=given
     )
@@ -69,7 +71,7 @@ def test_an_export_reads_as_many_chunks_at_a_time_as_spark_has_cores(
 def test_an_import_loads_as_many_chunks_at_a_time_as_spark_has_cores(
     exported_place: Place, postgresql_database: str, spark: SparkSession, given: int | None, most: int
 ) -> None:
-    runner = CountingRunner()
+    runner = CountingRunner(most)
     run = Into(postgresql_database).run(exported_place.store, runner)
     list(replace(run, parallelism=given, session=lambda: spark).restore())
     assert runner.most == most
@@ -78,6 +80,6 @@ def test_an_import_loads_as_many_chunks_at_a_time_as_spark_has_cores(
 def test_a_target_of_one_writer_is_loaded_chunk_by_chunk(
     exported_place: Place, duck: Into, spark: SparkSession
 ) -> None:
-    runner = CountingRunner()
+    runner = CountingRunner(1)
     list(replace(duck.run(exported_place.store, runner), parallelism=None, session=lambda: spark).restore())
     assert runner.most == 1

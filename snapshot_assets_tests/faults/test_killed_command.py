@@ -1,11 +1,5 @@
 """The whole command, Dagster, Spark and its workers included, killed from outside and run again."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import duckdb
@@ -15,8 +9,20 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.cli.helpers import in_own_process
+from snapshot_assets_tests.faults.held import start_held
 
 ROWS, DAYS = 12_000, 12
+
+
+@pytest.fixture
+def export(project: Path) -> list[str]:
+    """Arguments of the command."""
+    return [
+        *("export", "create", "--json"),
+        *("--source", f"duckdb://{project}/source.duckdb", "--to", f"file://{project}/snapshots/m"),
+        *("--start-time", "2025-01-01T00:00:00Z", "--end-time", "2025-01-13T00:00:00Z"),
+    ]
 
 
 @pytest.fixture
@@ -32,44 +38,20 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(project: Path) -> subprocess.Popen[str]:
-    command = [
-        *(sys.executable, "-m", "snapshot_assets.cli", "export", "create", "--json"),
-        *("--source", f"duckdb://{project}/source.duckdb", "--to", f"file://{project}/snapshots/m"),
-        *("--start-time", "2025-01-01T00:00:00Z", "--end-time", "2025-01-13T00:00:00Z"),
-    ]
-    environment = os.environ | {"DAGSTER_HOME": str(project / "dagster")}
-    return subprocess.Popen(
-        command, cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
-    )  # fmt: skip
-
-
-def kill_when(process: subprocess.Popen[str], reached: object) -> None:
-    """Kill the command and all it started, as soon as the location looks as asked."""
-    deadline = time.monotonic() + 120
-    while not reached():
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline, "the command never got that far"
-        time.sleep(0.005)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("pattern", ["data/*/chunk-*.json", "transactions/*05.txn"])
-def test_the_next_command_finishes_and_reads_no_finished_chunk_again(project, pattern):
+def test_the_next_command_finishes_and_reads_no_finished_chunk_again(project, export, monkeypatch, pattern):
     location = project / "snapshots" / "m"
-    kill_when(start(project), lambda: any(location.glob(pattern)))
+    monkeypatch.setenv("DAGSTER_HOME", str(project / "dagster"))
+    start_held(project, location / pattern, *export).kill()
     store = open_store(parse_location(f"file://{location}"))
     before = read_state(store)
     finished = {path.parent.name: path.name for path in location.glob("data/*/chunk-*.json")}
 
-    process = start(project)
-    output, errors = process.communicate()
-    assert process.returncode == 0, errors
-    report = json.loads(output)
+    finishing = in_own_process(*export)
+    assert finishing.status == 0, finishing.err
+    report = finishing.json
     assert (report["rows"], report["chunks"]) == (ROWS + 1, DAYS + 1)
     after = read_state(store)
     assert verify(store).damaged is False

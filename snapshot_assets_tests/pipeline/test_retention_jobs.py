@@ -28,8 +28,17 @@ from snapshot_assets_tests.catalog.execute import expire
 from snapshot_assets_tests.catalog.tags import reseal, save
 from snapshot_assets_tests.pipeline.project import Project, job, open_project
 
-RULES = RetentionFields(keep_last=1, tag={"name": "auto-{date}", "num_retained_max": 2, "default_time_retained": "7d"})
-TODAY = f"auto-{datetime.now(UTC):%Y-%m-%d}"
+TICK = datetime.now(UTC) - timedelta(hours=12)  # the next one does not come while the tests run
+RULES = RetentionFields(
+    keep_last=1,
+    tag={
+        "name": "auto-{date}",
+        "create_time": f"{TICK:%H:%M}",
+        "num_retained_max": 2,
+        "default_time_retained": "7d",
+    },
+)
+TODAY = f"auto-{TICK:%Y-%m-%d}"
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets_tests.servers.ports import free_port
 
 _ACCOUNT = "snapshots"
 _KEY = base64.b64encode(b"only for tests, and never for data of anybody").decode()
@@ -59,9 +60,7 @@ def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServ
     if command is None:
         pytest.skip("needs Azurite: npm install --no-save azurite")
     home = tmp_path_factory.mktemp("azurite")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     with (home / "log").open("wb") as log:
         server = subprocess.Popen(
             [command, "--location", home, "--blobHost", "127.0.0.1", "--blobPort", str(port), "--skipApiVersionCheck"],

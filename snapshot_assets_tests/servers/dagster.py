@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 import dagster as dg
 
 from snapshot_assets_tests.e2e.graphql import ask, listening, until
+from snapshot_assets_tests.servers.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 _BIN = Path(sys.executable).parent
@@ -59,7 +59,7 @@ def start_dagster(
     (home / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
     with dg.DagsterInstance.from_config(str(home)) as instance:  # two processes cannot create one at the same time
         instance.get_runs_count()
-    servers = DagsterServers(_free_port(), folder / "output")
+    servers = DagsterServers(free_port(), folder / "output")
     variables = os.environ | {"DAGSTER_HOME": str(home), "PYTHONPATH": str(ROOT)} | dict(environment or {})
     commands = (("dagster-webserver", "--host", "127.0.0.1", "--port", str(servers.port)), ("dagster-daemon", "run"))
     processes: list[subprocess.Popen[bytes]] = []
@@ -86,8 +86,3 @@ def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
         for process in processes:
             with suppress(ProcessLookupError):  # the group ended
                 os.killpg(process.pid, signal.SIGKILL)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])

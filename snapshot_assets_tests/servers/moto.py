@@ -14,6 +14,7 @@ import boto3
 import pytest
 
 from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets_tests.servers.ports import free_port
 
 _BUCKET = "snapshots"
 _START_SECONDS = 60
@@ -24,9 +25,7 @@ def moto_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreOptio
     """Options of a running server with a bucket; skips the test where moto is not installed."""
     if missing := [name for name in ("moto", "flask", "flask_cors") if importlib.util.find_spec(name) is None]:
         pytest.skip(f"needs {', '.join(missing)}, of the development group")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     log = tmp_path_factory.mktemp("moto") / "log"
     with log.open("wb") as written:
         command = [sys.executable, "-m", "moto.server", "--host", "127.0.0.1", "--port", str(port)]

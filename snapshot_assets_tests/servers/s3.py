@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from snapshot_assets.errors import StorageError
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets_tests.servers.ports import free_port
 
 BUCKET = "snapshots"
 BACKUPS = ("backups", "backups-elsewhere")
@@ -94,7 +94,7 @@ def start_s3(home: Path) -> Iterator[S3Server]:
     """
     config = home / "identities.json"
     config.write_text(json.dumps({"identities": [_identity(name) for name in _USERS]}))
-    ports = _free_ports(2 * len(_COMPONENTS))
+    ports = [free_port() for _ in range(2 * len(_COMPONENTS))]
     weed = Path(sys.executable).parent / "weed"
     with (home / "log").open("wb") as log:
         # An environment of its own: AWS_* variables would become identities of the server.
@@ -195,18 +195,6 @@ def _arguments(home: Path, config: Path, ports: list[int]) -> list[str]:
         "-admin.ui=false",
         "-master.telemetry=false",
     ]
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return different ports that are free now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def _wait_until_ready(server: subprocess.Popen[bytes], endpoint: str, log: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,6 +17,8 @@ from urllib.request import urlopen
 import psutil
 import pyspark
 import pytest
+
+from snapshot_assets_tests.servers.ports import free_port, listens
 
 _START_SECONDS = 120
 _DEPLOY = "org.apache.spark.deploy"
@@ -201,15 +202,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def listens(port: int) -> bool:
-    """Return whether something listens on a port of the loopback interface."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def free_port() -> int:
-    """Return a port of the loopback interface that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])

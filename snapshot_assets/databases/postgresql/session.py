@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -19,7 +20,7 @@ import adbc_driver_manager
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
-from snapshot_assets.databases.interruptible import interruptible
+from snapshot_assets.databases.interruptible import abandonable, interruptible
 from snapshot_assets.databases.postgresql.failures import connect_failure, lacks_state, translated
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import literal
@@ -94,9 +95,12 @@ class PostgresqlConnection:
         self._prepared: tuple[str, ...] = ()
         self._cursor: adbc.Cursor | None = None
         self._interrupted = False
+        self._cancelling = threading.Lock()
         try:
             # Statements begin and end transactions: after an error, the driver would not begin its own again.
-            self._connection = adbc.connect(address.uri, autocommit=True)
+            self._connection = abandonable(
+                lambda: adbc.connect(address.uri, autocommit=True), lambda connection: connection.close()
+            )
         except _DRIVER_ERRORS as error:
             raise connect_failure(error, address.alias, self._secrets) from None
         values = ", ".join(f"({literal(name.lower())}, {literal(value)})" for name, value in settings.items())
@@ -118,32 +122,41 @@ class PostgresqlConnection:
             try:
                 yield cursor
             finally:
-                self._cursor = None
+                with self._cancelling:  # a cursor that is being cancelled must not be closed
+                    self._cursor = None
 
     def interrupt(self) -> None:
         """Cancel the query that another thread runs, if there is one."""
         self._interrupted = True
-        if (cursor := self._cursor) is not None:
-            cursor.adbc_cancel()
+        with self._cancelling:
+            if self._cursor is not None:
+                self._cursor.adbc_cancel()
 
     def execute(self, sql: str, doing: str) -> None:
         """Run a statement without a result; `doing` is its purpose, for messages."""
-        with self._executed(sql, doing):
-            pass
+
+        def execute() -> None:
+            with self._executed(sql, doing):
+                pass
+
+        interruptible(execute, self.interrupt)
 
     def rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
         """Return a query's rows by column name; `doing` is its purpose, for messages."""
-        with self._executed(sql, doing) as cursor:
-            table = interruptible(cursor.fetch_arrow_table, self.interrupt)
-            rows: list[dict[str, Any]] = table.to_pylist()
-            return rows
+
+        def rows() -> list[dict[str, Any]]:
+            with self._executed(sql, doing) as cursor:
+                found: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
+                return found
+
+        return interruptible(rows, self.interrupt)
 
     @contextmanager
     def _executed(self, sql: str, doing: str) -> Iterator[adbc.Cursor]:
         """Return the cursor of an executed statement; errors until its end are translated."""
         with self._translating(doing), self.cursor() as cursor:
             cursor.adbc_statement.set_options(**_WITHOUT_COPY)
-            interruptible(lambda: cursor.execute(sql), self.interrupt)
+            cursor.execute(sql)
             yield cursor
 
     @contextmanager

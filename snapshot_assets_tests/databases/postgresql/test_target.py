@@ -6,10 +6,12 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
+from snapshot_assets.databases import sql_steps
 from snapshot_assets.databases.postgresql.ddl.statements import before_version, from_version
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows, TimelessRows, WindowRows
@@ -386,14 +388,18 @@ def test_indexes_get_memory_unless_the_server_has_more(started, postgresql_datab
     assert [memory("64MB"), memory("1GB")] == ["256MB", "1GB"]
 
 
-def test_a_step_that_takes_long_is_committed_before_the_next_one_is_tried(started, postgresql_database):
-    slow = "INSERT INTO public.t (n) SELECT {} FROM pg_catalog.pg_sleep({})"
-    steps = [
-        Statement("row 1", slow.format(1, 0)),
-        Statement("row 2", slow.format(2, 1.1)),
-        Statement("row 3", slow.format("count(*)", 0) + ", public.nowhere"),
-        Statement("row 4", slow.format(4, 0)),
-    ]
+def test_a_step_that_takes_long_is_committed_before_the_next_one_is_tried(started, postgresql_database, monkeypatch):
+    insert = "INSERT INTO public.t (n) SELECT {}"
+    steps = [Statement(f"row {number}", insert.format(number)) for number in (1, 2, 3, 4)]
+    steps[2] = Statement("row 3", insert.format("count(*) FROM public.nowhere"))
+    seconds, make_step = [0], started._run
+
+    def slow(statement):
+        make_step(statement)
+        seconds[0] += 10 * (statement == steps[1])
+
+    monkeypatch.setattr(started, "_run", slow)
+    monkeypatch.setattr(sql_steps, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
     results = started.make(record(), steps_of(steps))
     assert [each.status for each in results.values()] == ["made", "made", "failed", "made"]
     with client(postgresql_database) as run:
