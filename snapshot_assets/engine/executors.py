@@ -1,13 +1,12 @@
 """Prepares a session for writing rows: its executors get this package, and must be able to run its tasks.
 
-One small task for each session imports what the others need; it needs none of it itself. Without it, each chunk would
-fail, after the snapshot was started.
+One small task for each session imports what the others need; it needs none of it itself. It finds an executor that
+lacks something before anything is written, if it runs on that one.
 """
 
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Sequence
 from itertools import chain
 from weakref import WeakKeyDictionary
@@ -24,7 +23,6 @@ from snapshot_assets.errors import TaskFailedError
 from snapshot_assets.storage.base import ObjectStore
 
 _checked: WeakKeyDictionary[SparkSession, frozenset[str]] = WeakKeyDictionary()
-_checking = threading.Lock()
 
 
 def modules_of_tasks(store: ObjectStore, *uris: str) -> tuple[str, ...]:
@@ -56,11 +54,10 @@ def prepare_session(spark: SparkSession, modules: Sequence[str] = ()) -> SparkSe
         raise TaskFailedError(reason)
     send_package(spark)
     if not runs_this_python(spark):
-        with _checking:
-            checked = _checked.get(spark, frozenset())
-            if not checked or not checked.issuperset(modules):
-                python_of_tasks(spark, modules)
-                _checked[spark] = checked.union(modules, TASK_MODULES)
+        checked = _checked.get(spark, frozenset())
+        if not checked or not checked.issuperset(modules):
+            python_of_tasks(spark, modules)
+            _checked[spark] = checked.union(modules, TASK_MODULES)
     return spark
 
 

@@ -128,11 +128,13 @@ class SparkRunner:
 
     def _start(self) -> SparkSession:
         """Start the session in a thread of its own: it takes long, and an interrupted run must not wait for it."""
-        started: Future[SparkSession] = Future()
+        running, started = list[SparkSession](), Future[SparkSession]()
 
         def start() -> None:
             try:
-                started.set_result(prepare_session(self._session(), self._modules))
+                running.append(self._session())
+                with tagged_jobs(running[0], self._tag):
+                    started.set_result(prepare_session(running[0], self._modules))
             except BaseException as error:
                 started.set_exception(error)
 
@@ -140,6 +142,8 @@ class SparkRunner:
         while not self._interrupted:
             if wait([started], timeout=0.1).done:
                 return started.result()
+        for spark in running:
+            cancel_jobs(spark, self._tag)
         raise _interrupted_error()
 
     def _collect(self, spark: SparkSession, frame: DataFrame) -> list[Any]:

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 ARCHIVE_VARIABLE = "SNAPSHOTS_CLASS_ARCHIVE"
 """Names the archive of Spark's classes, such as one in a container's image."""
+_RELEASES_AT_EXIT = "SPARK_CONNECT_RELEASE_SESSION_ON_EXIT"
 _LAUNCHER_OPTIONS = "SPARK_LAUNCHER_OPTS"
 _DAEMON = {"spark.python.daemon.module": "snapshot_assets.engine.worker_daemon"}
 _LOG_LEVEL = "snapshots.log.level"
@@ -149,7 +150,7 @@ def _started(settings: Mapping[str, str]) -> SparkSession:
         raise PlanError(
             f"Spark Connect needs the extra `connect`: pip install 'snapshot-assets[connect]' ({error})"
         ) from None
-    if not is_classic(spark):
+    if not is_classic(spark) and _RELEASES_AT_EXIT not in os.environ:
         # PySpark's own function for the exit, which runs after this one, repeats a request for minutes if the server
         # is gone. It makes none of a client that is closed.
         atexit.register(spark.client.close)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 import uuid
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -21,9 +22,13 @@ _CONNECT_PORT = 15002
 _PROXIES = {"grpc", "https", "http"}
 _SECONDS = 10.0
 """Most seconds for one host, as for object storage."""
+_PAUSE = 0.5
+"""Seconds until a server that is unavailable is asked again."""
 _FAILURES = {
-    "DEADLINE_EXCEEDED": "something listens there, and does not answer as a Spark Connect server",
-    "UNAVAILABLE": "what answers there is no Spark Connect server, or a proxy that does not reach one",
+    "DEADLINE_EXCEEDED": (
+        "something listens there, and does not answer as a Spark Connect server, with TLS where the URI has it"
+    ),
+    "UNAVAILABLE": "what answers there is no Spark Connect server, or one that does not start",
     "UNIMPLEMENTED": "what answers there is no Spark Connect server",
 }
 """By gRPC's status of the first request, why it has no answer."""
@@ -70,7 +75,7 @@ def _connect_failure(remote: str) -> str | None:
     """Return why what listens at an address is no Spark Connect server; None if it is one.
 
     Releasing a session that does not exist is a request that leaves nothing on the server. A server may refuse it, such
-    as without a token: PySpark reports that itself.
+    as without a token: PySpark reports that itself. One that is starting may be unavailable, and is asked again.
     """
     try:
         from pyspark.sql.connect.client import DefaultChannelBuilder
@@ -82,14 +87,20 @@ def _connect_failure(remote: str) -> str | None:
     request = ReleaseSessionRequest(session_id=str(uuid.uuid4()), client_type=builder.userAgent)
     if builder.userId:
         request.user_context.user_id = builder.userId
+    deadline = time.monotonic() + _SECONDS
     with builder.toChannel() as channel:
-        try:
-            stub = SparkConnectServiceStub(channel)  # type: ignore[no-untyped-call]
-            stub.ReleaseSession(request, metadata=builder.metadata(), timeout=_SECONDS, wait_for_ready=True)
-        except Exception as error:  # of gRPC, which PySpark brings along
-            code = error.code() if hasattr(error, "code") else None
-            return _FAILURES.get(getattr(code, "name", ""))
-    return None
+        stub = SparkConnectServiceStub(channel)  # type: ignore[no-untyped-call]
+        while True:
+            left = max(deadline - time.monotonic(), 0.0)
+            try:
+                stub.ReleaseSession(request, metadata=builder.metadata(), timeout=left, wait_for_ready=True)
+            except Exception as error:  # of gRPC, which PySpark brings along
+                status = getattr(error.code() if hasattr(error, "code") else None, "name", "")
+                if status == "UNAVAILABLE" and left > _PAUSE:
+                    time.sleep(_PAUSE)
+                    continue
+                return _FAILURES.get(status)
+            return None
 
 
 def _place(chosen: Mapping[str, str]) -> tuple[str, str]:

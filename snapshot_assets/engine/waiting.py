@@ -13,8 +13,10 @@ from pyspark.sql import SparkSession
 from snapshot_assets.engine.session import executors_of, is_classic, master_of, runs_in_driver
 
 _LOG = logging.getLogger(__name__)
-SECONDS = 10.0
+SECONDS = 15.0
 """After how many seconds without an executor a job counts as waiting; a cluster with free cores needs less."""
+SECONDS_OF_CONNECT = 60.0
+"""After how many seconds a short job of Spark Connect does, whose executors are not known."""
 
 _reported: WeakSet[SparkSession] = WeakSet()
 
@@ -41,16 +43,25 @@ def reporting_waits(spark: SparkSession, *, short: bool = False) -> Iterator[Non
 
 def _watch(spark: SparkSession, ended: threading.Event) -> None:
     """Wait until the job has ended; warn if its session lacks executors at two moments in succession."""
-    lacking = 0
-    while spark not in _reported and not ended.wait(SECONDS / 2):
+    seconds, lacking = SECONDS if is_classic(spark) else SECONDS_OF_CONNECT, 0
+    while spark not in _reported and not ended.wait(seconds / 2):
         lacking = 0 if is_classic(spark) and executors_of(spark) else lacking + 1
         if lacking > 1:
             _reported.add(spark)
-            _LOG.warning(
-                "Spark waits for a core of %s, which has given none for %.0f s. Either no worker with enough memory is"
-                " registered, or other applications hold all cores, as a Spark Connect server does until it stops. The"
-                " master's page (port 8080 of a standalone one) lists workers and applications. Start a worker, lower"
-                " spark.executor.memory, or limit the other applications by spark.cores.max: this one then goes on.",
-                master_of(spark),
-                SECONDS,
-            )
+            _LOG.warning(_text(spark, seconds))
+
+
+def _text(spark: SparkSession, seconds: float) -> str:
+    master = master_of(spark)
+    if not is_classic(spark):
+        found = f"A first task of Spark at {master} has not ended after {seconds:.0f} s. Perhaps it waits for a core"
+    else:
+        found = f"Spark waits for a core of {master}, which has given none for {seconds:.0f} s"
+    page = ""
+    if master.startswith("spark://"):
+        page = " The master's page, port 8080 unless it was given another, lists workers and applications."
+    return (
+        f"{found}: either no worker with enough memory is there, or other applications hold all cores, as a Spark"
+        f" Connect server does until it stops.{page} Start a worker, lower spark.executor.memory, or limit the other"
+        " applications by spark.cores.max: this one then goes on."
+    )

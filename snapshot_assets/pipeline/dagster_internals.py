@@ -50,42 +50,40 @@ _STORED_AT_ONCE = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventTyp
 
 
 class _BatchesInSqlite(SqliteEventLogStorage):
-    """SQLite storage that stores a batch in two transactions: of the run's file, and of the index of all runs.
+    """SQLite storage that stores a batch in two transactions: of the index of all runs, and of the run's file.
 
     Dagster's own opens both files for each event. It stores batches so in PostgreSQL.
     """
 
     def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
-        """Store events of one run; materializations and observations at once."""
-        if not {event.dagster_event_type for event in events} <= _STORED_AT_ONCE:
+        """Store events of one run: at once if all are materializations, or all observations, of one asset.
+
+        If that fails, Dagster stores them one by one. Other processes write the index, too, so that it comes first: if
+        it is locked for too long, nothing is stored yet.
+        """
+        kinds = {(event.dagster_event_type, event.get_dagster_event().asset_key) for event in events}
+        if len(kinds) > 1 or not {kind for kind, _ in kinds} <= _STORED_AT_ONCE:
             super().store_event_batch(events)
             return
         rows = [self._event_to_row(event) for event in events]
         insert = SqlEventLogStorageTable.insert()
-        with self.run_connection(events[0].run_id) as connection:
-            connection.execute(insert, rows)
         with self.index_transaction() as connection:
             ids = [connection.execute(insert, row).lastrowid for row in rows]
             self._store_asset_event_tags(connection, events, ids)
-            newest = {event.get_dagster_event().asset_key: number for number, event in enumerate(events)}
-            for number in newest.values():
-                self._store_asset_event(connection, events[number], ids[number])
+            self._store_asset_event(connection, events[-1], ids[-1])
+        with self.run_connection(events[0].run_id) as connection:
+            connection.execute(insert, rows)
 
 
-@contextmanager
-def _batches_at_once(instance: dg.DagsterInstance) -> Iterator[None]:
-    """Let Dagster store a batch of events at once meanwhile, as it does where the environment gives batches a size."""
+def _store_batches_at_once(instance: dg.DagsterInstance) -> None:
+    """Let this process store a batch of events at once, in batches of the environment's size where it has one.
+
+    The variable stays: one that is taken back while another thread's batch is buffered would lose that batch.
+    """
     storage = instance.event_log_storage
     if type(storage) is SqliteEventLogStorage:
         storage.__class__ = _BatchesInSqlite  # of this process; files and configuration stay as they are
-    if _BATCH_SIZE in os.environ:
-        yield
-        return
-    os.environ[_BATCH_SIZE] = "256"
-    try:
-        yield
-    finally:
-        del os.environ[_BATCH_SIZE]
+    os.environ.setdefault(_BATCH_SIZE, "256")
 
 
 def target_materialization(
@@ -125,13 +123,13 @@ def store_events(
     own: Any = context.op_execution_context if isinstance(context, dg.AssetExecutionContext) else context
     step = own.step_context if isinstance(own, dg.OutputContext) else own.get_step_execution_context()
     batch = str(uuid.uuid4())
-    with _batches_at_once(step.instance):
-        for number, event in enumerate(events, 1):
-            in_batch = DagsterEventBatchMetadata(batch, is_end=number == len(events))
-            kind: Any = DagsterEvent.asset_observation
-            if isinstance(event, dg.AssetMaterialization):
-                kind = DagsterEvent.asset_materialization
-            own._events.append(kind(step, event, in_batch))
+    _store_batches_at_once(step.instance)
+    for number, event in enumerate(events, 1):
+        in_batch = DagsterEventBatchMetadata(batch, is_end=number == len(events))
+        kind: Any = DagsterEvent.asset_observation
+        if isinstance(event, dg.AssetMaterialization):
+            kind = DagsterEvent.asset_materialization
+        own._events.append(kind(step, event, in_batch))
 
 
 def made_from_inputs(context: dg.OutputContext) -> dict[str, str]:

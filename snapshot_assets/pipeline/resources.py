@@ -286,7 +286,7 @@ class Snapshots:
         if self.session is None:
             return False
         if self._resource is None:
-            return bool(self.master) and not is_local(self.master)
+            return not (self.master and is_local(self.master))
         settings = settings_of_environment(os.environ) | self._resource.settings(self._settings(name))
         master = known_master(settings)
         return master is None or not is_local(master) or worker_python({**settings, MASTER: master}) != sys.executable

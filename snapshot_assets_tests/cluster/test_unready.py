@@ -58,7 +58,7 @@ def test_cores_that_another_application_holds_are_waited_for_and_that_is_reporte
         assert process.stderr is not None
         waiting = next((line for line in process.stderr if "Runs are recorded in" not in line), "")
     finish(process)
-    assert f"Spark waits for a core of {module_cluster.master}, which has given none for 10 s." in waiting
+    assert f"Spark waits for a core of {module_cluster.master}, which has given none for 15 s: " in waiting
     assert "spark.cores.max" in waiting
     assert live_ids(s3_server, s3_location) == list(range(ROWS))
 
@@ -69,4 +69,5 @@ def test_a_command_on_a_cluster_prints_nothing_of_sparks_own(
     process = driver.start(module_cluster.settings, export)
     _, err = process.communicate(timeout=900)
     assert process.returncode == 0, err
-    assert [line for line in err.splitlines() if "Runs are recorded in" not in line] == []
+    ours = ("Runs are recorded in", "Spark waits for a core")  # of a machine that is busy
+    assert [line for line in err.splitlines() if not any(text in line for text in ours)] == []

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,8 @@ class _Refusing(BaseHTTPRequestHandler):
 def test_what_is_no_connect_server_is_refused_in_seconds(
     kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_place, "_SECONDS", 1.0)
+    if kind != "other_grpc_server":  # which answers at once
+        monkeypatch.setattr(spark_place, "_SECONDS", 1.0)
     address = request.getfixturevalue(kind)
     with pytest.raises(SparkUnreachableError) as caught:
         refuse_unreachable({"spark.remote": f"sc://{address}/;user_id=me"})
@@ -120,6 +122,32 @@ def test_what_is_no_connect_server_is_refused_in_seconds(
     reason = "what answers there is no" if kind == "other_grpc_server" else "does not answer as a"
     assert f"{address}: " in text
     assert f"{reason} Spark Connect server" in text
+
+
+@pytest.mark.parametrize("times", [1, 1_000_000])
+def test_a_connect_server_that_is_starting_is_asked_again(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    grpc = pytest.importorskip("grpc")
+    left = [times]
+
+    def answer(_: bytes, context: Any) -> bytes:
+        left[0] -= 1
+        if left[0] >= 0:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "starting")
+        return b""
+
+    monkeypatch.setattr(spark_place, "_PAUSE", 0.01)
+    if times > 1:
+        monkeypatch.setattr(spark_place, "_SECONDS", 1.0)
+    server = grpc.server(ThreadPoolExecutor(1))
+    methods = {"ReleaseSession": grpc.unary_unary_rpc_method_handler(answer)}
+    service = grpc.method_handlers_generic_handler("spark.connect.SparkConnectService", methods)
+    server.add_generic_rpc_handlers([service])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with pytest.raises(SparkUnreachableError, match="or one that does not start") if times > 1 else nullcontext():
+        refuse_unreachable({"spark.remote": f"sc://127.0.0.1:{port}"})
+    server.stop(None).wait()
+    assert left[0] < times - 1
 
 
 def test_a_server_behind_a_proxy_is_left_to_its_client(closed: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 from dagster_aws.s3 import S3Resource
 
-from snapshot_assets.errors import PlanError
+from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.pipeline.resources import Snapshots
 from snapshot_assets.pipeline.s3_options import options_of
 from snapshot_assets.plan.configuration import Configuration
@@ -96,3 +97,36 @@ def test_local_files_are_refused_on_a_cluster_before_anything_starts(tmp_path: P
 )
 def test_other_plans_get_their_run(source: str, to: str, master: str) -> None:
     assert snapshots(source, to, master).export_run("location").plan.to == to
+
+
+class _Foreign:
+    """A project's own resource of a Spark session; its settings may be anywhere."""
+
+    def __init__(self, **config: object) -> None:
+        self.spark_config = config
+        self.started = 0
+
+    @property
+    def spark_session(self) -> NoReturn:
+        self.started += 1
+        raise SnapshotError("started")
+
+
+@pytest.mark.parametrize(
+    ("config", "early"),
+    [
+        ({"spark.master": "spark://host:7077"}, 1),
+        ({"spark": {"master": "spark://host:7077"}}, 1),
+        ({}, 1),
+        ({"spark.master": "local[2]"}, 0),
+    ],
+)
+def test_executors_of_a_projects_own_session_are_checked_early_unless_it_is_known_to_be_local(
+    config: dict[str, object], early: int
+) -> None:
+    plan, resource = make_plan("postgresql://host/db", "s3://bucket/prefix"), _Foreign(**config)
+    run = Snapshots(Configuration(plans=(plan,)), "run")
+    run.bind_spark(resource)
+    with pytest.raises(SnapshotError, match="started") if early else nullcontext():
+        run.export_run("location").runner.ready()
+    assert resource.started == early

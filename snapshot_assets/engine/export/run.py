@@ -143,8 +143,8 @@ class ExportRun:
             run = replace(self, plan=spelled_plan(self.plan, source.database, schema))
             # Read once: PostgreSQL's LSN moves on, while the database snapshot that tasks read stays.
             fence = {"run": self.run_id, **source.database.fence()} if source.held else {}
-            if extend and not self.plan.schema_only:
-                self.runner.ready()
+            if extend and not self.plan.schema_only and (self.force or not before.has_snapshot):
+                self.runner.ready()  # resumed, its first task says the same, if there is one
             catalog = self._writable_catalog()
             if extend or self.force or not catalog.state.has_snapshot or _may_hide_timeless_rows(catalog.state):
                 content = run._start(catalog, schema, force=self.force, fixed_tables=self.plan.range_kind == "once")

@@ -7,6 +7,7 @@ import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
+from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import (
     ConflictError,
     DatabaseError,
@@ -14,6 +15,7 @@ from snapshot_assets.errors import (
     LocationDeletedError,
     SnapshotExistsError,
 )
+from snapshot_assets_tests.engine.exports import Place, changed
 from snapshot_assets_tests.faults.source import CHUNKS
 
 
@@ -86,3 +88,26 @@ def test_a_run_that_only_seals_notices_tables_that_changed_beside_another_run(pl
         with pytest.raises(ConflictError, match=r"tables changed while another run.*run again"):
             sealing.seal()
     assert not read_state(place.store).seals
+
+
+class _Ready(InlineRunner):
+    """Counts how often a run makes sure that executors can run its tasks."""
+
+    count = 0
+
+    def ready(self) -> None:
+        self.count += 1
+
+
+def test_executors_are_checked_before_a_snapshot_is_started_and_not_for_a_seal(place: Place) -> None:
+    runner = _Ready()
+    place.export(runner)
+    assert runner.count == 1
+    (place.folder / "manifest.json").unlink()
+    with place.run(runner).open() as export:
+        export.seal()
+    assert runner.count == 1
+    with place.run(runner, kind="once").open(extend=False) as export:
+        export.seal()
+    with changed(place.run(runner), force=True).open():
+        assert runner.count == 2
