@@ -87,7 +87,7 @@ def verify(
         report.scope = "newest" if state.revision == head.revision else "older"
     if state.header is not None:
         report.sealed, report.missing = state.sealed, len(state.missing())
-        report.unfinished = "" if state.sealed else finished_by(state, store.uri)
+        report.unfinished = "" if state.sealed else finished_by(state, store.uri, replica.source if replica else None)
         report.days = rotation.within if rotation else 0
         hashed = _hashed(store, state, rotation, older=at is None) | suspected if rotation else None
         remedies = state is head and replica is None
