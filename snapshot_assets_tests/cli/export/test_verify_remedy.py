@@ -173,12 +173,16 @@ def test_an_import_of_what_is_not_sealed_names_the_command_with_the_plan(
 
 
 def test_an_unsealed_replica_is_finished_by_replication(snapshots: Snapshots, location: Path, tmp_path: Path) -> None:
-    writer = Writer(store_of(location))
+    writer, replica = Writer(store_of(location)), tmp_path / "replica"
     writer.begin()
-    where = ("--snapshot", location.as_uri(), "--to", (tmp_path / "a replica").as_uri())
-    assert snapshots("replicate", *where).status == 0
-    shown = snapshots("export", "verify", "--snapshot", (tmp_path / "a replica").as_uri())
-    assert f"; once its source is sealed, run `snapshots {shlex.join(['replicate', *where])}`\n" in shown.out
+    replicate = ("replicate", "--snapshot", location.as_uri(), "--to", replica.as_uri())
+    assert snapshots(*replicate).status == 0
+    shown = verified(snapshots, replica)
+    assert f"; once its source is sealed, run `snapshots {shlex.join(replicate)}`\n" in shown.out
     sealed_by(writer)
-    assert snapshots("replicate", *where).status == 0
-    assert snapshots("export", "verify", "--snapshot", (tmp_path / "a replica").as_uri()).status == 0
+    assert snapshots(*replicate).status == 0
+    for path in ("SHA256SUMS", "manifest.json"):
+        (replica / path).unlink()
+    assert verified(snapshots, replica).out.count("is missing. `snapshots replicate` writes it again.\n") == 2
+    assert snapshots(*replicate).status == 0
+    assert is_whole(snapshots, replica)
