@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Iterator
 
 from snapshot_assets.catalog.replication.promote import PromotionPlan
@@ -24,7 +25,7 @@ def report_promotion(options: argparse.Namespace, uri: str, plan: PromotionPlan,
     if plan.damaged:
         show("  its log is not whole: rebuild it with `snapshots catalog rebuild`")
     if plan.known_damage:
-        show(f" {known_damage_text(plan)} `snapshots export verify --snapshot {uri}` names them.")
+        show(f" {known_damage_text(plan)} `snapshots export verify --snapshot {shlex.quote(uri)}` names them.")
 
 
 def _facts(plan: PromotionPlan) -> dict[str, object]:

@@ -13,6 +13,8 @@ _COMMANDS = (
     *(f"tag {name}" for name in ("release", "replace")),
 )
 """Commands that remedies name without a location, and that act on the location of the call."""
+_OF_PLANS = ("copy",)
+"""Those that need more than the location, such as a query, which a plan has."""
 _NAMED = re.compile(rf"`snapshots (?P<command>{'|'.join(_COMMANDS)})(?P<rest>(?: [^`\n]*)?)`")
 _LOCATION = re.compile(r" --(?:plan|snapshot|to) ")
 _OF_SEVERAL = ("replicate:", "export.snapshots:list_")
@@ -31,7 +33,7 @@ def with_location(text: str, options: argparse.Namespace) -> str:
         return text
 
     def completed(found: re.Match[str]) -> str:
-        if _LOCATION.search(f"{found['rest']} "):
+        if _LOCATION.search(f"{found['rest']} ") or (found["command"] in _OF_PLANS and not where.startswith("--plan")):
             return found[0]
         config = f"--config {shlex.quote(options.config)} " if options.config else ""
         return f"`snapshots {config}{found['command']}{found['rest']} {where}`"

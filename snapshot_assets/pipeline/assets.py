@@ -88,7 +88,8 @@ def build_definitions(
         **settings: Further attributes of `Snapshots`.
 
     Raises:
-        PlanError: A plan's windows cannot be Dagster partitions.
+        PlanError: A plan's windows cannot be Dagster partitions, or a variable that is not set has the kind of a
+            database.
         TypeError: An argument is unknown.
 
     Example:
@@ -103,6 +104,7 @@ def build_definitions(
             merged = dg.Definitions.merge(your_definitions, build_definitions(load_configuration()))
     """
     _check_names(settings)
+    configuration.require_kinds()
     prefixed = configuration.with_key_prefix((key_prefix,) if isinstance(key_prefix, str) else tuple(key_prefix))
     shared = shared_resources(lambda: prefixed, spark_key=spark_key, s3=s3, **settings)
     alone = dg.Definitions(resources=shared | dict(resources or {}), executor=executor)

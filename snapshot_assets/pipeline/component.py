@@ -84,10 +84,12 @@ class SnapshotPlan(dg.Component, dg.Model, dg.Resolvable):
         """Return the definitions of the plans, with the resources that all components of the project share.
 
         Raises:
-            PlanError: A plan is wrong, or contradicts another component of the project.
+            PlanError: A plan is wrong, or contradicts another component of the project; or a variable that is not set
+                has the kind of a database.
         """
         path = _file_of(context)
         configuration = self._configuration(path)
+        configuration.require_kinds()
         place = (context.project_root, context.defs_module_name)
         project = _projects.setdefault(place, _Project())
         resources = project.add(str(path), configuration, self.spark_key)

@@ -18,12 +18,13 @@ from snapshot_assets.engine.progress import Progress
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.errors import InterruptedRunError, SnapshotError
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.pipeline.assets import build_definitions
+from snapshot_assets.pipeline.assets import plan_definitions
 from snapshot_assets.pipeline.dagster_internals import belonging_to_location, without_unchosen_telemetry
 from snapshot_assets.pipeline.exports import range_of
 from snapshot_assets.pipeline.keys import asset_key, op_name
 from snapshot_assets.pipeline.maintenance import compact_config
 from snapshot_assets.pipeline.resources import SPARK
+from snapshot_assets.pipeline.shared import shared_resources
 from snapshot_assets.pipeline.spark_session import spark_resource
 from snapshot_assets.pipeline.user_folders import dagster_home
 from snapshot_assets.plan.configuration import Configuration
@@ -186,8 +187,12 @@ def run_compaction(
 
 
 def _definitions(configuration: Configuration, plan: Plan, **settings: Any) -> dg.Definitions:
+    """Return the definitions of a plan. Variables of databases that a run does not open need not be set."""
     alone = with_changes(configuration, plans=(plan,))
-    return build_definitions(alone, resources={SPARK: spark_resource()}, **settings)
+    shared = shared_resources(lambda: alone, spark_key=SPARK, **settings)
+    return dg.Definitions.merge(
+        dg.Definitions(resources=shared | {SPARK: spark_resource()}), plan_definitions(alone, SPARK)
+    )
 
 
 def _of_range(keys: Sequence[str]) -> dict[str, str]:

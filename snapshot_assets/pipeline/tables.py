@@ -41,7 +41,7 @@ def tables_with_assets(plan: Plan) -> tuple[TableName, ...]:
 
 
 def names_of(plan: Plan, configuration: Configuration) -> NameRule:
-    """Return how a plan's source compares names."""
+    """Return how a plan's source compares names; exactly, in a command that does not open the source."""
     return rule_of(configuration.kind(plan.source) or "")
 
 

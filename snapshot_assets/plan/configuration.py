@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,9 +17,9 @@ from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import PlanError, UnknownSourceError
 from snapshot_assets.plan.fields import DatabaseReference, Storage
 from snapshot_assets.plan.plan import Plan
-from snapshot_assets.plan.problems import raising_value_errors
+from snapshot_assets.plan.problems import Problem, plan_error, raising_value_errors
 from snapshot_assets.plan.spark_settings import merged_settings
-from snapshot_assets.plan.unset import UnsetAddress, UnsetOptions, needed_error
+from snapshot_assets.plan.unset import UnsetAddress, UnsetOptions, needed_error, unknown_kind
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import Location, parse_location
 from snapshot_assets.storage.open import open_store
@@ -140,6 +140,31 @@ class Configuration:
             users = [plan.name for plan in self.plans if address.alias in _aliases(plan)]
             raise needed_error(users, address.problems, self.path)
         return address
+
+    def unset(self, references: Iterable[DatabaseReference]) -> tuple[Problem, ...]:
+        """Return what databases refer to that is not set.
+
+        Raises:
+            UnknownSourceError: No source has an alias.
+        """
+        addresses = [self._written_source(each) for each in references]
+        return tuple(problem for each in addresses if isinstance(each, UnsetAddress) for problem in each.problems)
+
+    def require_kinds(self) -> None:
+        """Refuse databases whose kind is unknown: plans have other Dagster definitions once their variables are set.
+
+        A source that is a Dagster asset must have its key.
+
+        Raises:
+            PlanError: A variable that is not set has the kind of a database; lists every such database.
+        """
+        problems: list[Problem] = []
+        for plan in self.plans:
+            for named in filter(None, (plan.source, plan.target, plan.scratch)):
+                kind, unset = self.kind(named), self.unset([named])
+                problems += map(unknown_kind, unset) if kind is None else unset if kind == "asset" else ()
+        if problems:
+            raise plan_error(self._file, dict.fromkeys(problems))  # plans may share an alias
 
     def kind(self, reference: DatabaseReference) -> str | None:
         """Return the kind of a database, also where its URI refers to variables that are not set.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from snapshot_assets.plan.configuration import unknown_plan
-from snapshot_assets.plan.references import References
+from snapshot_assets.plan.configuration import Configuration, unknown_plan
+from snapshot_assets.plan.fields import DatabaseReference
+from snapshot_assets.plan.problems import plan_error
 from snapshot_assets.plan.unset import NO_SOURCE
 
 DATABASES = ("source", "target", "scratch")
@@ -43,27 +44,28 @@ class Needed:
     fields: Collection[str] = ()
     aliases: Collection[str] = ()
 
-    def part_of(self, tree: object, path: Path, environment: Mapping[str, str]) -> object:
-        """Return the part of a parsed file, in which others stand for databases that lack variables and are not opened.
+    def part_of(self, tree: object, path: Path) -> object:
+        """Return the part of a parsed file: of its plans, only the one that the call needs.
 
         Raises:
             PlanError: There is no such plan.
         """
-        plans, opened = {}, set(self.aliases)
+        plans = {} if self.plan is None else {self.plan: _written_plan(tree, self.plan, path)}
+        return tree | {"plans": plans} if isinstance(tree, dict) else tree
+
+    def check(self, configuration: Configuration) -> Configuration:
+        """Return the configuration of that part, if the variables of all databases are set that the call opens.
+
+        Raises:
+            PlanError: A variable is not set; the message lists every such database.
+        """
+        opened = [DatabaseReference(alias) for alias in self.aliases if alias in configuration.sources]
         if self.plan is not None:
-            written = _written_plan(tree, self.plan, path)
-            if isinstance(written, dict):
-                unopened = [field for field in DATABASES if field not in self.fields]
-                written = written | _unresolved(written, unopened, environment)
-                references = References(environment)
-                opened |= {str(references.resolve((), written[field])) for field in self.fields if field in written}
-            plans[self.plan] = written
-        if not isinstance(tree, dict):
-            return tree
-        sections = tree | {"plans": plans}
-        if isinstance(sources := tree.get("sources"), dict):
-            sections["sources"] = sources | _unresolved(sources, set(sources) - opened, environment)
-        return sections
+            plan = configuration.plan(self.plan)
+            opened += [each for field in self.fields if (each := getattr(plan, field)) is not None]
+        if problems := configuration.unset(opened):
+            raise plan_error(str(configuration.path), problems)
+        return configuration
 
 
 def _written_plan(tree: object, name: str, path: Path) -> object:
@@ -71,14 +73,3 @@ def _written_plan(tree: object, name: str, path: Path) -> object:
     if not isinstance(plans, dict) or name not in plans:
         raise unknown_plan(str(path), name, plans if isinstance(plans, dict) else ())
     return plans[name]
-
-
-def _unresolved(tree: Mapping[str, object], names: Iterable[str], environment: Mapping[str, str]) -> dict[str, object]:
-    """Return what stands for the named entries whose references do not resolve."""
-    return {name: f"{NO_SOURCE}/{name}" for name in names if name in tree and not _resolves(tree[name], environment)}
-
-
-def _resolves(tree: object, environment: Mapping[str, str]) -> bool:
-    references = References(environment)
-    references.resolve((), tree)
-    return not references.problems

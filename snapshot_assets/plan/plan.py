@@ -297,7 +297,8 @@ def require_range(plan: Plan) -> None:
     if plan.range_kind == "continuous":
         missing.remove("end_time")
     if missing:
+        known = "" if plan.source_asset else ". Only the command line resolves an open range"
         raise PlanError(
             f"plan {plan.name!r} has no {' and no '.join(missing)}, which its Dagster partitions need; give the range, "
-            "or kind: continuous with a start_time. Only the command line resolves an open range"
+            f"or kind: continuous with a start_time{known}"
         )

@@ -49,7 +49,7 @@ from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import PlanError, UnknownSourceError
 from snapshot_assets.plan.configuration import CONFIG_VARIABLE, DEFAULT_FILE, Configuration, StorageByScheme
-from snapshot_assets.plan.fields import ALIAS, Reference
+from snapshot_assets.plan.fields import ALIAS, DatabaseReference
 from snapshot_assets.plan.file_parts import DATABASES, Needed, location_part
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.problems import plan_error, problems_of
@@ -60,8 +60,9 @@ from snapshot_assets.plan.yaml_text import parse_yaml
 
 FOLDER_VARIABLE = "CONFIG_DIR"
 _SECTIONS = ("sources", "storage", "spark", "plans")
-DEFERRED = ("databases", "storage")
-"""What may refer to variables that are not set, where only runs use it."""
+_OF_DATABASES, _OF_STORAGE = "databases", "storage"
+DEFERRED = (_OF_DATABASES, _OF_STORAGE)
+"""What may refer to variables that are not set, where only what uses it needs them."""
 
 
 def load_configuration(
@@ -76,15 +77,15 @@ def load_configuration(
     """Read and check a configuration file.
 
     Databases and storage options may refer to environment variables that are not set: what then uses one of them fails.
-    All other variables must be set. So must those of databases with `needed`, which names the ones that a call opens.
+    All other variables must be set. So must those of the databases that `needed` names, which a call opens.
 
     Args:
         path: The file; None for `$SNAPSHOTS_CONFIG`, else `snapshots.yaml` here, else an empty configuration.
         environment: Values of references; None for the process's own.
         storage_only: Read only the section `storage`: to list or verify a snapshot, no source's password is needed.
         location_of: Read only the section `storage` and this plan, without its databases, for the same reason.
-        needed: Read one plan or none, and no variables of databases that the call does not open.
-        complete: Whether all variables must be set.
+        needed: Read one plan or none, and require the variables of the databases that the call opens.
+        complete: Whether all variables must be set; with `needed`, those of databases that it names.
 
     Raises:
         PlanError: The file is missing or wrong; the message lists every mistake in it.
@@ -101,14 +102,20 @@ def load_configuration(
         reason = error.strerror if isinstance(error, OSError) else error
         raise PlanError(f"cannot read the configuration {file}{how}: {reason}; name a readable YAML file") from None
     known = {FOLDER_VARIABLE: str(file.resolve().parent), **environment}
-    tree, deferred = parse_yaml(text, str(file)), () if complete else DEFERRED[1:] if needed else DEFERRED
+    tree, deferred = parse_yaml(text, str(file)), _deferred(complete, needed)
     if location_of is not None:
         tree = location_part(tree, location_of, file)
     elif needed is not None:
-        tree = needed.part_of(tree, file, known)
+        return needed.check(configuration_of(needed.part_of(tree, file), file, known, deferred=deferred))
     elif storage_only and isinstance(tree, dict):
         tree = {name: section for name, section in tree.items() if name == "storage" or name not in _SECTIONS}
     return configuration_of(tree, file, known, deferred=deferred)
+
+
+def _deferred(complete: bool, needed: Needed | None) -> Collection[str]:
+    if not complete:
+        return DEFERRED
+    return () if needed is None else (_OF_DATABASES,)
 
 
 def parse_configuration(text: str, path: Path, environment: Mapping[str, str]) -> Configuration:
@@ -179,7 +186,7 @@ class _Reader:
         known = list(sources) if isinstance(sources, dict) else []
         for plan in plans:
             for role in DATABASES:
-                reference: Reference | None = getattr(plan, role)
+                reference: DatabaseReference | None = getattr(plan, role)
                 if reference and reference.uri is None and reference.alias not in {*known, *self._unset}:
                     self._report(
                         ("plans", plan.name, role),
@@ -217,10 +224,11 @@ class _Reader:
 
     def _unset_address(self, alias: str, path: tuple[str, ...], written: object) -> UnsetAddress | None:
         """Return what stands for a database that lacks variables, if that is allowed."""
-        problems = self._references.unset(path, written) if "databases" in self._deferred else ()
+        problems = self._references.unset(path, written) if _OF_DATABASES in self._deferred else ()
         if not problems:
             return None
-        unset = UnsetAddress(alias, f"{NO_SOURCE}/{alias}", written=str(written), problems=problems)
+        start = self._references.known_start(str(written))
+        unset = UnsetAddress(alias, f"{NO_SOURCE}/{alias}", start=start, problems=problems)
         try:
             unset.kind  # noqa: B018 - raises
         except UnknownSourceError as error:
@@ -242,7 +250,7 @@ class _Reader:
 
     def _store_options(self, path: tuple[str, ...], written: object) -> object:
         """Return storage options, or what stands for them if they lack variables, if that is allowed."""
-        problems = self._references.unset(path, written) if "storage" in self._deferred else ()
+        problems = self._references.unset(path, written) if _OF_STORAGE in self._deferred else ()
         return UnsetOptions(problems=problems) if problems else self._references.resolve(path, written)
 
     def _field(self, plan: str, field: str, written: object) -> object:
@@ -253,10 +261,9 @@ class _Reader:
         if field in DATABASES:
             alias = ".".join(path)
             unset = self._unset_address(alias, path, written)
-            # A source that may be a Dagster asset decides which assets a plan has.
-            if unset is not None and unset.kind != "asset" and (unset.kind or field != "source"):
+            if unset is not None:
                 self._unset[alias] = unset
-                return alias
+                return DatabaseReference(alias)
         return self._references.resolve(path, written)
 
     def _plans(self, section: dict[str, object]) -> Iterator[Plan]:

@@ -38,6 +38,16 @@ class References:
         tried.resolve(path, tree)
         return tuple(tried.problems) if tried._unset == {problem.path for problem in tried.problems} else ()
 
+    def known_start(self, text: str) -> str:
+        """Return a text up to the first variable that is not set, with the references before it replaced."""
+        tried, end = References(self._environment), len(text)
+        for match in _REFERENCE.finditer(text):
+            tried._value((), match)
+            if tried.problems:
+                end = match.start()
+                break
+        return str(self.resolve((), text[:end]))
+
     def _value(self, path: tuple[str, ...], match: re.Match[str]) -> str:
         name, default = match[1], match[2]
         if match[0] == "$${":

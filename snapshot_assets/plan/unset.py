@@ -18,7 +18,7 @@ from snapshot_assets.storage.options import StoreOptions
 NO_SOURCE = "duckdb:///dev/null"
 """Source of a plan that is made for a call that reads no source; it is nobody's target.
 
-What stands for a database that lacks variables, and is not opened, lies below it, each by its own name.
+What stands for a database that lacks variables lies below it, each by its own name.
 """
 
 
@@ -27,11 +27,11 @@ class UnsetAddress(DatabaseAddress):
     """A database whose URI cannot be known.
 
     Attributes:
-        written: The URI with its references.
+        start: The URI up to the first variable that is not set.
         problems: What it lacks.
     """
 
-    written: str = field(default="", repr=False)
+    start: str = field(default="", repr=False)
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -41,8 +41,7 @@ class UnsetAddress(DatabaseAddress):
         Raises:
             UnknownSourceError: The kind is unknown.
         """
-        before = self.written.partition("${")[0]
-        return kind_of(before) if ":" in before else None
+        return kind_of(self.start) if ":" in self.start else None
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,18 @@ def needed_error(plans: Iterable[str], problems: Iterable[Problem], file: Path |
         problems: The fields that refer to them.
         file: The configuration's file, if it has one.
     """
-    found, names = tuple(problems), ", ".join(map(repr, plans))
-    who = f"plan {names} needs" if names else "this call needs"
+    found, names = tuple(problems), [repr(name) for name in plans]
+    who = f"plan {names[0]} needs" if len(names) == 1 else f"plans {', '.join(names)} need"
+    who = who if names else "this call needs"
     head = f"{who} variables of the environment" + (f" to which {file} refers:" if file else ":")
     return PlanError("\n  ".join([head, *map(str, found)]), problems=found)
+
+
+def unknown_kind(problem: Problem) -> Problem:
+    """Return the mistake of a database whose kind has a variable that is not set; Dagster's definitions depend on it.
+
+    Args:
+        problem: The database's field, and the variable that it refers to.
+    """
+    remedy = f"or write the kind of database before it, such as {problem.path[-1]}: postgresql://${{…}}"
+    return problem._replace(message=f"{problem.message} where definitions load, {remedy}")

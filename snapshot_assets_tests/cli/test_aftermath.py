@@ -177,7 +177,7 @@ def test_an_import_of_an_unfinished_export_names_the_command_that_finishes_it(
     refused = snapshots("import", "--from", location.as_uri(), "--target", f"duckdb:///{tmp_path}/target.duckdb")
     assert refused.status == ExitStatus.DAMAGED
     assert "2 of 4 chunks are not exported" in refused.err
-    assert f"`snapshots export create --to {location.as_uri()}`" in refused.err
+    assert f"`snapshots export create --snapshot {location.as_uri()}`" in refused.err
 
 
 def test_an_import_counts_no_chunk_without_rows(snapshots: Snapshots, tmp_path: Path, location: Path) -> None:

@@ -35,6 +35,8 @@ def parsed(*call: str) -> argparse.Namespace:
         ("`snapshots export create --to s3://b/x`", "status --plan shop", None),
         ("`snapshots tag delete x --snapshot s3://b/x`", "status --plan shop", None),
         ("`snapshots replicate`", "status --plan shop", None),
+        ("`snapshots copy --overwrite`", "status --plan shop", "`snapshots copy --overwrite --plan shop`"),
+        ("`snapshots copy --overwrite`", "status --snapshot s3://b/x", None),
         ("`snapshots catalog rebuild`", "replicate --plan shop", None),
         ("`snapshots catalog rebuild`", "export list --snapshot s3://b/above", None),
         ("`snapshots catalog rebuild`", "status", None),

@@ -235,6 +235,7 @@ def test_plan_show_of_an_assets_plan_names_the_asset_and_the_windows(snapshots: 
     Path("snapshots.yaml").write_text(written.format(to=location.as_uri(), end=""))
     refused = snapshots("plan", "show", "delays")
     assert (refused.status, "has no end_time, which its Dagster partitions need" in refused.err) == (2, True)
+    assert refused.err.endswith("give the range, or kind: continuous with a start_time\n")
 
 
 def test_plan_show_refuses_the_location_of_another_plan(snapshots: Snapshots, source: str, exported: Path) -> None:

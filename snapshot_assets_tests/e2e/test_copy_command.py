@@ -32,10 +32,17 @@ def test_copy_prints_the_number_of_rows_and_reads_back(snapshots: Snapshots, sou
         rows = duckdb.sql(f"SELECT sum(value), count(DISTINCT moment) FROM {reader.format(location)}").fetchall()
         assert rows == [(45, 10)]
         assert snapshots("export", "verify", "--snapshot", location.as_uri()).status == 0
+    [file] = location.glob("data/0/*.jsonl")
+    file.write_bytes(b"damaged")
+    (location / "SHA256SUMS").unlink()
+    shown = snapshots("export", "verify", "--snapshot", location.as_uri()).out
+    assert "or export its chunk again with `snapshots copy --overwrite` of the same query." in shown
+    assert "`snapshots copy --overwrite`, run with the same query, writes it again." in shown
     again = snapshots(*call, "--to", location.as_uri(), "--format", "json")
     assert (again.status, again.out) == (2, "")
     assert "is not empty: it has" in again.err
     assert snapshots(*call, "--to", location.as_uri(), "--format", "json", "--overwrite", "--json").json["rows"] == 10
+    assert snapshots("export", "verify", "--snapshot", location.as_uri()).status == 0
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from dagster_pyspark import LazyPySparkResource, PySparkResource
 from pyspark.sql import SparkSession
 
 from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.errors import PlanError
 from snapshot_assets.pipeline.assets import build_definitions
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.read_configuration import load_configuration
@@ -223,13 +224,15 @@ def test_a_variable_that_is_not_set_fails_only_runs_that_need_it(tmp_path, spark
     write_project(tmp_path, days=1)
     path = tmp_path / "snapshots.yaml"
     shop = "  shop: postgresql://reader:${SNAPSHOTS_TEST_UNSET}@db/shop\nplans:\n"
-    plan = "  shop: {source: shop, target: '${SNAPSHOTS_TEST_UNSET}', to: 'file:///srv/shop', schema_only: true}\n"
+    plan = (
+        "  shop: {source: shop, target: 'duckdb:${SNAPSHOTS_TEST_UNSET}', to: 'file:///srv/shop', schema_only: true}\n"
+    )
     path.write_text(path.read_text().replace("plans:\n", shop) + plan)
     built = build_definitions(load_configuration(path), resources={"pyspark": OwnSpark(spark_config={})})
     dg.Definitions.validate_loadable(built)
     graph = built.resolve_asset_graph()
     kinds = [graph.get(dg.AssetKey(["shop", name])).kinds for name in ("source", "target", "restored")]
-    assert kinds == [{"postgresql"}, set(), {"pyspark"}]
+    assert kinds == [{"postgresql"}, {"duckdb"}, {"pyspark", "duckdb"}]
     with dg.DagsterInstance.ephemeral() as instance:
         job = built.resolve_job_def("demo_export")
         assert job.execute_in_process(instance=instance, run_config=QUIET).success
@@ -239,6 +242,26 @@ def test_a_variable_that_is_not_set_fails_only_runs_that_need_it(tmp_path, spark
     description = step.step_failure_data.user_failure_data.description
     assert "plan 'shop' needs variables of the environment to which" in description
     assert "sources.shop: refers to the environment variable SNAPSHOTS_TEST_UNSET, which is not set" in description
+
+
+def test_definitions_are_the_same_whether_or_not_the_variables_of_a_source_are_set(tmp_path):
+    """Names are compared as the kind of database does, so that an untimed table has no partitions."""
+    path = tmp_path / "snapshots.yaml"
+    text = """
+        sources: {{shop: '{}'}}
+        plans:
+          shop:
+            {{source: shop, to: 's3://backups/shop', kind: continuous, start_time: 2025-01-01T00:00:00Z,
+             time_columns: {{main.EVENTS: null}}, dagster: {{table_assets: [main.events]}}}}
+    """
+    path.write_text(text.format("${SHOP}"))
+    with pytest.raises(PlanError, match=r"sources\.shop: .* set SHOP where definitions load, or write the kind"):
+        build_definitions(load_configuration(path, environment={}))
+    for uri, shop in (("${SHOP}", "duckdb:///shop"), ("duckdb:///${SHOP}", "shop"), ("duckdb:///${SHOP}", None)):
+        path.write_text(text.format(uri))
+        configuration = load_configuration(path, environment={"SHOP": shop} if shop else {})
+        built = build_definitions(configuration, resources={"pyspark": OwnSpark(spark_config={})})
+        assert built.resolve_asset_graph().get(dg.AssetKey(["shop", "main", "events"])).partitions_def is None
 
 
 def test_assets_refer_to_their_plan_in_the_file(tmp_path):

@@ -147,6 +147,12 @@ def test_a_component_loads_without_the_variables_of_its_database_and_storage(wro
     assert "storage.s3.profile: refers to the environment variable SNAPSHOTS_TEST_UNSET" in description
 
 
+def test_a_component_needs_the_kind_of_its_database(wrong) -> None:
+    with pytest.raises(Exception) as raised:  # noqa: PT011  # Dagster's own, around the error
+        wrong(plan().replace("duckdb:///shop.duckdb", "${SNAPSHOTS_TEST_UNSET}"))
+    assert "set SNAPSHOTS_TEST_UNSET where definitions load, or write the kind" in str(cause(raised.value))
+
+
 def test_components_of_one_project_share_its_resources(wrong) -> None:
     defs = wrong(plan("shop"), plan("stock"))
     assert set(defs.resources or {}) == {"pyspark", "snapshots", "snapshot_io_manager"}

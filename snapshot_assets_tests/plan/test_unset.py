@@ -65,8 +65,6 @@ def test_what_needs_a_variable_that_is_not_set_names_the_plan_field_and_variable
     ("plan", "problem"),
     [
         ("{source: here, to: 's3://${BUCKET}/x'}", "plans.p.to: refers to the environment variable BUCKET"),
-        ("{source: '${SOURCE}', to: 's3://b/x'}", "plans.p.source: refers to the environment variable SOURCE"),
-        ("{source: 'asset:${KEY}', to: 's3://b/x'}", "plans.p.source: refers to the environment variable KEY"),
         ("{source: 'mysql://${KEY}', to: 's3://b/x'}", "plans.p.source: .* found one with mysql:"),
         ("{source: 'spark:${A}', target: 'spark:${', to: 's3://b/x'}", "plans.p.target: has a `..` that names no"),
     ],
@@ -75,6 +73,63 @@ def test_other_variables_must_be_set_and_other_mistakes_are_found(tmp_path, plan
     (tmp_path / "c.yaml").write_text(f"sources: {{here: 'duckdb:///x'}}\nplans: {{p: {plan}}}")
     with pytest.raises(PlanError, match=problem):
         load_configuration(tmp_path / "c.yaml", environment={})
+
+
+@pytest.mark.parametrize(
+    ("sources", "plan", "problem", "value"),
+    [
+        ("'${S}'", "source: shop", "sources.shop: {}; {}shop: postgresql://${{…}}", "duckdb:///s"),
+        ("'${A:-duck}${S}'", "source: shop", "sources.shop: {}; {}shop: postgresql://${{…}}", "db:///s"),
+        ("'duckdb:x'", "source: '${S}'", "plans.p.source: {}; {}source: postgresql://${{…}}", "duckdb:///s"),
+        (
+            "'duckdb:x'",
+            "source: shop, target: '${S}'",
+            "plans.p.target: {}; {}target: postgresql://${{…}}",
+            "duckdb:///s",
+        ),
+        (
+            "'duckdb:x'",
+            "source: shop, scratch: '${S}'",
+            "plans.p.scratch: {}; {}scratch: postgresql://${{…}}",
+            "duckdb:///s",
+        ),
+        (
+            "'duckdb:x'",
+            "source: 'asset:${S}', kind: continuous, start_time: '2025-01-01'",
+            "plans.p.source: {}",
+            "orders",
+        ),
+    ],
+)
+def test_definitions_need_the_kind_of_each_database_of_a_plan(tmp_path, sources, plan, problem, value):
+    text = f"sources: {{shop: {sources}}}\nplans: {{p: {{{plan}, to: 's3://backups/x'}}}}"
+    (tmp_path / "c.yaml").write_text(text)
+    unset = "refers to the environment variable S, which is not set; set S"
+    kind = "where definitions load, or write the kind of database before it, such as "
+    problem = problem.replace("; {}", f" {kind}").format(unset)
+    with pytest.raises(PlanError) as refused:
+        load_configuration(tmp_path / "c.yaml", environment={}).require_kinds()
+    assert str(refused.value) == f"{tmp_path / 'c.yaml'} has 1 mistake:\n  {problem}"
+    load_configuration(tmp_path / "c.yaml", environment={"S": value}).require_kinds()
+
+
+@pytest.mark.parametrize(
+    "uri", ["duckdb:///${S}", "${KIND}://${S}", "${B:-duckdb}:${S}", "${KIND:-spark}://u:${P:-secret}@${S}"]
+)
+def test_a_kind_is_known_before_the_first_variable_that_is_not_set(tmp_path, uri):
+    plans = "plans: {p: {source: shop, to: 's3://backups/x'}, q: {source: shop, to: 's3://backups/y'}}"
+    (tmp_path / "c.yaml").write_text(f"sources: {{shop: '{uri}'}}\n{plans}")
+    found = load_configuration(tmp_path / "c.yaml", environment={"KIND": "DUCKDB"})
+    assert found.kind(found.plan("p").source) == "duckdb"
+    found.require_kinds()
+    with pytest.raises(PlanError, match=r"(?s)^plans 'p', 'q' need variables .* sources\.shop: refers .* S, which"):
+        found.source("shop")
+
+
+def test_a_kind_in_a_variable_that_is_wrong_shows_no_value(tmp_path):
+    (tmp_path / "c.yaml").write_text("sources: {shop: '${SECRET}://${S}'}")
+    with pytest.raises(PlanError, match=r"sources\.shop: .* found one with \$\{SECRET\}:"):
+        load_configuration(tmp_path / "c.yaml", environment={"SECRET": "hunter2"})
 
 
 def test_a_check_of_a_file_needs_all_variables(tmp_path):

@@ -15,7 +15,7 @@ from typing import Literal
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.manifest import checksum_of, consistency_of, write_hints
-from snapshot_assets.catalog.state.exporter import again_with, exporter_text, is_of_asset
+from snapshot_assets.catalog.state.exporter import again_with, completed_by
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.catalog.state.totals import missing_text
 from snapshot_assets.catalog.verify.faults import Fault
@@ -103,15 +103,9 @@ def _check_complete(state: State) -> None:
     missing = state.missing()
     if missing:
         some = ", ".join(_name(state, chunk) for chunk in islice(missing, _SHOWN))
-        exporter = exporter_text(state)
-        remedy = f"Materialise these partitions of {exporter}, then seal again."
-        if not is_of_asset(state):
-            remedy = (
-                "Materialise these partitions of the asset `chunks`, or the asset `untimed_tables` for chunk 0, then"
-                f" seal again; {exporter} does both."
-            )
         raise IncompleteError(
-            f"{missing_text(state)}: {some}{', …' if len(missing) > _SHOWN else ''}. {remedy}", missing=missing
+            f"{missing_text(state)}: {some}{', …' if len(missing) > _SHOWN else ''}. {completed_by(state)}",
+            missing=missing,
         )
 
 

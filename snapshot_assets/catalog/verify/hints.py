@@ -22,9 +22,16 @@ from snapshot_assets.storage.base import ObjectStore
 _LATER = "Load nothing by it: the next deletion of rows or compaction writes it again, and so does a new copy."
 
 
-def hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
-    """Compare the hints with what the log gives at the manifest's own revision."""
-    newest, again = scan.state.newest_seal, rewritten_by(scan.state)
+def hint_faults(store: ObjectStore, scan: LogScan, *, replica: bool) -> Iterator[Fault]:
+    """Compare the hints with what the log gives at the manifest's own revision.
+
+    Args:
+        store: The location.
+        scan: Its log.
+        replica: Whether it is a replica, to which only replication writes.
+    """
+    newest = scan.state.newest_seal
+    again = "`snapshots replicate` writes it again." if replica else rewritten_by(scan.state)
     shown = scan.state if newest is None else scan.state.at(newest.revision)  # before the first seal: work in progress
     try:
         manifest = store.get(MANIFEST, limit=MAX_DOCUMENT_BYTES)
@@ -42,39 +49,37 @@ def hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
         if not any(path == MANIFEST for path, _ in scan.faults):  # it may belong to another location
             state = _state_at(scan, revision)
             if state is None:
-                yield from _unknown_revision(store, scan, shown, revision)
+                yield from _unknown_revision(store, scan, shown, revision, again)
                 return
-            yield from _manifest_faults(scan, state, manifest)
+            yield from _manifest_faults(scan, state, manifest, again)
             shown = state
-    yield from _sums_faults(store, scan, shown)
+    yield from _sums_faults(store, scan, shown, again)
     yield from _load_manifest_faults(store, shown)
 
 
-def _manifest_faults(scan: LogScan, state: State, manifest: bytes) -> Iterator[Fault]:
+def _manifest_faults(scan: LogScan, state: State, manifest: bytes, again: str) -> Iterator[Fault]:
     if manifest != pretty_json(manifest_of(state)):
-        message = f"{MANIFEST} is not what the log gives for revision {state.revision}. {rewritten_by(scan.state)}"
+        message = f"{MANIFEST} is not what the log gives for revision {state.revision}. {again}"
         yield Fault(FaultKind.DOCUMENT, MANIFEST, message)
     elif scan.state.sealed and state.revision != scan.state.seals[-1].revision:
         yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} shows revision {state.revision}, not the newest seal.")
 
 
-def _unknown_revision(store: ObjectStore, scan: LogScan, shown: State, revision: object) -> Iterator[Fault]:
+def _unknown_revision(store: ObjectStore, scan: LogScan, shown: State, revision: object, again: str) -> Iterator[Fault]:
     """Yield the fault of a manifest whose revision the log lacks, unless the log has a fault itself."""
     if scan.faults:
         return
-    again = rewritten_by(scan.state)
     if isinstance(revision, int) and revision > scan.state.revision:
         return  # committed since the log was read
     if isinstance(revision, int) and 0 < revision < scan.first:
         yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} is of revision {revision}, which was pruned. {again}")
     else:
         yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} names revision {revision!r}, which is unknown. {again}")
-        yield from _sums_faults(store, scan, shown)
+        yield from _sums_faults(store, scan, shown, again)
 
 
-def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fault]:
+def _sums_faults(store: ObjectStore, scan: LogScan, state: State, again: str) -> Iterator[Fault]:
     """Yield the fault of SHA256SUMS; a writer that died, or two at once, leave one of another revision."""
-    again = rewritten_by(scan.state)
     try:
         found = store.get(CHECKSUMS, limit=MAX_DOCUMENT_BYTES)
     except ObjectNotFoundError:

@@ -87,11 +87,11 @@ def verify(
         report.scope = "newest" if state.revision == head.revision else "older"
     if state.header is not None:
         report.sealed, report.missing = state.sealed, len(state.missing())
-        report.unfinished = "" if state.sealed else finished_by(state, store.uri)
+        report.unfinished = "" if state.sealed else finished_by(state, store.uri, replica.source if replica else None)
         report.days = rotation.within if rotation else 0
         hashed = _hashed(store, state, rotation, older=at is None) | suspected if rotation else None
-        remedies = state is head and replica is None
-        report.faults += _state_faults(store, scan, state, objects, report, progress, hashed, remedies=remedies)
+        replicated = replica is not None
+        report.faults += _state_faults(store, scan, state, objects, report, progress, hashed, replica=replicated)
         if at is None:
             report.faults += _location_faults(store, scan, objects, report, progress, hashed)
     elif not report.faults:
@@ -120,7 +120,7 @@ def _state_faults(
     progress: Callable[[DataFile], None],
     hashed: Set[str] | None,
     *,
-    remedies: bool,
+    replica: bool,
 ) -> Iterator[Fault]:
     """Yield the faults of a revision's own objects, of its pins, and of checkpoints and hints."""
     head, newest = scan.state, scan.state.newest_seal
@@ -128,12 +128,12 @@ def _state_faults(
         store, state, objects, report, progress=progress, hashed=lambda known: _is_due(known.file, hashed)
     )
     faults = [*files, *check_documents(store, state, objects)]
-    yield from (with_remedy(state, fault) if remedies else fault for fault in faults)
+    yield from (with_remedy(state, fault) if state is head and not replica else fault for fault in faults)
     yield from _seal_faults(state)
     if report.depth != "quick":
         yield from _checkpoint_faults(store, scan, objects)
     if state is head or (newest is not None and newest.revision == state.revision):
-        yield from hint_faults(store, scan)
+        yield from hint_faults(store, scan, replica=replica)
     yield from pin_faults(store, scan, objects, None if state is head else state.revision)
 
 

@@ -122,7 +122,7 @@ def _modules(configuration: Configuration, plans: Sequence[Plan]) -> list[str]:
     for plan in plans:
         with suppress(SnapshotError):
             databases = [each for each in (plan.source, plan.target) if each is not None and each.uri != NO_SOURCE]
-            uris = [configuration.source(each).uri for each in databases]
+            uris = [configuration.source(each).uri for each in databases if not configuration.unset([each])]
             store = open_store(parse_location(_location(plan)), configuration.store_options(plan))
             modules += modules_of_tasks(store, *uris)
     return modules

@@ -193,7 +193,8 @@ def test_the_remedy_of_a_chunk_of_an_assets_rows_is_to_materialise_its_partition
     store.delete(lost)
     [fault] = [fault for fault in verify(store).faults if fault.object == lost]
     start = time_text(HEADER.start)
-    assert f"by materialising the partition {start} of the Dagster asset `reports/daily`." in fault.message
+    asset = "the Dagster asset `reports/daily`"
+    assert f"by materialising the partition {start} of {asset} with `replace: true`." in fault.message
 
 
 def test_remedies_of_an_assets_snapshot_name_the_asset_and_no_command(store) -> None:

@@ -102,6 +102,21 @@ def test_a_window_that_closed_during_the_run_can_be_exported_now(
     assert (report["exported_until"], report["next_window_at"]) == (until, following)
 
 
+def test_an_export_needs_no_variable_of_the_plans_other_databases(
+    snapshots: Snapshots, source: str, location: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "snapshots.yaml"
+    others = "target: '${SNAPSHOTS_TEST_UNSET}', scratch: '${SNAPSHOTS_TEST_UNSET}'"
+    plan = f"{{source: '{source}', {others}, to: '{location.as_uri()}', schema_only: true}}"
+    file.write_text(f"sources: {{gone: '${{SNAPSHOTS_TEST_UNSET}}'}}\nplans: {{plan: {plan}}}\n")
+    call = ("--config", str(file), "export", "create", "--plan", "plan")
+    done = snapshots(*call)
+    assert done.status == 0, done.err
+    refused = snapshots("--config", str(file), "import", "--plan", "plan")
+    assert refused.status == 2
+    assert "plans.plan.target: refers to the environment variable SNAPSHOTS_TEST_UNSET" in refused.err
+
+
 @pytest.mark.parametrize("rule", ["export", "skip"])
 def test_tables_that_were_skipped_are_not_reported_as_none(
     snapshots: Snapshots, source: str, location: Path, tmp_path: Path, rule: str

@@ -144,4 +144,45 @@ def test_why_a_whole_snapshot_is_incomplete(snapshots: Snapshots, location: Path
     shown = verified(snapshots, location)
     assert shown.status == 3
     why = "not sealed: all chunks are exported, but no seal verified revision 6"
-    assert f"{why}; run `snapshots export create --to {location.as_uri()}` again\n" in shown.out
+    assert f"{why}; run `snapshots export create --snapshot {location.as_uri()}` again\n" in shown.out
+
+
+def test_a_call_of_a_plan_names_one_command_with_the_plan(
+    snapshots: Snapshots, location: Path, writer: Writer, tmp_path: Path
+) -> None:
+    writer.complete(1, writer.file(1, b"late rows"), replaces=tuple(writer.catalog.state.files.chunk(1)))
+    (location / "SHA256SUMS").unlink()
+    file = tmp_path / "plans.yaml"
+    file.write_text(f"plans: {{shop: {{source: 'duckdb:///a', to: '{location.as_uri()}'}}}}")
+    shown = snapshots("--config", str(file), "export", "verify", "--plan", "shop")
+    command = f"`snapshots --config {file} export create --plan shop`"
+    assert (shown.status, shown.out.count(command), shown.out.count("export create")) == (3, 2, 2)
+
+
+def test_an_import_of_what_is_not_sealed_names_the_command_with_the_plan(
+    snapshots: Snapshots, location: Path, tmp_path: Path
+) -> None:
+    Writer(store_of(location)).begin()
+    file = tmp_path / "plans.yaml"
+    file.write_text(
+        f"plans: {{shop: {{source: 'duckdb:///a', target: 'duckdb://{tmp_path}/b', to: '{location.as_uri()}'}}}}"
+    )
+    refused = snapshots("--config", str(file), "import", "--plan", "shop")
+    assert (refused.status, "To finish it, run `snapshots --config" in refused.err) == (3, True)
+    assert f"--config {file} export create --plan shop` again." in refused.err
+
+
+def test_an_unsealed_replica_is_finished_by_replication(snapshots: Snapshots, location: Path, tmp_path: Path) -> None:
+    writer, replica = Writer(store_of(location)), tmp_path / "replica"
+    writer.begin()
+    replicate = ("replicate", "--snapshot", location.as_uri(), "--to", replica.as_uri())
+    assert snapshots(*replicate).status == 0
+    shown = verified(snapshots, replica)
+    assert f"; once its source is sealed, run `snapshots {shlex.join(replicate)}`\n" in shown.out
+    sealed_by(writer)
+    assert snapshots(*replicate).status == 0
+    for path in ("SHA256SUMS", "manifest.json"):
+        (replica / path).unlink()
+    assert verified(snapshots, replica).out.count("is missing. `snapshots replicate` writes it again.\n") == 2
+    assert snapshots(*replicate).status == 0
+    assert is_whole(snapshots, replica)
