@@ -9,9 +9,9 @@ import dagster as dg
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.state.totals import missing_text, outside_text
-from snapshot_assets.engine.export.history import history_warnings
 from snapshot_assets.engine.export.restorable import restore_warnings
 from snapshot_assets.engine.export.start_snapshot import skipped_text
+from snapshot_assets.engine.schema_history import history_warnings
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.automation import (

@@ -22,9 +22,9 @@ from snapshot_assets.cli.export import create_request as request
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.cli.spark import refuse_files_elsewhere, refuse_unreachable_spark, start_spark_early
 from snapshot_assets.engine.export.chunks import Outcome
-from snapshot_assets.engine.export.history import history_warnings
 from snapshot_assets.engine.export.restorable import restore_warnings
 from snapshot_assets.engine.export.start_snapshot import next_export, open_windows_text, skipped_text
+from snapshot_assets.engine.schema_history import history_warnings
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName

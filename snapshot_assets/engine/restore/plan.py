@@ -34,6 +34,7 @@ from snapshot_assets.engine.restore.source import RestoreSource
 from snapshot_assets.engine.restore.steps import KeptStep, RestoreSteps
 from snapshot_assets.engine.restore.target import TargetContents, check_ledger, table_refusals
 from snapshot_assets.engine.restore.windows import PinnedWindows, check_windows, numbered
+from snapshot_assets.engine.schema_history import left_out
 from snapshot_assets.errors import RestoreError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
@@ -122,7 +123,9 @@ class RestorePlan:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the user may not have meant, a sentence each."""
-        return (*outside(self.state, self.source.filters), *self.differing)
+        restored = {table.table_name for table in self.source.schema.tables}
+        gone = left_out(self.state, self.source.documents, restored)
+        return (*outside(self.state, self.source.filters), *gone, *self.differing)
 
     @cached_property
     def steps(self) -> RestoreSteps:

@@ -1,0 +1,139 @@
+"""How the schemas of exported windows differ from the newest one, so that rows or values are not where one looks.
+
+A closed window is exported once. A table that is added later with older rows, or a column that is filled for them, is
+in the windows that follow only. One that went later is in older windows only, and whatever reads the newest schema
+leaves it out (FORMAT.md, section 5). Nobody would see either in a sealed snapshot.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.catalog.state.exporter import replaced_by
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.totals import schema_ids
+from snapshot_assets.errors import ObjectNotFoundError
+from snapshot_assets.format.counts import counted, noun
+from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.names import ColumnPath, column_text, table_text
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.units import time_text
+from snapshot_assets.storage.base import ObjectStore
+
+_Tables = Mapping[TableName, Table]
+
+
+def history_warnings(store: ObjectStore, state: State) -> list[str]:
+    """Return a sentence for each timed table, and each column of the others, that only some of the windows have.
+
+    Args:
+        store: The location.
+        state: Its newest state.
+    """
+    windows = _windows_by_schema(state)
+    if not windows.keys() - {state.schema_id}:
+        return []
+    found = {schema_id: _read(store, state, schema_id) for schema_id in {*windows, state.schema_id}}
+    documents = {schema_id: schema for schema_id, schema in found.items() if schema is not None}
+    added = _differing(state, documents, _more, _lacking)
+    return [*added, *left_out(state, documents)]
+
+
+def left_out(
+    state: State, documents: Mapping[int, DatabaseSchema], tables: Collection[TableName] | None = None
+) -> list[str]:
+    """Return a sentence for each timed table, and each column of the others, that the newest schema lacks.
+
+    Args:
+        state: A state.
+        documents: Schemas by id; one that is not there is not compared.
+        tables: The tables to compare; None for all.
+    """
+    if documents.keys() <= {state.schema_id}:
+        return []
+
+    def gone(newest: _Tables, older: _Tables) -> Iterator[str]:
+        chosen = older if tables is None else {name: table for name, table in older.items() if name in tables}
+        return _more(chosen, newest)
+
+    return _differing(state, documents, gone, _left_out)
+
+
+def _differing(
+    state: State,
+    documents: Mapping[int, DatabaseSchema],
+    compare: Callable[[_Tables, _Tables], Iterator[str]],
+    sentence: Callable[[State, str, list[int]], str],
+) -> list[str]:
+    """Return a sentence on each name that a comparison of the newest schema with older ones finds, and its windows."""
+    if state.schema_id not in documents:
+        return []
+    newest, found = _timed(documents[state.schema_id]), defaultdict[str, list[int]](list)
+    for schema_id, chunks in _windows_by_schema(state).items():
+        if schema_id != state.schema_id and schema_id in documents:
+            for name in compare(newest, _timed(documents[schema_id])):
+                found[name] += chunks
+    return [sentence(state, name, sorted(chunks)) for name, chunks in sorted(found.items())]
+
+
+def _windows_by_schema(state: State) -> dict[int, list[int]]:
+    """Return the completed windows by the schema that they were exported with."""
+    import numpy as np
+
+    exported = sorted(
+        (known.exported, chunk)
+        for chunk, known in state.chunks.items()
+        if chunk != UNTIMED_CHUNK and state.completed(chunk)
+    )
+    ids = schema_ids(state, np.array([revision for revision, _ in exported], dtype=np.int64))
+    windows: dict[int, list[int]] = defaultdict(list)
+    for schema_id, (_, chunk) in zip(ids, exported, strict=True):
+        windows[schema_id].append(chunk)
+    return windows
+
+
+def _read(store: ObjectStore, state: State, schema_id: int) -> DatabaseSchema | None:
+    """Return a schema; None if nothing keeps its documents any more."""
+    try:
+        return read_schema(store, state.schemas[schema_id])
+    except (KeyError, ObjectNotFoundError):
+        return None
+
+
+def _timed(schema: DatabaseSchema) -> _Tables:
+    return {table.table_name: table for table in schema.tables if table.time_index is not None}
+
+
+def _more(tables: _Tables, others: _Tables) -> Iterator[str]:
+    """Yield the names of what tables have and others lack: tables, or columns of the tables that both have."""
+    for name, table in tables.items():
+        if name not in others:
+            yield f"Table {table_text(name)}"
+            continue
+        known = {column.name for column in others[name].columns}
+        for column in table.columns:
+            if column.name not in known:
+                yield f"Column {column_text(ColumnPath(name, column.name))}"
+
+
+def _lacking(state: State, name: str, chunks: list[int]) -> str:
+    first, last = state.window(chunks[0]).start, state.window(chunks[-1]).end
+    return (
+        f"{name} was not exported with {_windows(state, chunks)}, which {noun(len(chunks), 'was', 'were')} exported"
+        f" before it was there: what it holds for {noun(len(chunks), 'it', 'them')} is not in the snapshot."
+        f" {replaced_by(state, first, last)} exports {noun(len(chunks), 'it', 'them')} again."
+    )
+
+
+def _left_out(state: State, name: str, chunks: list[int]) -> str:
+    return (
+        f"{name} was exported with {_windows(state, chunks)}, and is not in the newest schema: restores and reads of"
+        " this version leave out what it holds. Versions from before it went have it."
+    )
+
+
+def _windows(state: State, chunks: list[int]) -> str:
+    first, last = state.window(chunks[0]).start, state.window(chunks[-1]).end
+    return f"{counted(len(chunks), 'window')} from {time_text(first)} to {time_text(last)}"
