@@ -15,12 +15,15 @@ from dagster._core.definitions.repository_definition import SINGLETON_REPOSITORY
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 from dagster._core.events import DagsterEvent, DagsterEventBatchMetadata
 from dagster._core.events.log import EventLogEntry
+from dagster._core.execution import compute_logs
 from dagster._core.execution.plan.execute_step import _build_data_version_tags, _get_input_provenance_data
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
+
+from snapshot_assets.pipeline import watch_orphans
 
 
 @contextmanager
@@ -84,6 +87,11 @@ def _store_batches_at_once(instance: dg.DagsterInstance) -> None:
     if type(storage) is SqliteEventLogStorage:
         storage.__class__ = _BatchesInSqlite  # of this process; files and configuration stay as they are
     os.environ.setdefault(_BATCH_SIZE, "256")
+
+
+def leave_ctrl_c_to_this_process() -> None:
+    """Let no process that Dagster starts beside a step print a trace where a terminal sends Ctrl-C to all of them."""
+    compute_logs.watch_orphans = watch_orphans  # type: ignore[attr-defined]
 
 
 def target_materialization(

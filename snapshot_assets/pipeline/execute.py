@@ -19,7 +19,11 @@ from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.errors import InterruptedRunError, SnapshotError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.assets import plan_definitions
-from snapshot_assets.pipeline.dagster_internals import belonging_to_location, without_unchosen_telemetry
+from snapshot_assets.pipeline.dagster_internals import (
+    belonging_to_location,
+    leave_ctrl_c_to_this_process,
+    without_unchosen_telemetry,
+)
 from snapshot_assets.pipeline.exports import range_of
 from snapshot_assets.pipeline.keys import asset_key, op_name
 from snapshot_assets.pipeline.maintenance import compact_config
@@ -207,6 +211,7 @@ def _execute(
     tags: Mapping[str, str] | None = None,
 ) -> dg.ExecuteInProcessResult:
     """Execute a job with the run config of its ops; raises its error."""
+    leave_ctrl_c_to_this_process()
     run_id = str(uuid.uuid4())
     own = belonging_to_location(instance, run_id, os.environ.get(CODE_LOCATION_VARIABLE) or CODE_LOCATION)
     result = job.execute_in_process(

@@ -42,8 +42,14 @@ class Command:
         pytest.fail("".join(seen))
 
     def interrupt(self, sent: signal.Signals) -> str:
-        """Send a signal, and return what the command writes to stderr until it ends with status 130."""
-        self.process.send_signal(sent)
+        """Send a signal, and return what the command writes to stderr until it ends with status 130.
+
+        A terminal sends Ctrl-C to all processes of a command.
+        """
+        if sent == signal.SIGINT:
+            os.killpg(self.process.pid, sent)
+        else:
+            self.process.send_signal(sent)
         out, err = self.process.communicate(timeout=120)
         assert (self.process.returncode, out) == (130, ""), err
         assert "Traceback" not in err
