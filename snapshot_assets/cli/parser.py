@@ -162,7 +162,7 @@ _GROUPS = {
 
 _COMMANDS = {
     "init": _Command("setup.init:run", _JSON, "write a configuration with a plan that fits a database", init),
-    "doctor": _Command("setup.doctor:run", _JSON, "check all that an export needs; name each remedy", doctor),
+    "doctor": _Command("setup.doctor:run", _MOVES, "check all that an export needs; name each remedy", doctor),
     "warm-up": _Command("setup.warm_up:run", _JSON, "archive Spark's classes here, so that Spark starts sooner"),
     "plan show": _Command("setup.show_plan:run", _JSON, "show what a plan would export, where and how", show_plan),
     "copy": _Command("copy:run", _MOVES, "copy a query's rows to object storage as Parquet, CSV or JSON", copy),

@@ -30,18 +30,25 @@ def with_spark_options(plan: Plan, options: argparse.Namespace) -> Plan:
     Raises:
         PlanError: An option is wrong, or both are given.
     """
+    settings = place_of_options(options)
+    return plan.changed(spark=merged_settings(plan.spark, settings)) if settings else plan
+
+
+def place_of_options(options: argparse.Namespace) -> dict[str, str]:
+    """Return the setting that `--spark-master` or `--spark-remote` give; empty without them.
+
+    Raises:
+        PlanError: An option is wrong, or both are given.
+    """
     given = {"master": options.spark_master, "remote": options.spark_remote}
     given = {name: value for name, value in given.items() if value is not None}
-    if not given:
-        return plan
     if len(given) > 1:
         written = " and ".join(f"--spark-{name} {shown_place(value)}" for name, value in given.items())
         raise PlanError(f"{written} exclude each other: a Connect server has its own master; give one of them.")
     try:
-        settings = parse_spark_settings(given)
+        return parse_spark_settings(given)
     except PlanError as error:
         raise PlanError(f"--spark-{next(iter(given))}: {error}") from None
-    return plan.changed(spark=merged_settings(plan.spark, settings))
 
 
 def refuse_unreachable_spark(configuration: Configuration, plan: Plan) -> None:

@@ -44,7 +44,7 @@ from snapshot_assets.engine.session_settings import (
     settings_of_environment,
     worker_settings,
 )
-from snapshot_assets.engine.spark_place import refuse_unreachable
+from snapshot_assets.engine.spark_place import no_master, refuse_unreachable
 from snapshot_assets.errors import PlanError
 from snapshot_assets.plan.spark_settings import MASTER, REMOTE
 from snapshot_assets.scratch_folders import process_folder
@@ -55,6 +55,10 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 ARCHIVE_VARIABLE = "SNAPSHOTS_CLASS_ARCHIVE"
 """Names the archive of Spark's classes, such as one in a container's image."""
+_STOPPED = "stopped SparkContext"
+"""What Spark reports of a master that registered no application for two minutes."""
+_CONNECT_RETRIES = 6
+"""After 0.05, 0.2, 0.8, 3.2, 12.8 and 51.2 seconds."""
 _RELEASES_AT_EXIT = "SPARK_CONNECT_RELEASE_SESSION_ON_EXIT"
 _LAUNCHER_OPTIONS = "SPARK_LAUNCHER_OPTS"
 _DAEMON = {"spark.python.daemon.module": "snapshot_assets.engine.worker_daemon"}
@@ -150,11 +154,27 @@ def _started(settings: Mapping[str, str]) -> SparkSession:
         raise PlanError(
             f"Spark Connect needs the extra `connect`: pip install 'snapshot-assets[connect]' ({error})"
         ) from None
-    if not is_classic(spark) and _RELEASES_AT_EXIT not in os.environ:
-        # PySpark's own function for the exit, which runs after this one, repeats a request for minutes if the server
-        # is gone. It makes none of a client that is closed.
-        atexit.register(spark.client.close)
+    except Exception as error:
+        master = known_master(settings) or ""
+        if type(error).__module__.startswith("py4j.") and master.startswith("spark://") and _STOPPED in str(error):
+            raise no_master(master) from None
+        raise
+    if not is_classic(spark):
+        _give_up_soon(spark)
     return spark
+
+
+def _give_up_soon(spark: SparkSession) -> None:
+    """Let a Connect client report in about a minute, in place of ten, that its server is gone.
+
+    A server that was started again does not know the session. PySpark's function for the exit, which runs after the one
+    that is registered here, makes no request of a client that is closed.
+    """
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    spark.client.set_retry_policies([DefaultPolicy(max_retries=_CONNECT_RETRIES)])
+    if _RELEASES_AT_EXIT not in os.environ:
+        atexit.register(spark.client.close)
 
 
 def _starts_jvm(settings: Mapping[str, str]) -> bool:

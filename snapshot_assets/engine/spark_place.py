@@ -46,7 +46,7 @@ def refuse_unreachable(chosen: Mapping[str, str]) -> None:
         SparkUnreachableError: Nothing answers there.
         PlanError: The address has no host or no valid port.
     """
-    name, place = _place(chosen)
+    name, place = place_of(chosen)
     try:
         addresses = _addresses(name, place)
     except ValueError as error:
@@ -62,13 +62,22 @@ def refuse_unreachable(chosen: Mapping[str, str]) -> None:
             return
         failures.append(f"{host}:{port}: {failure}")
     if failures:
-        what = "Spark Connect server" if name == REMOTE else "Spark master"
-        raise SparkUnreachableError(
-            f"No {what} answers at {shown_place(place)} ({'; '.join(failures)}). Start it, or correct the address: in "
-            "--spark-remote or --spark-master, else in the section `spark` of the plan or the configuration, else in "
-            "SPARK_REMOTE or spark-defaults.conf.",
-            place=shown_place(place),
-        )
+        raise _unreachable(name, place, "; ".join(failures))
+
+
+def no_master(master: str) -> SparkUnreachableError:
+    """Return the error of a master that accepts connections, and no application."""
+    return _unreachable(MASTER, master, "what listens there is no Spark master, or accepts no application")
+
+
+def _unreachable(name: str, place: str, why: str) -> SparkUnreachableError:
+    what = "Spark Connect server" if name == REMOTE else "Spark master"
+    return SparkUnreachableError(
+        f"No {what} answers at {shown_place(place)} ({why}). Start it, or correct the address: in --spark-remote or"
+        " --spark-master, else in the section `spark` of the plan or the configuration, else in SPARK_REMOTE or"
+        " spark-defaults.conf.",
+        place=shown_place(place),
+    )
 
 
 def _connect_failure(remote: str) -> str | None:
@@ -103,7 +112,7 @@ def _connect_failure(remote: str) -> str | None:
             return None
 
 
-def _place(chosen: Mapping[str, str]) -> tuple[str, str]:
+def place_of(chosen: Mapping[str, str]) -> tuple[str, str]:
     """Return which setting places a session that is about to start, and its value; empty if only Spark knows it."""
     settings, known = session_settings(chosen), settings_of_environment(os.environ)
     if REMOTE in chosen or (MASTER not in chosen and REMOTE in known):

@@ -181,18 +181,20 @@ def head_findings(plan: Plan, state: State, report: Report) -> dict[str, Finding
     files = {fault.object for fault in damage if chunk_of(fault.object) is not None and not is_receipt(fault.object)}
     unsealed = None if state.sealed else _NOT_SEALED
     return {
-        CHECKSUM: _finding(_checksum_faults(state, [fault for fault in damage if fault.object not in files]), unsealed),
-        INTACT: _finding([fault for fault in damage if fault.object in files]),
-        COVERAGE: replace(_finding(coverage_faults(plan, state)), severity=coverage_severity(state)),
+        CHECKSUM: _finding(
+            plan, _checksum_faults(state, [fault for fault in damage if fault.object not in files]), unsealed
+        ),
+        INTACT: _finding(plan, [fault for fault in damage if fault.object in files]),
+        COVERAGE: replace(_finding(plan, coverage_faults(plan, state)), severity=coverage_severity(state)),
     }
 
 
-def _finding(faults: Sequence[Fault], otherwise: str | None = None) -> Finding:
-    return Finding(faults, remedy(faults) or otherwise)
+def _finding(plan: Plan, faults: Sequence[Fault], otherwise: str | None = None) -> Finding:
+    return Finding(faults, remedy(plan, faults) or otherwise)
 
 
-def remedy(faults: Sequence[Fault]) -> str | None:
-    """Return what repairs faults; None without any."""
+def remedy(plan: Plan, faults: Sequence[Fault]) -> str | None:
+    """Return what repairs faults of a plan's location; None without any."""
     if not faults:
         return None
     if all(fault.kind is FaultKind.COVERAGE for fault in faults):
@@ -201,8 +203,9 @@ def remedy(faults: Sequence[Fault]) -> str | None:
     chunks = sorted({fault.chunk for fault in faults if fault.chunk is not None})
     if not chunks:
         return "Materialise manifest; if that fails, snapshots export verify names what to do."
-    which = ", ".join(map(str, chunks[:10])) + (", …" if len(chunks) > 10 else "")
-    return f"Materialise the partitions of these chunks again: {which}. A run exports damaged chunks again."
+    names = [key_of_chunk(plan, chunk) or "untimed_tables" for chunk in chunks[:10]]
+    which = ", ".join(names) + (", …" if len(chunks) > 10 else "")
+    return f"Materialise again what is damaged: {which}. A run exports damaged chunks again."
 
 
 def _files(store: ObjectStore, state: State, chunk: int) -> list[Fault]:

@@ -148,7 +148,7 @@ def _verify_location(
     context.log_event(dg.AssetObservation(asset_key(plan, "manifest"), description="Verification", metadata=age))
     facts = with_sizes({"revision": str(state.revision), "files": report.files, "hashed_bytes": report.bytes})
     if damage := _damage(report):
-        raise _failure(report, damage, facts, _remedy(report, damage))
+        raise _failure(report, damage, facts, _remedy(plan, report, damage))
     return facts
 
 
@@ -234,11 +234,14 @@ def _age(state: State, now: datetime) -> dict[str, Any]:
     return with_sizes(facts | {"unsealed_files": work.files, "unsealed_bytes": work.bytes})
 
 
-def _remedy(report: Report, damage: Sequence[Fault]) -> str:
+def _remedy(plan: Plan, report: Report, damage: Sequence[Fault]) -> str:
     """Return what repairs a location: the newest state first, then commands that expire older damaged revisions."""
     newest = [fault for fault in damage if not fault.revisions]
     older = "\n".join(f"- `{command}`" for command in report.remedy.commands) if report.remedy else ""
-    ways = (remedy(newest), f"Expire the older revisions that need damaged objects:\n\n{older}" if older else None)
+    ways = (
+        remedy(plan, newest),
+        f"Expire the older revisions that need damaged objects:\n\n{older}" if older else None,
+    )
     return "\n\n".join(way for way in ways if way)
 
 

@@ -94,3 +94,12 @@ def test_an_option_that_is_wrong_is_shown_without_its_token(
     assert result.status == 2
     assert message in result.err
     assert "abc" not in result.err
+
+
+@pytest.mark.parametrize("option", ["--spark-remote=sc://{}", "--spark-master=spark://{}"])
+def test_doctor_checks_the_place_of_the_call(option: str, closed: str, snapshots: Snapshots, source: str) -> None:
+    found = snapshots("doctor", "--source", source, option.format(closed), "--json").json
+    [spark] = [check for check in found["checks"] if check["check"] == "spark"]
+    assert not spark["ok"]
+    assert option.partition("=")[2].format(closed) in spark["subject"]
+    assert f"({closed}: Connection refused)" in spark["detail"]

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
-from snapshot_assets.engine import spark_place
+from snapshot_assets.engine import session_start, spark_place
 from snapshot_assets.engine.session_start import start_session
 from snapshot_assets.engine.spark_place import refuse_unreachable
 from snapshot_assets.errors import PlanError, SparkUnreachableError
@@ -173,3 +174,20 @@ def test_no_session_starts_there(closed: str, monkeypatch: pytest.MonkeyPatch) -
             start_session(place)
         with pytest.raises(SparkUnreachableError):
             _ = spark_resource(**place).spark_session
+
+
+def test_a_master_that_registers_no_application_is_named(monkeypatch: pytest.MonkeyPatch, listening: str) -> None:
+    """Spark gives up after a minute and a half, which this test does not wait for."""
+    stopped = type("Py4JJavaError", (Exception,), {"__module__": "py4j.protocol"})
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise stopped("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.")
+
+    monkeypatch.setattr(session_start, "start_jvm", lambda _: None)
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", refused)
+    with pytest.raises(
+        SparkUnreachableError, match=f"No Spark master answers at spark://{listening} .* is no Spark master"
+    ):
+        session_start._started({"spark.master": f"spark://{listening}"})
+    with pytest.raises(stopped):
+        session_start._started({"spark.master": "local[2]"})

@@ -165,6 +165,9 @@ def test_loading_a_chunk_that_is_not_exported_says_which(project):
 
 def test_a_manifest_seals_the_chunks_of_a_users_asset_without_another_source(project, hours):
     add_asset(project, lambda keys: {key: hours(key, 2) for key in keys})
+    nothing = project.failure(project.run("manifest")).description
+    assert "no partition of the Dagster asset 'demo/delays' was materialised, or the code location does not" in nothing
+    assert not project.location.exists()
     assert project.run("delays", keys=project.keys[:-1]).success
     result = project.run("manifest")
     assert project.failure(result).description == (

@@ -61,7 +61,7 @@ def test_damage_fails_the_run_and_the_checks_of_what_has_it(sealed: Project, dep
     failure = sealed.failure(result)
     assert "is damaged: data/0/" in failure.description
     assert failure.metadata["faults"].value == "2"
-    assert "Materialise" in failure.metadata["remedy"].value
+    assert f"Materialise again what is damaged: untimed_tables, {sealed.keys[4]}." in failure.metadata["remedy"].value
     assert sealed.checks("chunks", "file_checksums") == {sealed.keys[4]: False}
     assert sealed.checks("untimed_tables", "file_checksums") == {None: False}
     assert sealed.checks("manifest", "files_intact") == {None: False}

@@ -18,6 +18,7 @@ from snapshot_assets.cli.output import only_results_on_stdout, show, show_json
 from snapshot_assets.cli.setup.checks import Check, check_dagster, check_disk, check_java, failed, spark_folders
 from snapshot_assets.cli.setup.estimates import opened_source
 from snapshot_assets.cli.setup.store_checks import check_location
+from snapshot_assets.cli.spark import place_of_options
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.errors import PlanError, SnapshotError
@@ -28,7 +29,7 @@ from snapshot_assets.plan.file_parts import Needed
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.query_fields import is_template, resolve_location
 from snapshot_assets.plan.read_configuration import load_configuration
-from snapshot_assets.plan.spark_settings import DEFAULT_PARALLELISM
+from snapshot_assets.plan.spark_settings import DEFAULT_PARALLELISM, merged_settings, shown_place
 from snapshot_assets.plan.unset import NO_SOURCE
 from snapshot_assets.storage.location import FILE, parse_location
 from snapshot_assets.storage.open import open_store
@@ -60,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _checks(options: argparse.Namespace) -> Iterator[Check]:
-    configuration = Configuration()
+    configuration, place = Configuration(), place_of_options(options)
     plans: tuple[Plan, ...] = ()
     try:
         configuration, plans = _configured(options)
@@ -68,9 +69,10 @@ def _checks(options: argparse.Namespace) -> Iterator[Check]:
     except SnapshotError as error:
         remedy = "Correct the file or the call; all mistakes are listed."
         yield failed("configuration", str(options.config or "snapshots.yaml"), error, remedy)
-    every = [configuration.spark_settings(plan) for plan in plans] or [dict(configuration.spark)]
+    settings_of = {plan.name: merged_settings(configuration.spark_settings(plan), place) for plan in plans}
+    every = list(settings_of.values()) or [merged_settings(configuration.spark, place)]
     for number, settings in enumerate(each for at, each in enumerate(every) if each not in every[:at]):
-        modules = _modules(configuration, [plan for plan in plans if configuration.spark_settings(plan) == settings])
+        modules = _modules(configuration, [plan for plan in plans if settings_of[plan.name] == settings])
         yield from _check_spark(settings, modules, start=number == 0 and not options.no_spark)
     for plan in plans:
         if plan.source.uri != NO_SOURCE:
@@ -140,10 +142,10 @@ def _check_spark(settings: Mapping[str, str], modules: Sequence[str], *, start: 
     from snapshot_assets.engine.session import send_package
     from snapshot_assets.engine.session_settings import known_master
     from snapshot_assets.engine.session_start import start_session
-    from snapshot_assets.engine.spark_place import refuse_unreachable
+    from snapshot_assets.engine.spark_place import place_of, refuse_unreachable
 
     master = known_master(settings)
-    place = master or "Spark Connect"
+    place = master or f"Spark Connect at {shown_place(place_of(settings)[1])}"
     answers = "" if (master or "").startswith("local") else "its address answers; "
     java = check_java() if master is not None else None
     if java is not None:

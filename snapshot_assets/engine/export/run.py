@@ -33,7 +33,7 @@ from snapshot_assets.engine.export.tasks import Provenance, Task
 from snapshot_assets.engine.export.withheld import withholding
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.session import Session, parallel_chunks, parallel_tasks
-from snapshot_assets.errors import ConflictError
+from snapshot_assets.errors import ConflictError, NoSnapshotError
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.name_rules import NameRule, rule_of
@@ -192,6 +192,13 @@ class ExportRun:
             depth = verify or self.plan.seal_verify
             return seal(self._writable_catalog(), rows_outside=outside, seal_verify=depth, suspects=suspects)
         if self.plan.source_asset:
+            if not state.has_snapshot:
+                raise NoSnapshotError(
+                    f"There is no snapshot at {self.store.uri}: no partition of the Dagster asset"
+                    f" {'/'.join(self.plan.source_asset)!r} was materialised, or the code location does not define it."
+                    " Materialise its partitions, then seal.",
+                    uri=self.store.uri,
+                )
             catalog = self._writable_catalog()
             catalog.require_snapshot()
             return seal(catalog, seal_verify=verify or self.plan.seal_verify, suspects=suspects)
