@@ -39,6 +39,7 @@ if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ENOUGH_BYT
 def _own_instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep Dagster's instance of each worker apart, and from the user's: two processes cannot create one at once."""
     folder = tmp_path_factory.mktemp("own")
+    (folder / "dagster").mkdir()  # Dagster's own commands create none
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("DAGSTER_HOME", str(folder / "dagster"))
         patched.setenv("XDG_STATE_HOME", str(folder / "state"))

@@ -53,6 +53,7 @@ _IN_PROCESS = re.compile(r"local(\[|$)")
 """Masters whose tasks run in the driver."""
 _VERSIONS = re.compile(r"Python in worker has different version: (\S+) than that in driver: ([^\s,]+)")
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
+_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
 _NO_WORKER = "Error from python worker"
 """What Spark reports of an interpreter that ends before it takes a task, such as one that is too old for PySpark."""
 _REMEDY = (
@@ -251,7 +252,9 @@ def _lost(cause: BaseException) -> SnapshotError:
     """Return the error of a job that ended without an error of its tasks' own code."""
     text = error_text(cause)
     if lacks_interpreter(cause):
-        return _unfit("Spark's workers lack their Python interpreter.", text)
+        program = _PROGRAM.search(text)
+        named = f", {program[1]}" if program else ""
+        return _unfit(f"Spark's workers lack their Python interpreter{named}.", text)
     if _NO_WORKER in text:
         return _unfit("The Python interpreter of Spark's workers ends at its start.", text)
     return TaskLostError(f"A Spark job was lost: {text}")

@@ -75,7 +75,7 @@ def test_a_damaged_window_is_replaced_while_the_snapshot_is_not_sealed(
     call = ("export", "create", "--source", source, "--to", exported.as_uri(), *RANGE, "--json")
     refused = snapshots(*call)
     assert (refused.status, f"{lost.relative_to(exported)} is missing" in refused.err) == (3, True)
-    window = refused.err.partition("snapshots export create --replace ")[2].partition("`")[0]
+    window = refused.err.partition("snapshots export create --replace ")[2].partition(" ")[0]
     assert window == "2025-01-02T00:00:00Z/2025-01-03T00:00:00Z"
     replaced = snapshots(*call, "--replace", window)
     assert (replaced.status, replaced.json["outcomes"].get("replaced")) == (0, 1), replaced.err

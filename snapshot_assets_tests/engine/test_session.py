@@ -142,6 +142,7 @@ def test_a_worker_that_dies_is_told_with_the_first_cause(spark: SparkSession) ->
 def test_an_interpreter_that_does_not_exist_is_named(spark: SparkSession, other_python: str) -> None:
     text = failing(spark, lambda number: [number], TaskFailedError)  # no retry brings it
     assert "spark.pyspark.python" in text
+    assert f"lack their Python interpreter, {other_python}. On each worker" in text
     assert f'Cannot run program "{other_python}"' in text
     assert "Caused by: java.io.IOException: error=2, No such file or directory" in text
     assert ".java:" not in text
