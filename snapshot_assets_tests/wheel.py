@@ -29,7 +29,7 @@ _FILL = (
     "INSERT INTO readings SELECT i, TIMESTAMPTZ '2025-01-01 00:00:00Z' + i * INTERVAL '5 minutes', i / 7.0, 'n' || i "
     f"FROM generate_series(1, {_ROWS}) AS s(i)"
 )
-_TEMPLATE = "{{ env('SHOP_PASSWORD') }}"
+_TEMPLATE = "${SHOP_PASSWORD}"
 _DIGEST = "SELECT count(*), sum(id), min(t) = '2025-01-01 00:05:00Z', max(note) FROM readings"
 
 
