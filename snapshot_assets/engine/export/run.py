@@ -192,7 +192,7 @@ class ExportRun:
             depth = verify or self.plan.seal_verify
             return seal(self._writable_catalog(), rows_outside=outside, seal_verify=depth, suspects=suspects)
         if self.plan.source_asset:
-            if not state.has_snapshot:
+            if state.header is None:  # a deleted one is refused below
                 raise NoSnapshotError(
                     f"There is no snapshot at {self.store.uri}: no partition of the Dagster asset"
                     f" {'/'.join(self.plan.source_asset)!r} was materialised, or the code location does not define it."
