@@ -58,7 +58,7 @@ def create(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how")
     parallelism = "chunks exported in parallel (default: Spark's cores, at most 8)"
     how.add_argument("--parallelism", type=int, metavar="N", help=parallelism)
-    how.add_argument("--max-file-size", metavar="SIZE", help="256MB (default); units B kB MB GB TB, multiplier 1024")
+    how.add_argument("--max-file-size", metavar="SIZE", help="256MiB (default); units B KiB MiB GiB TiB")
     outside = "fail, before anything is written, if the source has rows outside the range"
     how.add_argument("--fail-on-rows-outside", action="store_true", default=None, help=outside)
     how.add_argument("--force", action="store_true", help="start a new snapshot in place of the existing one")
@@ -71,7 +71,7 @@ def compact(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--table", type=tables, default=[], metavar="s.t,…", help=some)
     some = "compact only these chunks, whole (default: those that need it)"
     parser.add_argument("--chunk", type=chunks, default=[], metavar="N,…", help=some)
-    parser.add_argument("--target-size", metavar="SIZE", help="size of a merged file (default: 256MB)")
+    parser.add_argument("--target-size", metavar="SIZE", help="size of a merged file (default: 256MiB)")
     dedupe = "keep only the newest of the rows with one primary key"
     parser.add_argument("--dedupe", choices=("primary_key",), default="", help=dedupe)
 
@@ -90,11 +90,11 @@ def copy(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--format", help="parquet (default), csv or json (one object a line)")
     format_options(what)
     how = parser.add_argument_group("how")
-    how.add_argument("--max-file-size", metavar="SIZE", help="256MB (default); units B kB MB GB TB, multiplier 1024")
+    how.add_argument("--max-file-size", metavar="SIZE", help="256MiB (default); units B KiB MiB GiB TiB")
     how.add_argument("--split-by", metavar="COLUMN", help="several tasks read ranges of this column of the query")
     folders = "divide the files among Hive folders, such as country=DE, by the values of these columns"
     how.add_argument("--partition-by", type=names, metavar="a,b", help=folders)
-    single = "write all rows to one file of up to 4GB, and print its path"
+    single = "write all rows to one file of up to 4GiB, and print its path"
     how.add_argument("--single-file", action="store_true", default=None, help=single)
     lists = "write a list of the files that this database loads; may be given for each"
     how.add_argument("--manifest", action="append", metavar="redshift|snowflake", help=lists)

@@ -36,7 +36,7 @@ def _bar(watch: Progress) -> Iterator[Update]:
         TextColumn(watch.doing),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("chunks  {task.fields[rows]:,} rows  {task.fields[speed]:.1f} MB/s"),
+        TextColumn("chunks  {task.fields[rows]:,} rows  {task.fields[speed]:.1f} MiB/s"),
         TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,

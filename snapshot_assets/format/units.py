@@ -70,11 +70,11 @@ def duration_text(duration: timedelta) -> str:
 
 
 def parse_size(value: object) -> int:
-    """Return the bytes of a size such as `256MB`; the multiplier is 1024, as in PostgreSQL.
+    """Return the bytes of a size such as `256MiB`; the multiplier of all units is 1024, also of `MB`, as in PostgreSQL.
 
     Args:
-        value: A whole number of bytes, or its digits and one of `B`, `kB`, `MB`, `GB`, `TB`, `KiB`, `MiB`, `GiB` and
-            `TiB`, case-sensitive.
+        value: A whole number of bytes, or its digits and one of `B`, `KiB`, `MiB`, `GiB`, `TiB`, `kB`, `MB`, `GB` and
+            `TB`, case-sensitive.
 
     Raises:
         PlanError: The value is not a valid size.
@@ -86,8 +86,8 @@ def parse_size(value: object) -> int:
         size = int(match[1]) * _BYTES[match[2] or "B"] if match else None
     if size is None or size < 0:
         raise PlanError(
-            f"{value!r} is not a size; write whole bytes, or digits and one unit of B, kB, MB, GB, TB "
-            "(case matters; 1kB is 1024 bytes, as is 1KiB), such as 256MB"
+            f"{value!r} is not a size; write whole bytes, or digits and one unit of B, KiB, MiB, GiB, "
+            "TiB (case matters; kB, MB, GB and TB are the same multiples of 1024), such as 256MiB"
         )
     if size > _MAX_SIZE:
         raise PlanError(f"size {value!r} is more than {_MAX_SIZE} bytes, the largest there is")
@@ -112,7 +112,7 @@ def parse_file_size(text: object, least: int = MIN_FILE_SIZE) -> int:
 
 def size_text(size: int) -> str:
     """Return the canonical text of a size: the largest unit that divides it."""
-    unit = next((unit for unit in ("TB", "GB", "MB", "kB") if size and size % _BYTES[unit] == 0), "B")
+    unit = next((unit for unit in ("TiB", "GiB", "MiB", "KiB") if size and size % _BYTES[unit] == 0), "B")
     return f"{size // _BYTES[unit]}{unit}"
 
 
@@ -171,12 +171,12 @@ def parse_given_time(text: object) -> datetime:
 
 
 def human_bytes(size: float) -> str:
-    """Return a size in bytes as text, with multiplier 1024."""
-    for unit in ("B", "kB", "MB", "GB"):
+    """Return a size in bytes as text, in units of 1024."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
-    return f"{size:.1f} TB"
+    return f"{size:.1f} TiB"
 
 
 _TWO_DAYS = 48 * 60

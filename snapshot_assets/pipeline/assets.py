@@ -57,7 +57,7 @@ _OWN_NAMES = ("manifest", "tag", "restored", "target", "replica")
 """Names of a plan's assets that a user's own asset, its source, cannot have."""
 
 _HASHED = {
-    "new": "Hashes the files that no seal has verified, or if there are none, up to 1 GB of the others, another part"
+    "new": "Hashes the files that no seal has verified, or if there are none, up to 1 GiB of the others, another part"
     " each day.",
     "full": "Hashes all files.",
 }

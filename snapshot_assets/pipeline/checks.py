@@ -50,7 +50,7 @@ Opened = Callable[[dg.AssetCheckExecutionContext, Plan], AbstractContextManager[
 
 _OF_MANIFEST = {
     CHECKSUM: "The snapshot has the seal's checksum, and its documents theirs.",
-    INTACT: "All files exist with their size, and up to 1 GB of them, another part each day, have their SHA-256 (all"
+    INTACT: "All files exist with their size, and up to 1 GiB of them, another part each day, have their SHA-256 (all"
     " with `seal_verify: full`), unless the seal in the same run checked that.",
     COVERAGE: "Every window of the range is exported, without gap or overlap. It warns of windows that closed since and"
     " were never exported.",

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _PLOTTED = frozenset(("rows", "row", "record", "bytes", "seconds", "second"))
 """Words in the names of numbers that stay numbers."""
 
-_MB = 1 << 20
+_MIB = 1 << 20
 _MOST_ROWS = 50
 _DIGITS = 12
 """Digits of a SHA-256 in a table: all 64 would make it scroll. `SHA256SUMS` and the log have them."""
@@ -47,7 +47,7 @@ _HOW_TO_REPLACE = (
 
 
 def with_sizes(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metadata with a text such as `size: 1.2 MB` after each number of bytes, and with counts as text.
+    """Return metadata with a text such as `size: 1.2 MiB` after each number of bytes, and with counts as text.
 
     Dagster plots each number, and its course is of interest only for rows, bytes, seconds and rates.
     """
@@ -68,7 +68,7 @@ def rates(rows: int, size: int, seconds: float) -> dict[str, float]:
     return {
         "seconds": round(seconds, 3),
         "rows_per_second": round(rows / seconds, 1),
-        "mb_per_second": round(size / seconds / _MB, 3),
+        "mib_per_second": round(size / seconds / _MIB, 3),
     }
 
 

@@ -19,7 +19,7 @@ class CopyFields(RangeFields):
     )
 
     single_file: bool = Field(
-        False, description="Whether one task writes all rows of a query to one file, of up to 4GB; more rows fail."
+        False, description="Whether one task writes all rows of a query to one file, of up to 4GiB; more rows fail."
     )
 
     manifest: tuple[Literal["redshift", "snowflake"], ...] = Field(

@@ -139,7 +139,7 @@ class DagsterFields(BaseModel):
     verify_depth: Literal["quick", "sample", "full"] = Field(
         "sample",
         description="What that verification reads. `quick`: existence and size of the newest state's objects. `sample`:"
-        " up to 1 GB of its files, too, another part each day. `full`: all of all readable revisions.",
+        " up to 1 GiB of its files, too, another part each day. `full`: all of all readable revisions.",
     )
     drill_cron: str | None = Field(
         None, description="When a plan with `scratch` has its restore drill, UTC; by default on the 1st of each month."
@@ -147,7 +147,7 @@ class DagsterFields(BaseModel):
     verify_sample: str | None = Field(
         None,
         description="Share of the data files that `<plan>_verify` hashes, another one each day, such as `5%`; by"
-        " default up to 1 GB of the newest state.",
+        " default up to 1 GiB of the newest state.",
     )
     restore_on: str | None = Field(
         None,

@@ -98,7 +98,7 @@ NO_DATA = "has no effect with schema_only: true; remove one of the two"
 class Plan(ReplicaFields):
     """One dataset's plan: source, location, tables, range, windows, format and limits.
 
-    Durations are written `90m`, `6h`, `7d`; sizes `256MB`; times in RFC 3339 with a zone; tables `schema.table`.
+    Durations are written `90m`, `6h`, `7d`; sizes `256MiB`; times in RFC 3339 with a zone; tables `schema.table`.
     A contradiction between fields is reported with all other mistakes.
 
     Raises:
@@ -132,10 +132,10 @@ class Plan(ReplicaFields):
         examples=["{header: true, delimiter: ';', compression: zstd}"],
     )
     max_file_size: FileSize = Field(
-        256 * _MB, description="Size at which a data file is closed: from 16MB, csv and json from 64kB."
+        256 * _MB, description="Size at which a data file is closed: from 16MiB, csv and json from 64KiB."
     )
     seal_verify: Literal["new", "full"] = Field(
-        "new", description="What a seal hashes: files no earlier seal verified (if none, up to 1 GB), or all."
+        "new", description="What a seal hashes: files no earlier seal verified (if none, up to 1 GiB), or all."
     )
     single_writer: bool = Field(
         False, description="Promise that no other writer uses the location: allows a store without conditional creates."
@@ -271,7 +271,7 @@ class Plan(ReplicaFields):
         least = MIN_FILE_SIZE if info.data.get("format", "parquet") == "parquet" else MIN_TEXT_SIZE
         size = raising_value_errors(partial(parse_file_size, least=least))(size)
         if info.data.get("single_file"):
-            raise ValueError("has no effect with single_file: true, whose file has up to 4GB; remove one of them")
+            raise ValueError("has no effect with single_file: true, whose file has up to 4GiB; remove one of them")
         return size
 
     @field_validator("grace")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 BLOCK = 4 * 1024 * 1024
-"""Bytes of one request: with four in flight, at 50 ms each, a sequential read makes 320 MB/s."""
+"""Bytes of one request: with four in flight, at 50 ms each, a sequential read makes 320 MiB/s."""
 IN_FLIGHT = 4
 
 

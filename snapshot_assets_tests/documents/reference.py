@@ -68,7 +68,7 @@ def plan_page() -> str:
     parts = [
         "# Fields of a plan\n",
         "A plan stands below `plans` in `snapshots.yaml`, under its name, or in a component of `dg`. Durations are"
-        " written\n`90m`, `6h`, `7d`; sizes `256MB`, with multipliers of 1024; times in RFC 3339 with a zone; tables"
+        " written\n`90m`, `6h`, `7d`; sizes `256MiB`, where `MB` means the same; times in RFC 3339 with a zone; tables"
         " `schema.table`.\nUnknown fields are refused. See [Export a database](../how-to/export.md) for what a plan"
         " does, and\n[storage options](storage.md) for `storage`.\n",
     ]
@@ -287,8 +287,8 @@ def metadata_page() -> str:
     parts.append("## Metadata of events in Dagster\n")
     parts.append(
         "Each number of bytes has a text beside it, such as `size` beside `bytes`. Dagster plots numbers, so only rows,"
-        " bytes,\nseconds and rates are numbers; counts, ids and revisions are text. The `mb` of `mb_per_second` is"
-        " 1,048,576 bytes.\n"
+        " bytes,\nseconds and rates are numbers; counts, ids and revisions are text. A `mib` is 1,048,576"
+        " bytes.\n"
     )
     rows = [[_text(what), ", ".join(f"`{key}`" for key in keys)] for what, keys in _keys_of_events()]
     parts.append(table(("what", "keys"), rows))

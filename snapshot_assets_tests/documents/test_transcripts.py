@@ -14,16 +14,16 @@ from snapshot_assets_tests.documents.transcripts import appears, difference
 _RUN = "sealed by run ef64109d-f54c-4546-8866-9f0efbd870f7"
 _OTHER_RUN = "sealed by run 0ff096ce-8229-4ca2-ada5-42a3e0c3e998"
 _PRINTED = Printed(
-    0, (_OTHER_RUN, "  7 chunks, 8,690 rows, 14.9 kB", "  revision 7, checksum a0b1c2d3e4"), ("WARNING: …",)
+    0, (_OTHER_RUN, "  7 chunks, 8,690 rows, 14.9 KiB", "  revision 7, checksum a0b1c2d3e4"), ("WARNING: …",)
 )
 
 
 @pytest.mark.parametrize(
     "shown",
     [
-        (_RUN, "  7 chunks, 8,690 rows, 15.0 kB", "  revision 6, checksum ffeeddccbbaa99"),
+        (_RUN, "  7 chunks, 8,690 rows, 15.0 KiB", "  revision 6, checksum ffeeddccbbaa99"),
         ("…", "  revision 6, checksum ffeeddccbbaa99"),
-        ("sealed …", "  7 chunks, … rows, 15.0 kB", "…"),
+        ("sealed …", "  7 chunks, … rows, 15.0 KiB", "…"),
         (_RUN, "WARNING: …", "…"),
     ],
 )
@@ -36,7 +36,7 @@ def test_ids_times_sizes_and_omitted_lines_may_differ(shown: tuple[str, ...]) ->
     [
         (),
         (_RUN,),
-        (_RUN, "  7 chunks, 8,691 rows, 15.0 kB", "…"),
+        (_RUN, "  7 chunks, 8,691 rows, 15.0 KiB", "…"),
         (_RUN, "…", "something else"),
         ("…", "  revision 6, checksum ffeeddccbbaa99", _RUN),
     ],

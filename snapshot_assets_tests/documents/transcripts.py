@@ -15,7 +15,7 @@ _VARYING = (
     (r"\S+@\S+(?= [0-9a-f]{8}\b)", "HOST"),
     (r"\b[0-9a-f]{8,}\b", "HEX"),  # of letters alone in one of 2,500
     (r"(?<!\d)(?!2025-)20\d\d-\d\d-\d\d(T[\d:.]+Z)?", "TIME"),
-    (r"\b[\d,.]+ (B|kB|MB|GB)\b", "SIZE"),
+    (r"\b[\d,.]+ (B|KiB|MiB|GiB)\b", "SIZE"),
     (r"\b[\d,]+ bytes; expected [\d,]+", "SIZE"),
     (r"\b[\d.]+ (ms|s|min|h( \d+ min)?)\b", "DURATION"),
     (r"\b(revision |rev:)\d+", r"\1N"),  # chunks that end together are committed together

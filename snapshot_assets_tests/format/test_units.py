@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import (
     duration_text,
+    human_bytes,
     human_seconds,
     parse_duration,
     parse_size,
@@ -108,6 +109,23 @@ def test_a_size_beyond_64_bits_is_refused():
 @given(st.integers(0, (1 << 63) - 1))
 def test_size_text_is_the_inverse_of_parsing(size):
     assert parse_size(size_text(size)) == size
+
+
+@pytest.mark.parametrize(
+    ("size", "human", "canonical"),
+    [
+        (0, "0 B", "0B"),
+        (1023, "1023 B", "1023B"),
+        (1 << 10, "1.0 KiB", "1KiB"),
+        (3 << 19, "1.5 MiB", "1536KiB"),
+        (256 << 20, "256.0 MiB", "256MiB"),
+        (4 << 30, "4.0 GiB", "4GiB"),
+        (5 << 40, "5.0 TiB", "5TiB"),
+        (1 << 50, "1024.0 TiB", "1024TiB"),
+    ],
+)
+def test_sizes_of_1024_are_written_with_its_units(size, human, canonical):
+    assert (human_bytes(size), size_text(size)) == (human, canonical)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_the_schema_asset_tells_what_was_found(exported):
 
 def test_only_rows_bytes_seconds_and_rates_are_numbers_which_are_plotted(exported):
     plotted = {"rows_outside", "dagster/row_count", "dagster/partition_row_count", "bytes", "verified_bytes"}
-    plotted |= {"sampled_bytes", "seconds", "rows_per_second", "mb_per_second"}
+    plotted |= {"sampled_bytes", "seconds", "rows_per_second", "mib_per_second"}
     found = [*exported.materialized().values()]
     found += [exported.materialized(asset)[None] for asset in ("manifest", "schema", "untimed_tables")]
     for metadata in found:
@@ -61,7 +61,7 @@ def test_only_rows_bytes_seconds_and_rates_are_numbers_which_are_plotted(exporte
     for metadata in found[: len(ROWS)]:
         rows, seconds = metadata["dagster/partition_row_count"], metadata["seconds"]
         assert metadata["rows_per_second"] == pytest.approx(rows / seconds, rel=0.1)
-        assert metadata["mb_per_second"] == pytest.approx(metadata["bytes"] / seconds / (1 << 20), rel=0.1, abs=0.001)
+        assert metadata["mib_per_second"] == pytest.approx(metadata["bytes"] / seconds / (1 << 20), rel=0.1, abs=0.001)
 
 
 def test_every_check_passes_for_every_partition_of_a_range(exported):

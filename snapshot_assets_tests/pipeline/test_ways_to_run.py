@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from snapshot_assets_tests.pipeline.project import DAY, START, Project, open_project
 
-OF_ONE_RUN = {"snapshot_id", "seconds", "rows_per_second", "mb_per_second", "files", "bytes", "size", "chunk_checksum"}
+OF_ONE_RUN = {"snapshot_id", "seconds", "rows_per_second", "mib_per_second", "files", "bytes", "size", "chunk_checksum"}
 """Metadata of how a run went, and of its files: names and footers have ids and times, which may be a digit shorter."""
 
 RUNS = {"single": 3, "range": 1, "backfill": 1, "backfill_by_one": 3, "backfill_by_two": 2}

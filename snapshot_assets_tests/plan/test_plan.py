@@ -69,7 +69,7 @@ def test_a_plan_is_read_back_from_its_json():
     assert Plan(**document) == plan
     assert (document["start_time"], document["chunk_time_window"]) == ("2013-01-01T00:00:00Z", "1d")
     assert (document["tables"], document["time_columns"]) == (['"a.b".c'], {'"a.b".c': "at"})
-    assert (document["max_file_size"], document["carriers"]) == ("256MB", {'"a.b".c.d': "text"})
+    assert (document["max_file_size"], document["carriers"]) == ("256MiB", {'"a.b".c.d': "text"})
 
 
 def test_the_same_selection_in_another_order_is_the_same_plan():
@@ -150,7 +150,7 @@ def test_all_mistakes_are_reported_at_once():
         ({"format_options": {"compression": "gzip"}}, "format_options", "compression is an option of csv and json"),
         ({"format": "csv", "format_options": {"quote": ","}}, "format_options", "which quote or escape is too"),
         ({"format": "csv", "format_options": {"null": "5"}}, "format_options", "expected a text that is no value"),
-        ({"max_file_size": "15MB"}, "max_file_size", "15MB is not between 16MB and 4GB"),
+        ({"max_file_size": "15MB"}, "max_file_size", "15MiB is not between 16MiB and 4GiB"),
         ({"max_file_size": "256mb"}, "max_file_size", "is not a size"),
         ({"parallelism": 0}, "parallelism", "greater than or equal to 1, found 0"),
         ({"null_time": "drop"}, "null_time", "should be 'chunk0' or 'fail'"),

@@ -64,8 +64,8 @@ def seal(
         catalog: The location, opened for writing.
         token: The snapshot to seal; None for the current one.
         rows_outside: Rows of the source outside the range, by table.
-        seal_verify: `new` hashes the files that no earlier seal verified; if there are no such files, up to 1 GB of the
-            others (see `due_files`). `full` hashes all.
+        seal_verify: `new` hashes the files that no earlier seal verified; if there are no such files, up to 1 GiB of
+            the others (see `due_files`). `full` hashes all.
         suspects: Chunks that are hashed in any case, as is all damage on record at the location.
 
     Raises:

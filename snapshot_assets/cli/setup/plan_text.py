@@ -43,7 +43,7 @@ _CONTINUOUS = """
 _TAIL = """
     # Sizes and formats.
     # parallelism: 4       # chunks exported in parallel; by default as many as Spark has cores, at most 8
-    # max_file_size: 256MB
+    # max_file_size: 256MiB
     # format: parquet      # or csv, json
 
     # Nothing expires without a rule.

@@ -46,7 +46,7 @@ class FileTarget:
         if self.single and part:
             raise LimitExceededError(
                 f"The rows of {self.schema}.{self.table} need a second file, and single_file allows one, which is"
-                " closed at 4GB. Leave single_file out, copy fewer rows or columns, or choose a smaller format:"
+                " closed at 4GiB. Leave single_file out, copy fewer rows or columns, or choose a smaller format:"
                 " parquet, or csv or json with compression. --overwrite replaces this copy."
             )
         return f"{self.stem}-{self.first_part + part:06d}{extension}"

@@ -62,7 +62,8 @@ def test_a_dry_run_of_expire_reports_what_expires_what_pins_keep_and_what_is_rel
     assert gone in text
     assert "2 of 3 sealed revisions would expire; tags or savepoints keep 1 of them" in text
     assert (
-        "expired: 2 objects, 1.0 kB\n2 objects, 1.0 kB, unreferenced then; `snapshots catalog gc` deletes them" in text
+        "expired: 2 objects, 1.0 KiB\n2 objects, 1.0 KiB, unreferenced then; `snapshots catalog gc` deletes them"
+        in text
     )
     assert contents(location) == before
 
@@ -276,6 +277,6 @@ def test_newer_revisions_are_discarded_when_asked_for(snapshots: Snapshots, loca
     found = catalog(snapshots, "rollback", location, "5", "--discard-newer", "--dry-run", "--json").json
     assert {each["path"]: each["bytes"] for each in found["unneeded"]} == {gone: 9, receipt.path: receipt.bytes}
     assert found["reasons"] == {"expired": {"objects": 2, "bytes": 9 + receipt.bytes}}
-    assert "2 objects, 1.0 kB, unreferenced then; `snapshots catalog gc` deletes them" in preview.out
+    assert "2 objects, 1.0 KiB, unreferenced then; `snapshots catalog gc` deletes them" in preview.out
     done = catalog(snapshots, "rollback", location, "5", "--discard-newer", "--yes", "--json").json
     assert (done["expired"], readable(location)) == ([7, 9], [5, 7, 11])

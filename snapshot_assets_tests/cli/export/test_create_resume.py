@@ -86,7 +86,7 @@ def test_options_without_effect_are_named_though_they_are_the_defaults(
     snapshots: Snapshots, source: str, location: Path
 ) -> None:
     call = ("export", "create", "--source", source, "--to", location.as_uri(), "--schema-only")
-    defaults = {"--format": "parquet", "--parallelism": "1", "--chunk-time-window": "1d", "--max-file-size": "256MB"}
+    defaults = {"--format": "parquet", "--parallelism": "1", "--chunk-time-window": "1d", "--max-file-size": "256MiB"}
     refused = snapshots(*call, *(word for pair in defaults.items() for word in pair))
     assert (refused.status, "the call has 4 mistakes:" in refused.err) == (2, True), refused.err
     for name in defaults:
@@ -111,7 +111,7 @@ def test_options_beside_a_plan_are_checked_under_their_own_names(
     refused = snapshots(*call, "shop", "--parallelism", "0", "--max-file-size", "1kB")
     assert (refused.status, "the call beside plan 'shop' has 2 mistakes:" in refused.err) == (2, True), refused.err
     assert "\n  --parallelism: should be greater" in refused.err
-    assert "\n  --max-file-size: file size 1kB" in refused.err
+    assert "\n  --max-file-size: file size 1KiB" in refused.err
     refused = snapshots(*call, "bare", "--parallelism", "1")
     assert "\n  --parallelism: has no effect with schema_only: true" in refused.err
 
