@@ -176,7 +176,7 @@ def run_compaction(
     instance: dg.DagsterInstance,
     progress: Progress,
 ) -> str:
-    """Run a plan's job `<plan>_compact`; returns the run's id. See also `run_plan`.
+    """Compact by a plan's job `<plan>_maintenance`; returns the run's id. See also `run_plan`.
 
     Args:
         configuration: The storage options.
@@ -186,8 +186,8 @@ def run_compaction(
         progress: Counts what the run does.
     """
     definitions = _definitions(configuration, plan, compactions={plan.name: compaction}, progress=progress)
-    config = {f"{plan.name}_compact_files": {"config": compact_config(compaction.options)}}
-    return _execute(definitions.resolve_job_def(f"{plan.name}_compact"), instance, config).run_id
+    config = {f"{plan.name}_maintain": {"config": compact_config(compaction.options)}}
+    return _execute(definitions.resolve_job_def(f"{plan.name}_maintenance"), instance, config).run_id
 
 
 def _definitions(configuration: Configuration, plan: Plan, **settings: Any) -> dg.Definitions:

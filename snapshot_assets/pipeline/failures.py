@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -105,6 +105,13 @@ def as_failure(error: Exception, remedy: str = "") -> dg.Failure:
         metadata["causes"] = dg.MetadataValue.json(error.attributes.get("causes", []))
     description = str(error) if isinstance(error, SnapshotError) else f"{type(error).__name__}: {error}"
     return dg.Failure(description=description, metadata=metadata, allow_retries=False)
+
+
+def joined(failures: Sequence[dg.Failure]) -> dg.Failure:
+    """Return one failure for all; of metadata with one name, the first counts."""
+    metadata = {name: value for each in reversed(failures) for name, value in each.metadata.items()}
+    text = "\n".join(filter(None, (each.description for each in failures)))
+    return dg.Failure(description=text, metadata=metadata, allow_retries=False)
 
 
 def _remedy_of(error: Exception, otherwise: str) -> str:

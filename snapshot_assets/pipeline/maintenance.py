@@ -1,6 +1,7 @@
-"""The ops of a plan's jobs that keep its location short and clean: checkpoint, garbage collection and compaction."""
+"""What a plan's maintenance does to keep its location short and clean: checkpoint, garbage collection, compaction."""
 
-# Dagster reads the annotations of ops, so they must not be postponed here.
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -18,26 +19,27 @@ from snapshot_assets.format.units import parse_file_size, size_text
 from snapshot_assets.pipeline.failures import showing_failures
 from snapshot_assets.pipeline.keys import asset_key
 from snapshot_assets.pipeline.metadata import checkpoint_metadata, compaction_metadata, garbage_metadata, plan_metadata
-from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
+from snapshot_assets.pipeline.resources import snapshots_of
 from snapshot_assets.plan.plan import Plan
 
 if TYPE_CHECKING:
     from snapshot_assets.engine.compact.run import Compacted
 
 
-class DryRunConfig(dg.Config):
-    """Run config of a job that deletes or rewrites."""
+class MaintenanceConfig(dg.Config):
+    """Run config of `<plan>_maintenance`; by default it does all that the plan has, and compacts what needs it."""
 
+    operations: list[str] = Field(
+        default=[],
+        description="What the run does, of retention, compact, savepoint, checkpoint and gc; always in this order.",
+    )
     dry_run: bool = Field(default=False, description="Only report what would be done; change nothing.")
-
-
-class CompactConfig(DryRunConfig):
-    """Run config of a compaction; by default it compacts what needs it."""
-
-    target_size: str = Field(default=size_text(TARGET_BYTES), description="Size of a merged file.")
-    tables: list[str] = Field(default=[], description="Tables to rewrite, whether they need it or not.")
-    chunks: list[int] = Field(default=[], description="Chunks to rewrite, whether they need it or not.")
-    dedupe: str = Field(default="", description="`primary_key` keeps only the newest of rows with one primary key.")
+    target_size: str = Field(default=size_text(TARGET_BYTES), description="compact: size of a merged file.")
+    tables: list[str] = Field(default=[], description="compact: tables to rewrite, whether they need it or not.")
+    chunks: list[int] = Field(default=[], description="compact: chunks to rewrite, whether they need it or not.")
+    dedupe: str = Field(
+        default="", description="compact: `primary_key` keeps only the newest of rows with one primary key."
+    )
 
     def options(self) -> CompactionOptions:
         """Return what to compact.
@@ -56,8 +58,9 @@ class CompactConfig(DryRunConfig):
 
 
 def compact_config(options: CompactionOptions) -> dict[str, Any]:
-    """Return the run config that asks for a compaction."""
+    """Return the run config that requests a compaction alone."""
     return {
+        "operations": ["compact"],
         "target_size": size_text(options.target_size),
         "tables": [table_text(name) for name in options.tables],
         "chunks": list(options.chunks),
@@ -80,69 +83,43 @@ def opened_catalog(context: dg.OpExecutionContext, plan: Plan, *, dry_run: bool 
             yield Catalog.open_for_writing(store, single_writer=plan.single_writer)
 
 
-def checkpoint_op(plan: Plan) -> dg.OpDefinition:
-    """Return the op of `<plan>_checkpoint`."""
-
-    @dg.op(
-        name=f"{plan.name}_write_checkpoint",
-        required_resource_keys={SNAPSHOTS},
-        description="Writes the checkpoint of the newest revision, so that opening reads no older log.",
-    )
-    def write_checkpoint(context: dg.OpExecutionContext) -> None:
-        with opened_catalog(context, plan) as catalog:
-            context.add_output_metadata(checkpoint_metadata(checkpoint_head(catalog)))
-
-    return write_checkpoint
+def write_checkpoint(context: dg.OpExecutionContext, plan: Plan, config: MaintenanceConfig) -> dict[str, Any]:
+    """Write the checkpoint of the newest revision, and return the metadata of that."""
+    with opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
+        if config.dry_run:
+            return {"dry_run": True, "revision": str(catalog.require_snapshot().revision)}
+        return checkpoint_metadata(checkpoint_head(catalog))
 
 
-def gc_op(plan: Plan) -> dg.OpDefinition:
-    """Return the op of `<plan>_gc`."""
-
-    @dg.op(
-        name=f"{plan.name}_collect_garbage",
-        required_resource_keys={SNAPSHOTS},
-        description="Deletes what no sealed revision, tag or writer needs, once that is older than the plan's grace.",
-    )
-    def collect(context: dg.OpExecutionContext, config: DryRunConfig) -> None:
-        with opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
-            garbage = plan_collection(catalog)
-            if not config.dry_run:
-                garbage = execute_collection(catalog, garbage)
-            facts = garbage_metadata(garbage, dry_run=config.dry_run)
-        context.add_output_metadata(facts)
-        manifest = asset_key(plan, "manifest")
+def collect_garbage(context: dg.OpExecutionContext, plan: Plan, config: MaintenanceConfig) -> dict[str, Any]:
+    """Delete the garbage that is older than the plan's grace; return and record the metadata of that."""
+    with opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
+        garbage = plan_collection(catalog)
         if not config.dry_run:
-            context.log_event(dg.AssetObservation(manifest, description="Garbage collection", metadata=facts))
+            garbage = execute_collection(catalog, garbage)
+        facts = garbage_metadata(garbage, dry_run=config.dry_run)
+    if not config.dry_run:
+        manifest = asset_key(plan, "manifest")
+        context.log_event(dg.AssetObservation(manifest, description="Garbage collection", metadata=facts))
+    return facts
 
-    return collect
 
+def compact(context: dg.OpExecutionContext, plan: Plan, config: MaintenanceConfig) -> dict[str, Any]:
+    """Merge small files and rewrite files with deleted rows, and return the metadata of that."""
+    from snapshot_assets.engine.compact.plan import plan_compaction
 
-def compact_op(plan: Plan, spark_key: str) -> dg.OpDefinition:
-    """Return the op of `<plan>_compact`."""
-
-    @dg.op(
-        name=f"{plan.name}_compact_files",
-        required_resource_keys={SNAPSHOTS, spark_key},
-        description="Merges small files of a table and chunk, and files with deleted rows; older versions keep theirs.",
-    )
-    def compact(context: dg.OpExecutionContext, config: CompactConfig) -> None:
-        from snapshot_assets.engine.compact.plan import plan_compaction
-
-        snapshots = snapshots_of(context)
-        done: list[Compacted] = []
-        with opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
-            run = snapshots.compact_run(plan.name, catalog)
-            compaction = snapshots.compactions.get(plan.name)
-            if compaction is None:
-                compaction = plan_compaction(catalog.store, catalog.require_snapshot(), config.options())
-            if config.dry_run:
-                context.add_output_metadata(plan_metadata(compaction))
-                return
-            counting = snapshots.counting("compacting", len(compaction.chunks), context.log.info)
-            with counting as progress, closing(run.execute(compaction)) as outcomes:
-                for outcome in outcomes:
-                    done.append(outcome)
-                    progress.outcome(outcome)
-        context.add_output_metadata(compaction_metadata(done))
-
-    return compact
+    snapshots = snapshots_of(context)
+    done: list[Compacted] = []
+    with opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
+        run = snapshots.compact_run(plan.name, catalog)
+        compaction = snapshots.compactions.get(plan.name)
+        if compaction is None:
+            compaction = plan_compaction(catalog.store, catalog.require_snapshot(), config.options())
+        if config.dry_run:
+            return plan_metadata(compaction)
+        counting = snapshots.counting("compacting", len(compaction.chunks), context.log.info)
+        with counting as progress, closing(run.execute(compaction)) as outcomes:
+            for outcome in outcomes:
+                done.append(outcome)
+                progress.outcome(outcome)
+    return compaction_metadata(done)

@@ -28,7 +28,7 @@ from snapshot_assets.pipeline.checks import (
     suspected_files,
 )
 from snapshot_assets.pipeline.dagster_internals import check_event
-from snapshot_assets.pipeline.failures import showing_failures
+from snapshot_assets.pipeline.failures import joined, showing_failures
 from snapshot_assets.pipeline.keys import asset_key
 from snapshot_assets.pipeline.metadata import fault_metadata, with_sizes
 from snapshot_assets.pipeline.partitions import key_of_chunk
@@ -102,7 +102,7 @@ def verify_op(plan: Plan) -> dg.OpDefinition:
             except dg.Failure as failure:
                 failures.append(failure)
         if failures:
-            raise _joined(failures)
+            raise joined(failures)
         context.add_output_metadata(facts)
 
     return verify_location
@@ -213,13 +213,6 @@ def _failure(report: Report, damage: Sequence[Fault], facts: Mapping[str, Any], 
         metadata={**facts, **fault_metadata(damage), "remedy": dg.MetadataValue.md(remedy)},
         allow_retries=False,
     )
-
-
-def _joined(failures: Sequence[dg.Failure]) -> dg.Failure:
-    """Return one failure for all; of metadata with one name, the first counts."""
-    metadata = {name: value for each in reversed(failures) for name, value in each.metadata.items()}
-    text = "\n".join(filter(None, (each.description for each in failures)))
-    return dg.Failure(description=text, metadata=metadata, allow_retries=False)
 
 
 def _age(state: State, now: datetime) -> dict[str, Any]:

@@ -105,6 +105,11 @@ def _default(field: FieldInfo, name: str) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
+def _crons(schedule: dg.ScheduleDefinition) -> str:
+    crons = schedule.cron_schedule
+    return ", ".join(f"`{cron}`" for cron in ([crons] if isinstance(crons, str) else crons))
+
+
 # The commands
 
 
@@ -228,9 +233,7 @@ def assets_page() -> str:
     jobs = sorted(
         [f"`{job.name}`", _text(job.description)] for job in repository.get_all_jobs() if not job.name.startswith("__")
     )
-    schedules = sorted(
-        [f"`{each.name}`", f"`{each.cron_schedule}`", f"`{each.job_name}`"] for each in repository.schedule_defs
-    )
+    schedules = sorted([f"`{each.name}`", _crons(each), f"`{each.job_name}`"] for each in repository.schedule_defs)
     sensors = sorted([f"`{each.name}`", _text(each.description)] for each in repository.sensor_defs)
     return "\n".join(
         (

@@ -236,6 +236,11 @@ def job(project: Project, name: str, op: str, **config: Any) -> dict[str, Any]:
     return {key: value.value for key, value in output.step_output_data.metadata.items()}
 
 
+def maintain(project: Project, operation: str, **config: Any) -> dict[str, Any]:
+    """Run one operation of a plan's maintenance and return its metadata."""
+    return job(project, "demo_maintenance", "demo_maintain", operations=[operation], **config)
+
+
 @contextmanager
 def open_project(folder: Path, *, durable: bool = False, **fields: Any) -> Iterator[Project]:
     """Make a project; `fields` are those of its plan. A durable one has its Dagster instance on disk, which is slow."""

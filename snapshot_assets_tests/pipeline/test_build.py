@@ -54,7 +54,7 @@ def test_plans_join_a_project_with_its_own_executor_and_spark_session(project):
     dg.Definitions.validate_loadable(merged)
     repository = merged.get_repository_def()
     executors = {job.name: job.executor_def for job in repository.get_all_jobs()}
-    assert set(executors) >= {"demo_export", "demo_compact", "demo_gc"}
+    assert set(executors) >= {"demo_export", "demo_maintenance"}
     assert executors.pop("demo_export") is dg.in_process_executor  # its steps share one state of the source
     assert all(executor is dg.multiprocess_executor for executor in executors.values()), executors
 
@@ -87,10 +87,13 @@ class EagerSpark(PySparkResource):
 
 def test_what_reads_no_rows_never_starts_spark(exported, tmp_path):
     asked.clear()
+    maintain = {"ops": {"demo_maintain": {"config": {"operations": ["checkpoint", "gc"]}}}}
+    lazy = definitions_of(exported, resources={"pyspark": OwnSpark(spark_config={})})
+    maintenance = lazy.resolve_job_def("demo_maintenance")
+    assert maintenance.execute_in_process(instance=exported.instance, run_config=QUIET | maintain).success
     defs = definitions_of(exported, resources={"pyspark": EagerSpark(spark_config={})})
-    for name in ("checkpoint", "gc", "verify"):
-        job = defs.resolve_job_def(f"demo_{name}")
-        assert job.execute_in_process(instance=exported.instance, run_config=QUIET).success
+    job = defs.resolve_job_def("demo_verify")
+    assert job.execute_in_process(instance=exported.instance, run_config=QUIET).success
     schedule = defs.get_repository_def().get_schedule_def("demo_export_schedule")
     snapshots = {"snapshots": defs.resources["snapshots"]}  # alone: it requires no Spark session
     reference = dg.DagsterInstance.local_temp(str(tmp_path)).get_ref()

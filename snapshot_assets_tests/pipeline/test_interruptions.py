@@ -51,7 +51,7 @@ def test_a_restore_leaves_no_thread(restoring: Project) -> None:
 
 @pytest.mark.usefixtures("interrupted")
 def test_a_compaction_leaves_no_thread(restoring: Project) -> None:
-    compact = restoring.definitions().resolve_job_def("demo_compact")
-    config = {"ops": {"demo_compact_files": {"config": {"chunks": [1]}}}}
+    compact = restoring.definitions().resolve_job_def("demo_maintenance")
+    config = {"ops": {"demo_maintain": {"config": {"operations": ["compact"], "chunks": [1]}}}}
     assert not compact.execute_in_process(config, restoring.instance, raise_on_error=False).success
     assert threads_of_jobs() == []

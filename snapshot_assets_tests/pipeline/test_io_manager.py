@@ -276,7 +276,7 @@ def test_a_plan_of_a_users_asset_has_no_assets_that_read_a_database(project, hou
     assert {"delays", "manifest", "tag"} <= names
     assert not names & {"source", "schema", "chunks", "untimed_tables"}
     assert resolved.get(project.key("manifest")).parent_keys == {project.key("delays")}
-    assert {job.name for job in project.definitions().jobs} >= {"demo_verify", "demo_gc"}
+    assert {job.name for job in project.definitions().jobs} >= {"demo_verify", "demo_maintenance"}
     assert "demo_export" not in {job.name for job in project.definitions().jobs}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from snapshot_assets.format.units import human_bytes
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
-from snapshot_assets_tests.pipeline.project import Project, job, open_project, run_job
+from snapshot_assets_tests.pipeline.project import Project, maintain, open_project, run_job
 
-JOBS = {"demo_checkpoint", "demo_compact", "demo_gc"}
+JOBS = {"demo_maintenance", "demo_verify"}
 
 
 @pytest.fixture
@@ -50,18 +51,18 @@ def old(project: Project, writer: Writer) -> str:
 
 
 def test_the_checkpoint_job_writes_one_and_finds_it_there_again(project: Project, writer: Writer) -> None:
-    first = job(project, "demo_checkpoint", "demo_write_checkpoint")
+    first = maintain(project, "checkpoint")
     head = writer.catalog.state.revision
     size = (project.location / checkpoint_path(head)).stat().st_size
     sizes = {"bytes": size, "size": human_bytes(size)}
     assert first == {"revision": str(head), "object": checkpoint_path(head), "newly_written": True} | sizes
     assert list_log(writer.store).checkpoints == [head]
-    assert job(project, "demo_checkpoint", "demo_write_checkpoint") == first | {"newly_written": False}
+    assert maintain(project, "checkpoint") == first | {"newly_written": False}
     assert read_state(writer.store).checkpointed == head
 
 
 def test_the_gc_job_deletes_what_is_old_enough_and_tells_what(project: Project, writer: Writer, old: str) -> None:
-    found = job(project, "demo_gc", "demo_collect_garbage")
+    found = maintain(project, "gc")
     assert not (project.location / old).exists()
     assert (found["dry_run"], found["objects"], found["bytes"], found["orphan_bytes"]) == (False, "1", 9, 9)
     assert found["waiting_objects"] == "2"  # the replaced file, and its receipt
@@ -70,12 +71,48 @@ def test_the_gc_job_deletes_what_is_old_enough_and_tells_what(project: Project, 
     seen = project.observed("manifest")
     assert (seen["objects"], seen["bytes"], seen["size"], seen["waiting_objects"]) == ("1", 9, human_bytes(9), "2")
     assert not [fault for fault in verify(writer.store).faults if fault.is_damage]
-    assert job(project, "demo_gc", "demo_collect_garbage")["objects"] == "0"
+    assert maintain(project, "gc")["objects"] == "0"
+
+
+def test_maintenance_runs_all_operations_in_their_order(project: Project, writer: Writer, old: str) -> None:
+    result = run_job(project, "demo_maintenance", {})
+    done = [event.step_output_data for event in result.all_events if event.is_successful_output]
+    assert [each.output_name for each in done] == ["compact", "checkpoint", "gc"]
+    assert [each.metadata["bytes"].value for each in done[1:]] == [
+        (project.location / checkpoint_path(read_state(writer.store).revision)).stat().st_size,
+        9,
+    ]
+    assert not (project.location / old).exists()
+
+
+def test_a_dry_run_of_maintenance_touches_nothing(project: Project, writer: Writer, old: str) -> None:
+    before = {path: path.stat().st_mtime for path in project.location.rglob("*")}
+    config = {"demo_maintain": {"config": {"dry_run": True}}}
+    result = run_job(project, "demo_maintenance", config)
+    done = {
+        each.step_output_data.output_name: each.step_output_data.metadata
+        for each in result.all_events
+        if each.is_successful_output
+    }
+    assert {name: facts["dry_run"].value for name, facts in done.items()} == dict.fromkeys(done, True)
+    assert set(done) == {"compact", "checkpoint", "gc"}
+    assert {path: path.stat().st_mtime for path in project.location.rglob("*")} == before
+
+
+def only(*operations: str) -> dict[str, Any]:
+    return {"demo_maintain": {"config": {"operations": list(operations)}}}
+
+
+def test_an_operation_that_the_plan_does_not_have_is_refused(project: Project, writer: Writer) -> None:
+    result = run_job(project, "demo_maintenance", only("retention", "gc"), raise_on_error=False)
+    assert project.failure(result).description == (
+        "Plan 'demo' has no operation 'retention'; write some of compact, checkpoint, gc."
+    )
 
 
 def test_a_dry_run_of_the_gc_job_touches_nothing(project: Project, writer: Writer, old: str) -> None:
     before = {path: path.stat().st_mtime for path in project.location.rglob("*")}
-    found = job(project, "demo_gc", "demo_collect_garbage", dry_run=True)
+    found = maintain(project, "gc", dry_run=True)
     assert (found["dry_run"], found["objects"], found["garbage"].records[0].data["object"]) == (True, "1", old)
     assert not project.instance.fetch_observations(project.key("manifest"), limit=1).records
     assert {path: path.stat().st_mtime for path in project.location.rglob("*")} == before
@@ -91,7 +128,7 @@ def test_a_job_where_nothing_was_exported_fails_and_makes_nothing(project: Proje
 def test_a_damaged_log_fails_the_job_with_its_words(project: Project, writer: Writer, old: str) -> None:
     torn = project.location / "transactions" / "00000000000000000004.txn"
     torn.write_bytes(torn.read_bytes()[:-1])
-    result = run_job(project, "demo_gc", {}, raise_on_error=False)
+    result = run_job(project, "demo_maintenance", only("gc"), raise_on_error=False)
     assert "00000000000000000004.txn" in project.failure(result).description
     assert project.failure(result).metadata["error"].value == "TornObjectError"
     assert (project.location / old).exists()
@@ -105,14 +142,17 @@ def test_each_job_has_a_schedule_that_is_stopped_and_asks_for_a_run_of_it(tmp_pa
 def _check_schedules(project: Project) -> None:
     repository = project.definitions().get_repository_def()
     schedules = {schedule.job_name: schedule for schedule in repository.schedule_defs}
-    assert set(schedules) == JOBS | {"demo_export", "demo_verify"}
+    assert set(schedules) == JOBS | {"demo_export"}
     for schedule in schedules.values():
         assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
         assert schedule.execution_timezone == "UTC"
         assert schedule.description
         definitions = project.definitions()
         with dg.build_schedule_context(
-            instance_ref=project.instance.get_ref(), repository_def=repository, resources=definitions.resources
+            instance_ref=project.instance.get_ref(),
+            repository_def=repository,
+            resources=definitions.resources,
+            scheduled_execution_time=datetime(2025, 6, 1, 2, 15, tzinfo=UTC),
         ) as context:
             tick = schedule.evaluate_tick(context)
         assert tick.run_requests is not None

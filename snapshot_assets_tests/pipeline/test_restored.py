@@ -23,7 +23,7 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.cli import helpers
-from snapshot_assets_tests.pipeline.project import ROWS, START, Project, job
+from snapshot_assets_tests.pipeline.project import ROWS, START, Project, maintain
 
 
 @pytest.fixture
@@ -261,7 +261,7 @@ def test_an_automatic_savepoint_pins_the_compacted_state(
     seal(catalog)
     assert pending_tombstones(catalog.state)
 
-    made = job(project, "demo_savepoint", "demo_save")
+    made = maintain(project, "savepoint")
     state = project.state()
     # The two chunks that lose rows, then the other three, so that the deletion is pending for no file.
     assert (made["chunks_compacted"], made["savepoint"]) == ("5", "1")

@@ -26,7 +26,7 @@ from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import expire
 from snapshot_assets_tests.catalog.tags import reseal, save
-from snapshot_assets_tests.pipeline.project import Project, job, open_project
+from snapshot_assets_tests.pipeline.project import Project, job, maintain, open_project, run_job
 
 TICK = datetime.now(UTC) - timedelta(hours=12)  # the next one does not come while the tests run
 RULES = RetentionFields(
@@ -136,16 +136,16 @@ def test_the_retention_job_makes_the_tag_that_is_due_and_expires_what_no_rule_ke
         "bytes_unneeded": unneeded,
         "size_unneeded": human_bytes(unneeded),
     }
-    assert job(project, "demo_retention", "demo_retain", dry_run=True) == expected | {"dry_run": True}
+    assert maintain(project, "retention", dry_run=True) == expected | {"dry_run": True}
     assert set(state(writer).tags) == {"outlived", "kept"}
-    assert job(project, "demo_retention", "demo_retain") == expected | {"dry_run": False}
+    assert maintain(project, "retention") == expected | {"dry_run": False}
     found = state(writer)
     assert (found.tags[TODAY].pin.revision, found.tags[TODAY].pin.ttl) == (newest, timedelta(days=7))
     assert found.tags[TODAY].pin.automatic
     assert [seal.revision for seal in found.readable()] == [third, newest]  # the tag keeps the third
     assert partitions(project) == set(found.tags) == {"kept", TODAY}
     assert project.instance.get_materialized_partitions(project.key("tag")) == partitions(project)
-    assert job(project, "demo_retention", "demo_retain") == {
+    assert maintain(project, "retention") == {
         "dry_run": False,
         "tag_created": "none",
         "tags_deleted": [],
@@ -167,7 +167,7 @@ def test_a_tag_that_is_renewed_while_the_retention_job_is_at_work_stays(
         return create_tag(catalog, *arguments, **options)
 
     monkeypatch.setattr(keeping, "create_tag", create_late)
-    assert job(project, "demo_retention", "demo_retain")["tags_deleted"] == []
+    assert maintain(project, "retention")["tags_deleted"] == []
     assert set(state(writer).tags) == {"outlived", TODAY}
 
 
@@ -196,17 +196,17 @@ def test_a_savepoint_that_is_due_is_made_once_and_the_oldest_automatic_ones_go(
     project = with_rules(project, savepoint={"num_retained_max": 1})
     save(writer.catalog)
     save(writer.catalog, automatic=True)
-    expected = job(project, "demo_savepoint", "demo_save", dry_run=True)
+    expected = maintain(project, "savepoint", dry_run=True)
     assert expected == {"dry_run": True, "due": True, "savepoints_deleted": [2]}
     assert set(state(writer).pins.savepoints) == {1, 2}
-    made = job(project, "demo_savepoint", "demo_save")
+    made = maintain(project, "savepoint")
     assert (made["due"], made["chunks_compacted"], made["savepoint"]) == (True, "0", "3")
     assert made["savepoints_deleted"] == [2]
     assert {number: each.pin.automatic for number, each in state(writer).pins.savepoints.items()} == {
         1: False,
         3: True,
     }
-    again = job(project, "demo_savepoint", "demo_save")
+    again = maintain(project, "savepoint")
     assert again == {"dry_run": False, "due": False, "savepoints_deleted": []}
 
 
@@ -216,7 +216,7 @@ def test_no_savepoint_is_made_or_deleted_while_an_export_is_at_work(project: Pro
         save(writer.catalog, automatic=True)
     writer.complete(1, writer.file(1, b"later rows"), replaces=tuple(writer.catalog.state.files.chunk(1)))
     with pytest.raises(dg.Failure, match="is not sealed"):
-        job(project, "demo_savepoint", "demo_save")
+        maintain(project, "savepoint")
     assert set(state(writer).pins.savepoints) == {1, 2}
 
 
@@ -257,16 +257,56 @@ def _asked(sensor: dg.SensorDefinition, definitions: dg.Definitions, instance: d
         return sensor.evaluate_tick(built)
 
 
-def test_each_keeping_job_has_a_schedule_at_the_time_of_its_rule(project: Project) -> None:
-    def crons(project: Project) -> tuple[object, object]:
-        schedules = project.definitions().get_repository_def().schedule_defs
-        found = {each.job_name: each.cron_schedule for each in schedules}
-        return found.get("demo_retention"), found.get("demo_savepoint")
+@pytest.mark.parametrize(
+    ("rules", "ticks"),
+    [
+        ({}, {"02:15": "compact checkpoint gc"}),
+        ({"keep_last": 3}, {"02:15": "retention compact checkpoint gc"}),
+        (
+            {"tag": {"create_time": "06:00"}, "savepoint": {"create_time": "23:05"}},
+            {"02:15": "compact checkpoint gc", "06:00": "retention", "23:05": "savepoint"},
+        ),
+        (
+            {"tag": {"create_time": "02:15"}, "savepoint": {"create_time": "02:15"}},
+            {"02:15": "retention compact savepoint checkpoint gc"},
+        ),
+    ],
+)
+def test_each_operation_is_requested_at_its_time_and_those_of_one_time_by_one_run(
+    project: Project, rules: dict[str, Any], ticks: dict[str, str]
+) -> None:
+    project = with_rules(project, **rules)
+    schedule = project.definitions().get_repository_def().get_schedule_def("demo_maintenance_schedule")
+    assert schedule.cron_schedule == [f"{int(at[3:])} {int(at[:2])} * * *" for at in ticks]
+    for at, operations in ticks.items():
+        assert _requested(schedule, f"2025-06-01T{at}+00:00") == operations.split()  # a Sunday
+        others = [each for each in operations.split() if each != "compact"]
+        assert _requested(schedule, f"2025-06-02T{at}+00:00") == others
 
-    assert crons(with_rules(project)) == (None, None)
-    assert crons(with_rules(project, keep_last=3)) == ("0 0 * * *", None)
-    assert crons(with_rules(project, tag={"create_time": "02:30"})) == ("30 2 * * *", None)
-    assert crons(with_rules(project, savepoint={"create_time": "23:05"})) == (None, "5 23 * * *")
+
+def _requested(schedule: dg.ScheduleDefinition, tick: str) -> list[str]:
+    """Return the operations of the run that a tick requests."""
+    with dg.build_schedule_context(scheduled_execution_time=datetime.fromisoformat(tick)) as context:
+        [request] = schedule.evaluate_tick(context).run_requests or []
+    operations = request.run_config["ops"]["demo_maintain"]["config"]["operations"]
+    assert isinstance(operations, list)
+    return operations
+
+
+def test_an_operation_that_fails_does_not_keep_the_others_from_running(project: Project, writer: Writer) -> None:
+    receipt, _ = writer.receipt(2)
+    write_receipt(writer.store, replace(receipt, location_id="ab" * 16, attempt=new_attempt()))
+    result = run_job(project, "demo_maintenance", {}, raise_on_error=False)
+    made = [event.step_output_data.output_name for event in result.all_events if event.is_successful_output]
+    assert made == ["compact", "checkpoint"]
+    failure = project.failure(result)
+    lines = (failure.description or "").splitlines()
+    assert [line.split(": ")[0] for line in lines] == ["retention", "gc"]
+    assert all("belongs to location" in line for line in lines)
+    assert failure.metadata["error"].value == "ForeignLocationError"
+    assert "snapshots catalog rebuild" in str(failure.metadata["remedy"].value)
+    assert TODAY in state(writer).tags
+    assert state(writer).checkpointed == state(writer).revision
 
 
 def test_the_tag_that_is_due_is_created_though_the_expiry_is_refused(project: Project, writer: Writer) -> None:
@@ -274,5 +314,5 @@ def test_the_tag_that_is_due_is_created_though_the_expiry_is_refused(project: Pr
     receipt, _ = writer.receipt(2)
     write_receipt(writer.store, replace(receipt, location_id="ab" * 16, attempt=new_attempt()))
     with pytest.raises(dg.Failure, match="belongs to location"):
-        job(project, "demo_retention", "demo_retain")
+        maintain(project, "retention")
     assert TODAY in state(writer).tags

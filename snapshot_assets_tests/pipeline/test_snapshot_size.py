@@ -73,6 +73,7 @@ def snapshot(plans: int, *, jobs: bool) -> str:
             to=f"s3://backups/plan{number:03}",
             start_time=START,
             end_time=START + timedelta(days=WINDOWS),
+            retention={"keep_daily": 7, "tag": {"num_retained_max": 7}},
         )
         for number in range(plans)
     )
@@ -88,7 +89,11 @@ def jobs_of(plan: str, tree: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_the_snapshot_of_a_hundred_plans_is_small() -> None:
-    assert len(snapshot(100, jobs=False)) <= 3 * MB
+    assert len(snapshot(100, jobs=False)) <= 2.2 * MB  # 1.94
+    whole = snapshot(100, jobs=True)
+    assert len(whole) <= 21 * MB  # 19.4
+    tree = json.loads(whole)
+    assert (len(tree["external_pipeline_datas"]), len(tree["external_schedule_datas"])) == (401, 300)
 
 
 def test_definitions_load_no_arrow_driver_or_client(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_an_upgrade_is_reported(
     assert ("would be upgraded" if dry_run else "as of revision 9") in shown.out
 
 
-@pytest.mark.parametrize("size", ["1MB", "much"])
+@pytest.mark.parametrize("size", ["1MiB", "much"])
 def test_a_compaction_to_an_invalid_size_is_refused(snapshots: Snapshots, exported: Path, size: str) -> None:
     before = contents(exported)
     refused = catalog(snapshots, "compact", exported, "--chunk", "1", "--target-size", size)
