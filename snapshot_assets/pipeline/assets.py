@@ -25,7 +25,7 @@ from snapshot_assets.pipeline.automation import (
 from snapshot_assets.pipeline.checks import chunk_checks, failed_chunks, manifest_checks, suspects_all
 from snapshot_assets.pipeline.copies import copy_definitions
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts, runs_asset
-from snapshot_assets.pipeline.exports import ExportConfig, ManifestConfig, chosen_chunks, export_job, export_schedule
+from snapshot_assets.pipeline.exports import ExportConfig, ManifestConfig, chosen_chunks, export_job, export_schedules
 from snapshot_assets.pipeline.failures import showing_failures
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans
 from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
@@ -184,7 +184,7 @@ def _exporting(plan: Plan, configuration: Configuration, spark_key: str) -> dg.D
         if not plan.schema_only:
             assets += [_chunks(plan, spark_key), _untimed_tables(plan, spark_key)]
     source = source_spec(plan, configuration.kind(plan.source))
-    return dg.Definitions(assets=[*assets, source], jobs=[job], schedules=[export_schedule(plan, job)])
+    return dg.Definitions(assets=[*assets, source], jobs=[job], schedules=export_schedules(plan, job))
 
 
 def _chunk_asset(plan: Plan, name: str, spark_key: str, **settings: Any) -> AssetDecorator:

@@ -11,7 +11,7 @@ from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.copy import Copied, copy
 from snapshot_assets.pipeline.automation import fresh
 from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, accepting_unstable_parts
-from snapshot_assets.pipeline.exports import ExportConfig, chosen_chunks, export_schedule
+from snapshot_assets.pipeline.exports import ExportConfig, chosen_chunks, export_schedules
 from snapshot_assets.pipeline.failures import showing_failures
 from snapshot_assets.pipeline.io_manager import ChunkScans
 from snapshot_assets.pipeline.keys import plan_asset
@@ -32,7 +32,7 @@ def copy_definitions(plan: Plan, spark_key: str) -> dg.Definitions:
         selection=dg.AssetSelection.assets(asset.key),
         description=f"Copies the query of {plan.name}; for schedules.{windows}",
     )
-    schedules = [export_schedule(plan, job)] if plan.scheduled else []
+    schedules = export_schedules(plan, job) if plan.scheduled else []
     return dg.Definitions(assets=[asset], jobs=[job], schedules=schedules)
 
 

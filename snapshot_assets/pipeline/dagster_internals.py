@@ -241,3 +241,11 @@ def belonging_to_location(instance: dg.DagsterInstance, run_id: str, location: s
 
     instance.add_event_listener(run_id, move)  # called as soon as the run is created
     return {REPOSITORY_LABEL_TAG: origin.get_label()}
+
+
+def start_event_cursors(instance: dg.DagsterInstance) -> None:
+    """Let the daemon of a new instance handle events from the first on."""
+    from dagster._daemon.auto_run_reexecution.event_log_consumer import _create_cursor_key  # loads the daemon's modules
+
+    events = (dg.DagsterEventType.RUN_FAILURE, dg.DagsterEventType.RUN_SUCCESS)
+    instance.daemon_cursor_storage.set_cursor_values({_create_cursor_key(event): "0" for event in events})

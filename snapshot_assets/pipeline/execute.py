@@ -168,6 +168,13 @@ def run_restore(
     return _execute(definitions.resolve_job_def(f"{plan.name}_restore"), instance, {}, _of_range(keys)).run_id
 
 
+def run_verification(configuration: Configuration, plan: Plan, *, instance: dg.DagsterInstance) -> str:
+    """Read all files by a plan's job `<plan>_verify`; returns the run's id. See also `run_plan`."""
+    config = {f"{plan.name}_verify_location": {"config": {"depth": "full"}}}
+    job = _definitions(configuration, plan).resolve_job_def(f"{plan.name}_verify")
+    return _execute(job, instance, config).run_id
+
+
 def run_compaction(
     configuration: Configuration,
     plan: Plan,

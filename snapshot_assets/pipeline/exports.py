@@ -4,7 +4,7 @@ One run reads one state of the database, where the database supports that, so th
 """
 
 # Dagster reads the annotations of assets and schedules, so they must not be postponed here.
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import dagster as dg
@@ -24,6 +24,9 @@ from snapshot_assets.pipeline.replicas import replica_store
 from snapshot_assets.pipeline.resources import SNAPSHOTS, Snapshots, snapshots_of
 from snapshot_assets.pipeline.runs import why_to_wait
 from snapshot_assets.plan.plan import Plan
+
+_TO_CATCH_UP = timedelta(days=30)
+"""How long after the end of its range a plan still has a schedule, for windows that are missing."""
 
 MANY_WINDOWS = 2000
 """Windows of one run above which it warns: Dagster stores an event for each."""
@@ -130,6 +133,13 @@ def export_job(plan: Plan) -> Any:
         " snapshot if it is complete: all in one run, which reads one state of the source where that is supported."
         + (f" Then replicates it to {plan.replicate_to}." if plan.replicate_to else ""),
     )
+
+
+def export_schedules(plan: Plan, job: Any) -> list[dg.ScheduleDefinition]:
+    """Return the schedule of exports or copies; none for a range that ended long ago, unless the plan configures it."""
+    configured = plan.dagster.export_cron or plan.dagster.default_status == "running"
+    ended = plan.end_time is not None and plan.end_time + _TO_CATCH_UP <= datetime.now(UTC)
+    return [export_schedule(plan, job)] if configured or not ended else []
 
 
 def export_schedule(plan: Plan, job: Any) -> dg.ScheduleDefinition:

@@ -73,18 +73,19 @@ def rates(rows: int, size: int, seconds: float) -> dict[str, float]:
 
 
 def chunk_metadata(outcome: Outcome, state: State) -> dict[str, Any]:
-    """Return the metadata of one chunk's materialization."""
+    """Return the metadata of one chunk's materialization; the UI shows it in this order."""
     known = state.chunks.get(outcome.chunk)
     whole = outcome.chunk == UNTIMED_CHUNK  # of an asset without partitions
     metadata: dict[str, Any] = {
+        "status": outcome.status,
         "dagster/row_count" if whole else "dagster/partition_row_count": outcome.rows,
+        "size": human_bytes(outcome.bytes),
+        "chunk_checksum": known.chunk.checksum if known else "",
         "bytes": outcome.bytes,
         "file_count": len(outcome.files),
-        "status": outcome.status,
         **rates(outcome.rows, outcome.bytes, outcome.seconds),
         "chunk": str(outcome.chunk),
         "snapshot_id": state.snapshot_id,
-        "chunk_checksum": known.chunk.checksum if known else "",
     }
     if outcome.status == "skipped":
         metadata["how_to_replace"] = dg.MetadataValue.md(_HOW_TO_REPLACE)

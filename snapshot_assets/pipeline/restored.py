@@ -16,6 +16,7 @@ from snapshot_assets.errors import SchemaIncompleteError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.name_rules import rule_of
 from snapshot_assets.format.names import parse_table
+from snapshot_assets.format.units import human_bytes
 from snapshot_assets.pipeline.checks import Judge, chunk_check
 from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, store_events
 from snapshot_assets.pipeline.failures import showing_failures
@@ -158,10 +159,11 @@ def _report_target(context: dg.AssetExecutionContext, plan: Plan, run: "RestoreR
 
 def _metadata(outcome: "ChunkOutcome", plan: "RestorePlan") -> dict[str, Any]:
     metadata = {
+        "status": outcome.status,
         "dagster/partition_row_count": rows_after(plan, outcome),
         "rows_loaded": outcome.rows,
+        "size": human_bytes(outcome.bytes),
         "bytes": outcome.bytes,
-        "status": outcome.status,
         **rates(outcome.rows, outcome.bytes, outcome.seconds),
         "chunk": str(outcome.chunk),
         "revision": str(plan.state.revision),

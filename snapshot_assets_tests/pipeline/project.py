@@ -64,7 +64,7 @@ def write_project(folder: Path, *, days: int) -> Path:
     (folder / "snapshots.yaml").write_text(_PLANS.format(end=time_text(START + days * DAY)))
     home = folder / "dagster"
     home.mkdir()
-    (home / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
+    (home / "dagster.yaml").write_text((ROOT / "examples" / "dagster.yaml").read_text())
     return home
 
 
@@ -243,7 +243,10 @@ def maintain(project: Project, operation: str, **config: Any) -> dict[str, Any]:
 
 @contextmanager
 def open_project(folder: Path, *, durable: bool = False, **fields: Any) -> Iterator[Project]:
-    """Make a project; `fields` are those of its plan. A durable one has its Dagster instance on disk, which is slow."""
+    """Make a project; `fields` are those of its plan. A durable one has its Dagster instance on disk, which is slow.
+
+    The plan configures its schedule of exports, which it would not have otherwise: its range ended in 2013.
+    """
     database = folder / "source.duckdb"
     make_source(database)
     (folder / "dagster").mkdir()
@@ -255,6 +258,7 @@ def open_project(folder: Path, *, durable: bool = False, **fields: Any) -> Itera
         "end_time": START + len(ROWS) * DAY,
         "chunk_time_window": "1d",
         "parallelism": 2,
+        "dagster": {"export_cron": "0 * * * *"},
     }
     on_disk = dg.DagsterInstance.local_temp(str(folder / "dagster")) if durable else None
     with on_disk or dg.DagsterInstance.ephemeral() as instance:

@@ -64,6 +64,12 @@ def test_only_rows_bytes_seconds_and_rates_are_numbers_which_are_plotted(exporte
         assert metadata["mib_per_second"] == pytest.approx(metadata["bytes"] / seconds / (1 << 20), rel=0.1, abs=0.001)
 
 
+def test_a_chunk_shows_first_what_became_of_it_its_rows_size_and_checksum(exported):
+    chunk, untimed = exported.materialized()[exported.keys[0]], exported.materialized("untimed_tables")[None]
+    assert list(chunk)[:4] == ["status", "dagster/partition_row_count", "size", "chunk_checksum"]
+    assert list(untimed)[:4] == ["status", "dagster/row_count", "size", "chunk_checksum"]
+
+
 def test_every_check_passes_for_every_partition_of_a_range(exported):
     for name in ("file_checksums", "chunk_checksum"):
         assert exported.checks("chunks", name) == dict.fromkeys(exported.keys, True)

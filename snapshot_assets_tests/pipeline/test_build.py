@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -16,6 +17,7 @@ from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import PlanError
 from snapshot_assets.pipeline.assets import build_definitions
 from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets_tests.pipeline.project import ROOT, ROWS, write_project
 
@@ -23,6 +25,9 @@ QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
 
 
 asked: list[str] = []
+
+
+QUERY = {"kind": "query", "query": "SELECT * FROM t WHERE at >= :start AND at < :end"}
 
 
 class OwnSpark(LazyPySparkResource):
@@ -277,3 +282,28 @@ def test_assets_refer_to_their_plan_in_the_file(tmp_path):
     for key in graph.get_all_asset_keys():
         [reference] = graph.get(key).metadata["dagster/code_references"].code_references
         assert (reference.file_path, reference.line_number) == (str(path), begins)
+
+
+@pytest.mark.parametrize(
+    ("days", "fields", "scheduled"),
+    [
+        (-31, {}, False),
+        (-29, {}, True),
+        (1, {}, True),
+        (-31, {"dagster": {"export_cron": "0 5 * * *"}}, True),
+        (-31, {"dagster": {"default_status": "running"}}, True),
+        (-31, QUERY, False),
+        (-29, QUERY, True),
+        (-31, {"schema_only": True, "start_time": None, "chunk_time_window": "1d"}, True),
+    ],
+)
+def test_a_range_that_ended_long_ago_has_no_schedule_of_exports(days, fields, scheduled):
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    end = today + timedelta(days=days)
+    given = {"name": "demo", "source": "duckdb:///a.duckdb", "to": "file:///srv/a"}
+    given |= {"start_time": end - timedelta(days=5), "end_time": end} | fields
+    if given.get("schema_only"):
+        del given["end_time"], given["start_time"]
+    defs = build_definitions(Configuration(plans=(Plan(**given),)), resources={"pyspark": OwnSpark(spark_config={})})
+    names = {schedule.name for schedule in defs.get_repository_def().schedule_defs}
+    assert bool(names & {"demo_export_schedule", "demo_copy_schedule"}) is scheduled
