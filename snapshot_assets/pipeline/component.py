@@ -16,6 +16,7 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.pipeline.assets import plan_definitions
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
 from snapshot_assets.pipeline.resources import PLAN, SPARK, TABLE
+from snapshot_assets.pipeline.scaffold import SnapshotPlanScaffolder
 from snapshot_assets.pipeline.shared import shared_resources
 from snapshot_assets.pipeline.spark_session import spark_resource
 from snapshot_assets.pipeline.translation import StrictTranslation
@@ -38,6 +39,7 @@ class _FieldsOf:
         return handler(self.model.__pydantic_core_schema__)
 
 
+@dg.scaffold_with(SnapshotPlanScaffolder)
 class SnapshotPlan(dg.Component, dg.Model, dg.Resolvable):
     """Snapshots of a database on object storage, as verified and resumable Dagster assets.
 

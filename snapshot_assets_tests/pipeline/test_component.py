@@ -12,6 +12,7 @@ from typing import Any
 import dagster as dg
 import duckdb
 import pytest
+from dagster.components.component_scaffolding import scaffold_object
 from dagster.components.core.component_tree import ComponentTree
 
 from snapshot_assets import SnapshotPlan
@@ -250,6 +251,34 @@ def test_what_is_wrong_is_said_with_its_remedy(wrong, components: list[str], mes
         wrong(*components)
     assert message in str(cause(raised.value))
     assert re.search(r"wrong/defs/.*defs\.yaml", str(cause(raised.value)))
+
+
+def test_scaffolded_components_load_and_only_their_source_needs_a_change(
+    tmp_path: Path, load: Callable[[Path], dg.Definitions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DATABASE_PASSWORD", raising=False)
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT.format(name="wrong"))
+    defs = tmp_path / "wrong" / "defs"
+    for name, path, append in (
+        ("shop-backups", defs / "shop-backups", False),
+        ("shop-backups", defs / "shop-backups" / "defs.yaml", True),
+        ("stock", defs / "stock", False),
+    ):
+        scaffold_object(path, "snapshot_assets.SnapshotPlan", None, "yaml", tmp_path, append)
+        assert (defs / name / "defs.yaml").exists()
+    for folder in (tmp_path / "wrong", defs):
+        (folder / "__init__.py").touch()
+    schedules = {each.name for each in load(tmp_path).get_repository_def().schedule_defs}
+    assert {name for name in schedules if name.endswith("_export_schedule")} == {
+        "shop_backups_export_schedule",
+        "shop_backups_2_export_schedule",
+        "stock_export_schedule",
+    }
+
+
+def test_a_scaffolded_python_component_is_dagsters_own(tmp_path: Path) -> None:
+    scaffold_object(tmp_path / "shop", "snapshot_assets.SnapshotPlan", None, "python", tmp_path)
+    assert "from snapshot_assets import SnapshotPlan" in (tmp_path / "shop" / "component.py").read_text()
 
 
 def test_the_json_schema_has_the_fields_as_users_write_them() -> None:
