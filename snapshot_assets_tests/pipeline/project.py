@@ -260,6 +260,8 @@ def open_project(folder: Path, *, durable: bool = False, **fields: Any) -> Itera
         "parallelism": 2,
         "dagster": {"export_cron": "0 * * * *"},
     }
+    if "dagster" in fields and fields.get("kind") != "query":
+        fields["dagster"] = {"export_cron": "0 * * * *"} | fields["dagster"]
     on_disk = dg.DagsterInstance.local_temp(str(folder / "dagster")) if durable else None
     with on_disk or dg.DagsterInstance.ephemeral() as instance:
         sources = {"readings": f"duckdb://{database}", "copy": f"duckdb://{folder / 'copy.duckdb'}"}
