@@ -12,6 +12,7 @@ from snapshot_assets.catalog.manifest import hints_of, manifest_of, sums_of
 from snapshot_assets.catalog.state.exporter import rewritten_by
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, object_faults
+from snapshot_assets.catalog.verify.retained import sealed_states
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, UnsupportedVersionError
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.checksums import sha256_hex
@@ -90,7 +91,8 @@ def _sums_faults(store: ObjectStore, scan: LogScan, state: State, again: str) ->
         return
     if found == sums_of(state):
         return
-    if any(found == sums_of(other) for other in scan.states()):
+    retained = (then for _, then in sealed_states(scan.state))  # of some, the log may be pruned
+    if any(found == sums_of(other) for other in chain(scan.states(), retained)):
         message = f"{CHECKSUMS} is of another revision than {MANIFEST}. {again}"
         yield Fault(FaultKind.STALE, CHECKSUMS, message)
     elif not is_there(store, transaction_path(scan.state.revision + 1)):  # else others committed since

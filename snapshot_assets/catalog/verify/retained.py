@@ -105,7 +105,7 @@ def older_document_faults(store: ObjectStore, head: State, objects: Listed, *, f
 def older_seal_faults(head: State) -> Iterator[Fault]:
     """Yield the readable revisions whose checksum differs from their seal, except the head's own seal."""
     own = head.newest_seal if head.sealed else None
-    for sealed, then in _sealed_states(head):
+    for sealed, then in sealed_states(head):
         if sealed == own:
             continue
         found, expected = checksum_of(then), sealed.seal.checksum
@@ -115,7 +115,7 @@ def older_seal_faults(head: State) -> Iterator[Fault]:
             yield Fault(FaultKind.SNAPSHOT_CHECKSUM, path, message, revisions=(sealed.revision,))
 
 
-def _sealed_states(head: State) -> Iterator[tuple[SealState, State]]:
+def sealed_states(head: State) -> Iterator[tuple[SealState, State]]:
     """Yield each readable seal with its state, as `State.at` returns it; each is computed from the one before."""
     then = State(location_id=head.location_id, format_version=first_version(head.events, head.format_version))
     events, place = head.events, 0
