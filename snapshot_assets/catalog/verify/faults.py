@@ -23,6 +23,7 @@ from snapshot_assets.errors import (
     ForkError,
     LostLogError,
     MisnamedError,
+    NotAFileError,
     ObjectNotFoundError,
     UnsupportedVersionError,
 )
@@ -106,10 +107,22 @@ def read_object(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int | N
     except DamageError as error:
         return Fault(FaultKind.SIZE, ref.path, str(error), chunk)
     if data is None:
-        return Fault(FaultKind.MISSING, ref.path, f"{ref.path} is missing.", chunk)
+        return missing(store, ref.path, chunk)
     if (found := sha256_hex(data)) != ref.sha256:
         return Fault(FaultKind.CHECKSUM, ref.path, f"{ref.path} has SHA-256 {found}; expected {ref.sha256}.", chunk)
     return data
+
+
+def missing(store: ObjectStore, path: str, chunk: int | None = None) -> Fault:
+    """Return the fault of a missing object; it states what is there if that is not an ordinary file."""
+    message = f"{path} is missing."
+    try:
+        store.head(path)
+    except NotAFileError as error:
+        message = f"{path} is missing: {error}"
+    except ObjectNotFoundError:
+        pass
+    return Fault(FaultKind.MISSING, path, message, chunk)
 
 
 def object_faults(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int | None = None) -> Iterator[Fault]:

@@ -200,7 +200,7 @@ def _older_faults(
     for fault in file_faults(store, work, objects, report, progress):
         yield of_older(fault, head, needed[fault.object][1])
     if reached:
-        yield from older_document_faults(store, head, objects, full=reads)
+        yield from older_document_faults(store, head, objects)
     if reads:
         yield from older_seal_faults(head)
 
