@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from snapshot_assets.catalog.log.remedies import FaultError, fault_remedy
+from snapshot_assets.catalog.log.remedies import FaultError, fault_remedy, is_replica
 from snapshot_assets.catalog.log.scan import LogScan
 from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.state.exporter import again_with
@@ -142,7 +142,8 @@ def log_remedy(scan: LogScan, path: str, error: FaultError) -> str:
     """
     revision = checkpointed_revision(path)
     stray = isinstance(error, ForeignLocationError | ForkError | LostLogError | MisnamedError | UnsupportedVersionError)
-    if revision is not None and not stray and scan.start < revision <= scan.state.revision:
+    here = not is_replica(scan.store)  # which only replication writes to
+    if here and revision is not None and not stray and scan.start < revision <= scan.state.revision:
         return " `snapshots catalog checkpoint` writes it again."
     return fault_remedy(scan.store, path, error)
 

@@ -82,7 +82,12 @@ def _refuse_short(rule: Retention | None, state: State, summary: str) -> None:
     """
     assert state.header is not None
     grace = timedelta(microseconds=state.header.grace)
-    if rule is not None and rule.keep_for is not None and rule.keep_for < grace and rule == Retention(None, rule.keep_for):
+    if (
+        rule is not None
+        and rule.keep_for is not None
+        and rule.keep_for < grace
+        and rule == Retention(None, rule.keep_for)
+    ):
         raise PlanError(
             f"--keep-for {duration_text(rule.keep_for)} is shorter than the plan's grace period of"
             f" {duration_text(grace)}: {summary}. Leave out --yes to be asked, or add --unsafe to go on without a"

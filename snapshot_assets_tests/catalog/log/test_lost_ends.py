@@ -195,7 +195,8 @@ def test_a_writer_that_opens_a_location_lists_its_data_once_and_reads_no_receipt
     named = {ref.path for known in writer.catalog.state.chunks.values() for ref in known.chunk.receipts}
     catalog = Catalog.open_for_writing(Changed(writer.store, list=listing, get=reading))
     assert [prefix for prefix in listed if prefix.startswith("data") or not prefix] == ["data/"]
-    assert named and named.isdisjoint(read)
+    assert named
+    assert named.isdisjoint(read)
     assert catalog.state.revision == 5
 
 
