@@ -112,6 +112,10 @@ class ObjectNotFoundError(StorageError):
     """The named object does not exist."""
 
 
+class NotAFileError(ObjectNotFoundError):
+    """The named object is a symbolic link, or something else that is not an ordinary file."""
+
+
 class ObjectExistsError(StorageError):
     """A conditional create failed because the object exists."""
 

@@ -34,6 +34,7 @@ from snapshot_assets.errors import (
     LimitExceededError,
     LocationDeletedError,
     NoSnapshotError,
+    NotAFileError,
     ObjectNotFoundError,
     SnapshotError,
 )
@@ -164,6 +165,8 @@ class Catalog:
             while True:
                 try:
                     entry = read_entry(self.store, self.state.revision + 1)
+                except NotAFileError:  # the log does not end here
+                    raise
                 except ObjectNotFoundError:
                     return self.state
                 if entry.starts_log or self.state.partial:

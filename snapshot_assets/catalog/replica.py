@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from snapshot_assets.catalog.state.chosen import with_versions
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.errors import DocumentError, ObjectNotFoundError, ReplicaError
+from snapshot_assets.errors import DamageError, DocumentError, ObjectNotFoundError, ReplicaError
 from snapshot_assets.format import documents
+from snapshot_assets.format.checksums import canonical_json, sha256_hex
 from snapshot_assets.format.documents import parse_json, pretty_json
 from snapshot_assets.format.layout import REPLICA
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets.storage.base import ObjectStore
 
 _MAX_BYTES = 1 << 20
+_CHECKSUM = "sha256"
 
 
 @dataclass(frozen=True)
@@ -44,17 +47,16 @@ class Replica:
 
     def document(self) -> bytes:
         """Return the marker's bytes."""
-        return pretty_json(
-            {
-                "version": documents.FORMAT_VERSION,
-                "location_id": self.location_id,
-                "source": self.source,
-                "created_at": time_text(self.created_at),
-                "created_by": self.created_by,
-                **({} if self.revisions is None else {"revisions": list(self.revisions)}),
-                **({"promoting": True} if self.promoting else {}),
-            }
-        )
+        members = {
+            "version": documents.FORMAT_VERSION,
+            "location_id": self.location_id,
+            "source": self.source,
+            "created_at": time_text(self.created_at),
+            "created_by": self.created_by,
+            **({} if self.revisions is None else {"revisions": list(self.revisions)}),
+            **({"promoting": True} if self.promoting else {}),
+        }
+        return pretty_json(members | {_CHECKSUM: _checksum(members)})
 
     def is_same(self, other: Replica | None) -> bool:
         """Return whether another marker is this one, whatever versions were chosen since."""
@@ -68,9 +70,15 @@ def read_marker(store: ObjectStore) -> Replica | None:
         DamageError: The marker is damaged.
     """
     try:
-        document = parse_json(store.get(REPLICA, limit=_MAX_BYTES), REPLICA)
+        data = store.get(REPLICA, limit=_MAX_BYTES)
+        document = parse_json(data, REPLICA)
     except ObjectNotFoundError:
         return None
+    except DamageError as error:
+        raise _damage(store, str(error)) from error
+    checksum, same = document.pop(_CHECKSUM, None), data == pretty_json(document)  # older builds wrote none
+    if not same and (checksum != _checksum(document) or data != pretty_json(document | {_CHECKSUM: checksum})):
+        raise _damage(store, f"its {_CHECKSUM} is not that of its other members.")
     try:
         revisions = tuple(int(each) for each in document["revisions"]) if "revisions" in document else None
         created_at, created_by = parse_time(document["created_at"]), str(document["created_by"])
@@ -78,7 +86,21 @@ def read_marker(store: ObjectStore) -> Replica | None:
         promoting = bool(document.get("promoting"))
         return Replica(location_id, source, created_at, created_by, revisions, promoting)
     except (KeyError, TypeError, ValueError) as error:
-        raise DocumentError(f"{REPLICA} in {store.uri} is invalid: {error!r}.", object=REPLICA) from error
+        raise _damage(store, f"{error!r}.") from error
+
+
+def _checksum(members: dict[str, Any]) -> str:
+    return sha256_hex(canonical_json(members))
+
+
+def _damage(store: ObjectStore, what: str) -> DocumentError:
+    return DocumentError(
+        f"{REPLICA} in {store.uri} is damaged: {what} `snapshots replicate` writes it again; for a replica of chosen "
+        "versions, give --only for each. If the source is lost, delete it: a replica of all versions then is a location"
+        " of its own.",
+        object=REPLICA,
+        uri=store.uri,
+    )
 
 
 def reader_view(store: ObjectStore) -> Callable[[State], State]:

@@ -147,9 +147,9 @@ def location_status(store: ObjectStore, now: datetime) -> Status:
 
 def _status(store: ObjectStore, now: datetime) -> Status:
     marker = read_marker(store)
-    state = Catalog(store, newest_state(store)).require_snapshot()
     objects = Listed(store)
     infos = list(objects.values())
+    state = Catalog(store, newest_state(store, infos)).require_snapshot()
     verifications = current_verifications(store, state.location_id, infos)
     damage, collectable, waiting = _garbage(store, state, infos, now)
     damaged = known_damage(verifications) | _misfits(state, objects)

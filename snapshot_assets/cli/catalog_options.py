@@ -45,6 +45,8 @@ def expire(parser: argparse.ArgumentParser) -> None:
     for period, name in (("daily", "days"), ("weekly", "ISO weeks"), ("monthly", "months"), ("yearly", "years")):
         help_ = f"keep the newest sealed revision of each of the newest N {name}, in UTC"
         parser.add_argument(f"--keep-{period}", type=count, metavar="N", help=help_)
+    unsafe = "with --yes, accept a --keep-for that is shorter than the plan's grace, so that nearly everything expires"
+    parser.add_argument("--unsafe", action="store_true", help=unsafe)
 
 
 def rollback(parser: argparse.ArgumentParser) -> None:

@@ -48,6 +48,14 @@ class Event:
 
 
 @dataclass(frozen=True)
+class ReleasedHold:
+    """The last release of a tag from a legal hold, and its revision; the tag may be deleted since."""
+
+    name: str
+    revision: int
+
+
+@dataclass(frozen=True)
 class Section:
     """A table in a checkpoint.
 
@@ -81,6 +89,7 @@ class Checkpoint:
         committed_at: Time of that transaction, UTC.
         data_revision: The last revision that changed range, schema, chunks or files.
         events: One per covered revision, in order.
+        released_holds: By name. Builds that did not record them wrote none.
     """
 
     location_id: str
@@ -92,6 +101,7 @@ class Checkpoint:
     events: tuple[Event, ...]
     sections: tuple[Section, ...] = ()
     version: int = FORMAT_VERSION
+    released_holds: tuple[ReleasedHold, ...] = ()
 
 
 def encode_checkpoint(checkpoint: Checkpoint, tables: Iterable[tuple[str, str, str, pa.Table]]) -> bytes:

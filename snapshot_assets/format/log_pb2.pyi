@@ -552,7 +552,7 @@ class Rebuilt(_message.Message):
     def __init__(self, snapshot_id: _Optional[bytes] = ..., lost: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Checkpoint(_message.Message):
-    __slots__ = ("version", "location_id", "revision", "uuid", "sha256", "committed_at", "data_revision", "events", "sections")
+    __slots__ = ("version", "location_id", "revision", "uuid", "sha256", "committed_at", "data_revision", "events", "sections", "released_holds")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     LOCATION_ID_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
@@ -562,6 +562,7 @@ class Checkpoint(_message.Message):
     DATA_REVISION_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     SECTIONS_FIELD_NUMBER: _ClassVar[int]
+    RELEASED_HOLDS_FIELD_NUMBER: _ClassVar[int]
     version: int
     location_id: bytes
     revision: int
@@ -571,7 +572,8 @@ class Checkpoint(_message.Message):
     data_revision: int
     events: _containers.RepeatedCompositeFieldContainer[Event]
     sections: _containers.RepeatedCompositeFieldContainer[Section]
-    def __init__(self, version: _Optional[int] = ..., location_id: _Optional[bytes] = ..., revision: _Optional[int] = ..., uuid: _Optional[bytes] = ..., sha256: _Optional[bytes] = ..., committed_at: _Optional[int] = ..., data_revision: _Optional[int] = ..., events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ..., sections: _Optional[_Iterable[_Union[Section, _Mapping]]] = ...) -> None: ...
+    released_holds: _containers.RepeatedCompositeFieldContainer[ReleasedHold]
+    def __init__(self, version: _Optional[int] = ..., location_id: _Optional[bytes] = ..., revision: _Optional[int] = ..., uuid: _Optional[bytes] = ..., sha256: _Optional[bytes] = ..., committed_at: _Optional[int] = ..., data_revision: _Optional[int] = ..., events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ..., sections: _Optional[_Iterable[_Union[Section, _Mapping]]] = ..., released_holds: _Optional[_Iterable[_Union[ReleasedHold, _Mapping]]] = ...) -> None: ...
 
 class Event(_message.Message):
     __slots__ = ("revision", "committed_at", "writer_id", "changes_data", "actions")
@@ -586,6 +588,14 @@ class Event(_message.Message):
     changes_data: bool
     actions: _containers.RepeatedCompositeFieldContainer[Action]
     def __init__(self, revision: _Optional[int] = ..., committed_at: _Optional[int] = ..., writer_id: _Optional[str] = ..., changes_data: _Optional[bool] = ..., actions: _Optional[_Iterable[_Union[Action, _Mapping]]] = ...) -> None: ...
+
+class ReleasedHold(_message.Message):
+    __slots__ = ("name", "revision")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    revision: int
+    def __init__(self, name: _Optional[str] = ..., revision: _Optional[int] = ...) -> None: ...
 
 class Section(_message.Message):
     __slots__ = ("name", "column", "kind", "offset", "size", "unpacked", "sha256", "rows")

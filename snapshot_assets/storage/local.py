@@ -24,6 +24,7 @@ from urllib.parse import quote
 from snapshot_assets.errors import (
     LocationIsFileError,
     LocationUnusableError,
+    NotAFileError,
     ObjectNotFoundError,
     StorageError,
     UnsafePathError,
@@ -140,7 +141,7 @@ class LocalStore:
             os.close(folder)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise ObjectNotFoundError(f"{self._uri_of(path)} is not an ordinary file.", uri=self._uri_of(path))
+            raise NotAFileError(f"{self._uri_of(path)} is not an ordinary file.", uri=self._uri_of(path))
         return os.fdopen(descriptor, "rb", buffering=_BUFFER)
 
     def _open_folder(self, segments: Sequence[str], *, create: bool = False) -> int:

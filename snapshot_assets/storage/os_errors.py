@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from snapshot_assets.errors import (
     ConditionalCreateUnsupportedError,
+    NotAFileError,
     ObjectExistsError,
     ObjectNotFoundError,
     StorageError,
@@ -65,5 +66,5 @@ def storage_error(operation: str, uri: str, error: OSError) -> StorageError:
     if error.errno in _MAY_PASS:
         return StoreUnavailableError(f"{failed} The file system may answer later; run again.", uri=uri)
     if error.errno == errno.ELOOP:
-        return StorageError(f"{failed} A location holds ordinary files and folders only; remove the link.", uri=uri)
+        return NotAFileError(f"{failed} A location holds ordinary files and folders only; remove the link.", uri=uri)
     return StorageError(f"{failed} Check the file system.", uri=uri)

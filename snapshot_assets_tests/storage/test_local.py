@@ -16,6 +16,7 @@ import pytest
 from snapshot_assets.errors import (
     ConditionalCreateUnsupportedError,
     LocationUnusableError,
+    NotAFileError,
     ObjectNotFoundError,
     SnapshotError,
     StorageError,
@@ -114,7 +115,7 @@ def test_links_inside_a_location_lead_nowhere(local: LocalStore, root: Path, tmp
     assert [info.path for info in local.list()] == ["data/1/a"]
     assert list(local.list("data/2/")) == []
     assert local.folders("data/") == ("1",)
-    with pytest.raises(StorageError, match="remove the link"):
+    with pytest.raises(NotAFileError, match="remove the link"):
         local.get("data/1/link")
     with pytest.raises(ObjectNotFoundError):
         local.get("data/2/secret")

@@ -9,14 +9,16 @@ from snapshot_assets.catalog.replica import read_marker
 from snapshot_assets.errors import (
     BrokenLinkError,
     DamageError,
+    DocumentError,
     ForeignLocationError,
     ForkError,
     LostLogError,
     MisnamedError,
     SnapshotError,
+    TornObjectError,
     UnsupportedVersionError,
 )
-from snapshot_assets.format.layout import checkpointed_revision, revision_of
+from snapshot_assets.format.layout import REPLICA, checkpointed_revision, revision_of
 from snapshot_assets.storage.base import ObjectStore
 
 FAULTS = (DamageError, UnsupportedVersionError)
@@ -34,6 +36,10 @@ def fault_remedy(store: ObjectStore, path: str, error: FaultError) -> str:
         path: The object that has the fault.
         error: The fault.
     """
+    if path == REPLICA:
+        return ""
+    if isinstance(error, TornObjectError | DocumentError) and is_replica(store):
+        return " `snapshots replicate` writes it again."
     if isinstance(error, MisnamedError) and revision_of(path):
         return (
             " If it overwrote a transaction of this log, then bring that one back from a copy, or rebuild the log with "
@@ -43,16 +49,19 @@ def fault_remedy(store: ObjectStore, path: str, error: FaultError) -> str:
         return ""
     if checkpointed_revision(path) is not None and isinstance(error, ForkError):
         return ""
-    if _is_replica(store):
+    if is_replica(store):
         return " Move the replica's `transactions/` away, then run `snapshots replicate` again, which copies the log."
     copied = " If it was copied here, move it away." if isinstance(error, ForkError | BrokenLinkError) else ""
     return f"{copied} {BRING_BACK}"
 
 
-def _is_replica(store: ObjectStore) -> bool:
+def is_replica(store: ObjectStore) -> bool:
+    """Return whether a location has a replica's marker, damaged or not."""
     try:
         return read_marker(store) is not None
-    except SnapshotError:  # the marker is damaged, too, or the store fails: the fault is reported without it
+    except DamageError:  # only a replica has a marker
+        return True
+    except SnapshotError:  # the store fails: the fault is reported without it
         return False
 
 

@@ -20,7 +20,7 @@ from snapshot_assets.errors import (
     MisnamedError,
     ObjectNotFoundError,
 )
-from snapshot_assets.format.layout import checkpoint_path, checkpointed_revision, transaction_path
+from snapshot_assets.format.layout import REPLICA, checkpoint_path, checkpointed_revision, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 
 
@@ -69,8 +69,15 @@ def faults_of_log(scan: LogScan) -> Iterator[tuple[str, FaultError]]:
 
 def scan_log(store: ObjectStore) -> LogScan:
     """Read and fold the log, compare every checkpoint with it, and collect all faults."""
-    view, scan = reader_view(store), despite_pruning(lambda: _scan_log(store))
-    scan.state = view(scan.state)
+    try:
+        view, damage = reader_view(store), None
+    except DamageError as error:  # a replica's marker
+        view, damage = None, error
+    scan = despite_pruning(lambda: _scan_log(store))
+    if view is not None:
+        scan.state = view(scan.state)
+    if damage is not None:
+        scan.faults.append((REPLICA, damage))
     return scan
 
 

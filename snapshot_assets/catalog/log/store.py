@@ -13,7 +13,6 @@ import random
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count, takewhile
 
@@ -21,6 +20,7 @@ from snapshot_assets.catalog.state.chain import LogEntry, misnamed
 from snapshot_assets.errors import (
     DamageError,
     MisnamedError,
+    NotAFileError,
     ObjectExistsError,
     ObjectNotFoundError,
     OutcomeUnknownError,
@@ -157,10 +157,13 @@ def _unlisted(store: ObjectStore, revisions: Iterable[int]) -> Iterator[int]:
 
 def is_there(store: ObjectStore, path: str) -> bool:
     """Return whether an object exists."""
-    with suppress(ObjectNotFoundError):
+    try:
         store.head(path)
-        return True
-    return False
+    except NotAFileError:  # a log must not seem to end before it
+        raise
+    except ObjectNotFoundError:
+        return False
+    return True
 
 
 def read_entry(store: ObjectStore, revision: int) -> LogEntry:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from itertools import islice
 
 from snapshot_assets.catalog.log.checkpoints import manifest_facts
 from snapshot_assets.catalog.log.remedies import BRING_BACK, fault_remedy
@@ -29,24 +28,25 @@ from snapshot_assets.errors import (
     UnsupportedVersionError,
 )
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json
-from snapshot_assets.format.layout import MANIFEST, checkpoint_path, chunk_of, in_layout, is_receipt, transaction_path
-from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.format.layout import MANIFEST, checkpoint_path, in_layout, is_receipt, transaction_path
+from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 
 _PINS = ("tag/", "savepoint/")
-_FEW = 16
-"""Most folders that a writer lists one by one when it opens a location."""
-
 _CLOCKS_DIFFER = timedelta(minutes=10)
 """Upper bound of the difference between a writer's clock and the store's clock."""
 
 
-def newest_state(store: ObjectStore) -> State:
+def newest_state(store: ObjectStore, objects: Iterable[ObjectInfo] | None = None) -> State:
     """Return the head's state, after checking that the log is this location's and has its end.
 
     Of a replica of chosen versions, this is what it has; see `newest_recorded_state`.
 
-    Reads the log, the manifest, tags, savepoints and the newest receipts of chunks that are not completed: as much as a
-    writer can afford. `refuse_lost_end` reads all receipts.
+    Reads the log, the manifest, tags, savepoints and the receipts since the head, which one listing of `data/` shows.
+    `refuse_lost_end` reads all receipts.
+
+    Args:
+        store: The location.
+        objects: Its objects, if the caller has listed them; None to list `data/`.
 
     Raises:
         LostLogError: The log, or its end, was lost.
@@ -55,11 +55,19 @@ def newest_state(store: ObjectStore) -> State:
         DamageError: The log has another fault.
     """
     view = reader_view(store)
-    return view(newest_recorded_state(store))
+    return view(newest_recorded_state(store, objects))
 
 
-def newest_recorded_state(store: ObjectStore) -> State:
-    """Return the head's state as the log records it, with versions that a replica may lack; see `newest_state`."""
+def newest_recorded_state(
+    store: ObjectStore, objects: Iterable[ObjectInfo] | None = None, *, every_receipt: bool = False
+) -> State:
+    """Return the head's state as the log records it, with versions that a replica may lack; see `newest_state`.
+
+    Args:
+        store: The location.
+        objects: See `newest_state`.
+        every_receipt: Whether receipts are read that were written before the head: they may be of another location.
+    """
     state, listing = open_log(store)
     if not state.revision:
         refuse_lost_log(store)
@@ -70,7 +78,10 @@ def newest_recorded_state(store: ObjectStore) -> State:
         _check_objects(store, state, [MANIFEST, *(info.path for folder in _PINS for info in store.list(folder))])
         last = max(listing.checkpoints, default=0)  # written after its transaction
         _check_revision(store, max(listing.transactions, default=0), checkpoint_path(last), last)
-        _check_objects(store, state, _late_receipts(store, state))
+        since = state.committed_at - _CLOCKS_DIFFER  # what was planned on a later revision was written after the head
+        listed = store.list("data/") if objects is None else objects
+        receipts = (info for info in listed if is_receipt(info.path))
+        _check_objects(store, state, (each.path for each in receipts if every_receipt or each.modified >= since))
     return state
 
 
@@ -155,7 +166,7 @@ def refuse_lost_end(store: ObjectStore) -> None:
         ForeignLocationError: An object belongs to another location.
         DamageError: The log has another fault.
     """
-    _check_objects(store, newest_state(store), [info.path for info in store.list("data/") if is_receipt(info.path)])
+    newest_recorded_state(store, every_receipt=True)
 
 
 def refuse_faults(store: ObjectStore, done: str) -> None:
@@ -247,24 +258,3 @@ def _check_revision(store: ObjectStore, head: int, path: str, revision: int) -> 
         expected=revision,
         evidence=path,
     )
-
-
-def _late_receipts(store: ObjectStore, state: State) -> list[str]:
-    """Return the receipts, written since about the head, of chunks that are not completed and of the next chunk.
-
-    The last lost commit left its receipt there, unless it replaced a chunk's files.
-    """
-    expected = state.expected_chunks()
-    following = max(expected, default=0) + 1
-    chunks = [*islice((each for each in (*expected, following) if not state.completed(each)), _FEW + 1)]
-    if len(chunks) > _FEW:
-        there = sorted(int(name) for name in store.folders("data/") if name.isdecimal())
-        chunks = [each for each in there if each <= following and not state.completed(each)]
-    folders = [f"data/{chunk}/" for chunk in chunks] if len(chunks) <= _FEW else ["data/"]
-    since, looked_at = state.committed_at - _CLOCKS_DIFFER, set(chunks)
-    return [
-        info.path
-        for folder in folders
-        for info in store.list(folder)
-        if is_receipt(info.path) and info.modified >= since and chunk_of(info.path) in looked_at
-    ]

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log.truncation import newest_state, refuse_faults
+from snapshot_assets.catalog.log.truncation import refuse_faults
 from snapshot_assets.catalog.operations.garbage import Garbage, PinnedPaths, scan_head
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import PlanError
@@ -96,7 +96,6 @@ def execute_collection(
     if not plan.deleted:
         return plan
     catalog.refresh()
-    newest_state(catalog.store)  # refuses a log that lost its end since the plan
     before = probe(catalog.store, single_writer=True).store_time - plan.grace
     # Before the purge: a purged file is an orphan, so its age no longer shows when a revision that had it expired.
     scan = scan_head(catalog.store, before, plan.pinned)

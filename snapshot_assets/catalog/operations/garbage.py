@@ -126,10 +126,11 @@ def scan_head(store: ObjectStore, before: datetime, pinned: PinnedPaths) -> Garb
         DamageError: A tag, savepoint or receipt cannot be read, or the log has a fault.
     """
     while True:
-        state = Catalog(store, newest_state(store)).require_snapshot()
+        objects = list(store.list())
+        state = Catalog(store, newest_state(store, objects)).require_snapshot()
         try:
             pinned.read(store, state.pins)
-            return scan_state(store, state, list(store.list()), before, pinned.paths)
+            return scan_state(store, state, objects, before, pinned.paths)
         except DamageError:
             if read_state(store).revision == state.revision:
                 raise

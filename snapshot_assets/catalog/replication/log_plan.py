@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from snapshot_assets.catalog.log.checkpoints import is_whole
 from snapshot_assets.catalog.log.remedies import naming_location
 from snapshot_assets.catalog.log.replay import FAULTS, read_entries
 from snapshot_assets.catalog.log.store import Listing, is_there, list_log, read_entry
@@ -32,7 +33,7 @@ class LogPlan:
         checkpoint_first: Whether the checkpoint of the head comes before the transactions.
         transactions: The missing revisions, in the order in which they are written.
         sha256: The checksum of each, as its successor names it.
-        checkpoints: Revisions of the missing checkpoints, ascending.
+        checkpoints: Revisions of the missing and damaged checkpoints, ascending.
         outdated: Paths of the replica's log that the source has pruned, and that must go, oldest first.
     """
 
@@ -46,7 +47,13 @@ class LogPlan:
 
 
 def plan_log(
-    source: ObjectStore, target: ObjectStore, state: State, needed: Collection[str], *, prune: bool
+    source: ObjectStore,
+    target: ObjectStore,
+    state: State,
+    needed: Collection[str],
+    *,
+    prune: bool,
+    damaged: Collection[str] = (),
 ) -> LogPlan:
     """Return what is missing in the replica's log.
 
@@ -56,6 +63,7 @@ def plan_log(
         state: The source's head.
         needed: Paths of the objects that the head needs, and that are copied.
         prune: Whether the replica loses what the source has pruned, even where it may stay.
+        damaged: Paths in which verifications of the replica found damage.
 
     Raises:
         ReplicaConflictError: The replica's log is not a beginning of the source's.
@@ -77,16 +85,24 @@ def plan_log(
         tail = [revision for revision in (1, state.revision) if revision in entries]
     holes = sorted(entries.keys() - set(tail), reverse=True)
     first = _first(wanted | set(own.transactions), state)
+    broken = {each for each in _suspected(own, damaged) if not is_whole(target, each)}
+    whole = set(own.checkpoints) - broken
+    again = {each for each in broken if listing.start < each <= state.revision}
     kept_from = max(first if first > state.rebuilt_at else 0, listing.start if prune else 0)
     return LogPlan(
         head=state.revision,
         last=last,
-        checkpoint_first=jumps and state.revision not in own.checkpoints,
+        checkpoint_first=jumps and state.revision not in whole,
         transactions=(*tail, *holes),
         sha256={revision: entry.sha256 for revision, entry in entries.items()},
-        checkpoints=tuple(each for each in listing.checkpoints if each >= first and each not in own.checkpoints),
+        checkpoints=tuple(sorted({each for each in (*listing.checkpoints, *again) if each >= first} - whole)),
         outdated=tuple(_outdated(own, kept_from, wanted, listing)),
     )
+
+
+def _suspected(own: Listing, damaged: Collection[str]) -> list[int]:
+    """Return the checkpoints of a replica that may be damaged: the last two, and those with damage on record."""
+    return [each for each in own.checkpoints if each in own.checkpoints[-2:] or checkpoint_path(each) in damaged]
 
 
 def _transactions(listing: Listing) -> set[int]:

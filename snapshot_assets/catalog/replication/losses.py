@@ -151,6 +151,8 @@ def _seals(had: State, after: State, rebuilt: bool) -> Iterator[str]:
 def _holds(had: State, after: State, rebuilt: bool) -> Iterator[str]:
     """Yield the held tags that are lost. Only a rebuild loses the hold of a tag that is still there."""
     for name, known in held_tags(had.pins).items():
+        if after.pins.releases.get(name, 0) > had.revision:
+            continue
         found = after.tags.get(name)
         if found is None or (rebuilt and (found.hold is None or found.pin.revision != known.pin.revision)):
             yield f"tag {name!r}"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import cast
 
 from snapshot_assets.catalog.log.replay import despite_pruning, recorded_state
 from snapshot_assets.catalog.log.truncation import newest_recorded_state
 from snapshot_assets.catalog.replica import Replica, promotion_text, read_marker
 from snapshot_assets.catalog.replication.log_plan import LogPlan, plan_log
 from snapshot_assets.catalog.replication.losses import refuse_losses
+from snapshot_assets.catalog.replication.mending import MendedStore, damaged_transactions
 from snapshot_assets.catalog.replication.needed import needed_objects
 from snapshot_assets.catalog.replication.objects import check_existing
 from snapshot_assets.catalog.state.chosen import with_versions
@@ -26,7 +28,7 @@ from snapshot_assets.errors import (
     UsageError,
 )
 from snapshot_assets.format.actions import ObjectRef
-from snapshot_assets.format.layout import in_layout, is_probe
+from snapshot_assets.format.layout import in_layout, is_probe, revision_of
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.listed import Listed
 
@@ -49,6 +51,8 @@ class ReplicationPlan:
         leftovers: Objects that an interrupted replication copied, and those in which verifications of the replica found
             damage; they are hashed.
         state: The source's head, as its log records it.
+        mended: Paths of transactions that are damaged in the replica, and written again as the source has them.
+        marker_damaged: Whether the replica has a damaged marker, which is written again.
     """
 
     source: str
@@ -60,6 +64,8 @@ class ReplicationPlan:
     deleted: tuple[ObjectInfo, ...]
     leftovers: tuple[ObjectRef, ...] = field(repr=False, compare=False)
     state: State = field(repr=False, compare=False)
+    mended: tuple[str, ...] = ()
+    marker_damaged: bool = False
 
     @property
     def bytes(self) -> int:
@@ -102,19 +108,24 @@ def plan_replication(
 def _plan(
     source: ObjectStore, target: ObjectStore, delete: bool, only: Sequence[str], accept_loss: bool
 ) -> ReplicationPlan:
-    origin, marker = read_marker(source), read_marker(target)
+    origin, (marker, marker_damaged) = read_marker(source), _marker(target)
     state = _source_state(source, target)
-    check_target(target, marker, state, source.uri)
+    if not marker_damaged:  # else what there is of the log is compared with the source's
+        check_target(target, marker, state, source.uri)
     revisions = _revisions(state, marker, origin, only, target.uri)
     objects = Listed(target)
     copied_before: dict[str, ObjectRef] = {}
-    if marker is not None:
-        known = _replica_state(target)
-        refuse_losses(source, target, state, known, marker.revisions, accepted=accept_loss)
-        copied_before = needed_objects(with_versions(known, marker.revisions))
+    damaged = damage_on_record(target, state.location_id)
+    mended: tuple[str, ...] = ()
+    view = target
+    if marker is not None or marker_damaged:
+        chosen = marker.revisions if marker is not None else None
+        known, mended = _replica_state(source, target, damaged)
+        view = cast(ObjectStore, MendedStore(target, source, mended))
+        refuse_losses(source, view, state, known, chosen, accepted=accept_loss)
+        copied_before = needed_objects(with_versions(known, chosen))
     needed = needed_objects(with_versions(state, revisions))
     objects.missing(needed)  # a listing may pass over objects: makes it include them
-    damaged = damage_on_record(target, state.location_id)
     copied, leftovers = [], []
     for path, ref in sorted(needed.items()):
         info = objects.get(path)
@@ -130,10 +141,12 @@ def _plan(
         marker=marker,
         revisions=revisions,
         copied=tuple(copied),
-        log=plan_log(source, target, state, needed, prune=delete),
+        log=plan_log(source, view, state, needed, prune=delete, damaged=damaged),
         deleted=tuple(unneeded(source, objects, needed)) if delete else (),
         leftovers=tuple(leftovers),
         state=state,
+        mended=mended,
+        marker_damaged=marker_damaged,
     )
 
 
@@ -168,9 +181,22 @@ def _source_state(source: ObjectStore, target: ObjectStore) -> State:
     return state
 
 
-def _replica_state(target: ObjectStore) -> State:
+def _marker(target: ObjectStore) -> tuple[Replica | None, bool]:
+    """Return a replica's marker, and whether it is damaged."""
     try:
-        return recorded_state(target)
+        return read_marker(target), False
+    except DamageError:
+        return None, True
+
+
+def _replica_state(source: ObjectStore, target: ObjectStore, damaged: Collection[str]) -> tuple[State, tuple[str, ...]]:
+    """Return the replica's head, and the damaged transactions for which the source's were read."""
+    if not any(map(revision_of, damaged)):
+        with suppress(DamageError):
+            return recorded_state(target), ()
+    mended = damaged_transactions(source, target)
+    try:
+        return recorded_state(cast(ObjectStore, MendedStore(target, source, mended))), mended
     except DamageError as fault:
         raise ReplicaConflictError(
             f"The replica cannot be continued, and nothing was copied. {fault}",

@@ -17,7 +17,8 @@ from typing import cast
 from snapshot_assets.catalog.catalog import writer_name
 from snapshot_assets.catalog.load_manifests import load_manifests_of
 from snapshot_assets.catalog.log.checkpoints import is_whole, write_checkpoint
-from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.replay import read_from_log, read_state
+from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.manifest import hints_of
 from snapshot_assets.catalog.replica import Replica
 from snapshot_assets.catalog.replication.guard import GuardedStore
@@ -119,7 +120,8 @@ def replicate(
 
 
 def _writes(plan: ReplicationPlan) -> bool:
-    return bool(plan.marker is None or plan.copied or plan.log.transactions or plan.log.checkpoints)
+    log = plan.mended or plan.log.transactions or plan.log.checkpoints
+    return bool(plan.marker is None or plan.copied or log)
 
 
 @dataclass
@@ -153,6 +155,9 @@ class _Run:
         location, revisions = self.plan.state.location_id, self.plan.revisions
         now = parse_time(time_text(datetime.now(UTC)))  # as the marker records it
         marker = Replica(location, self.source.uri, now, writer_name(), revisions)
+        if self.plan.marker_damaged:
+            self.target.put(REPLICA, marker.document())
+            return marker
         try:
             self.target.create(REPLICA, marker.document())
             return marker
@@ -200,6 +205,10 @@ class _Run:
         log = self.plan.log
         if log.last > log.head:
             raise _SourceChangedError("Another replication is ahead.")
+        for path in self.plan.mended:
+            data = self.source.get(path, limit=documents.MAX_TRANSACTION_BYTES)
+            decode_transaction(data, path)
+            self.target.put(path, data)
         if log.checkpoint_first:
             self._copy_checkpoint(log.head)
         for revision in log.transactions:
@@ -219,7 +228,7 @@ class _Run:
         create_exactly(self.target, path, data)
 
     def _copy_checkpoint(self, revision: int) -> None:
-        """Copy a checkpoint; the head's is computed if the source has none that is whole. Others are not needed."""
+        """Copy a checkpoint. If the source has none that is whole, compute the head's, or one that is damaged here."""
         path = checkpoint_path(revision)
         if is_whole(self.source, revision):
             data = self.source.get(path)
@@ -230,6 +239,8 @@ class _Run:
                     self.target.put(path, data)
         elif revision == self.plan.log.head:
             write_checkpoint(self.target, self.plan.state)
+        elif is_there(self.target, path):
+            write_checkpoint(self.target, read_from_log(self.source, revision))
 
     def _write_hints(self) -> None:
         """Write the hints of the newest seal, as the source has them; before the first seal, those of the head."""

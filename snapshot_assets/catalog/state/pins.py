@@ -61,14 +61,16 @@ class Pins:
         tags: By name.
         savepoints: By id.
         last_savepoint: The greatest id ever used, 0 for none.
+        releases: The revision of the last release from a legal hold, by the tag's name; the tag may be deleted since.
     """
 
     tags: dict[str, TagState] = field(default_factory=dict)
     savepoints: dict[int, SavepointState] = field(default_factory=dict)
     last_savepoint: int = 0
+    releases: dict[str, int] = field(default_factory=dict)
 
     def __copy__(self) -> Pins:
-        return Pins(dict(self.tags), dict(self.savepoints), self.last_savepoint)
+        return Pins(dict(self.tags), dict(self.savepoints), self.last_savepoint, dict(self.releases))
 
     def __iter__(self) -> Iterator[PinState]:
         """Yield all pins: tags in the order they were created, then savepoints."""
@@ -102,6 +104,7 @@ class Pins:
                 held = known is not None and known.hold is not None
                 self._expect(held, f"releases {action.tag}, which is not held", name)
                 self._add_tag(action.tag, place, sealed, name)
+                self.releases[action.tag.name] = place[1]
             case act.TagReplaced():
                 self._refuse_held(action.tag.name, name)
                 self._expect(action.tag.name in self.tags, f"replaces {action.tag}, which is not there", name)

@@ -5,16 +5,19 @@ Only sealed revisions can be read. An expired revision can be read while a tag o
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable
+from datetime import datetime
 from difflib import get_close_matches
 from itertools import islice
 
-from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.errors import PlanError, VersionNotFoundError
 from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.units import parse_given_time, time_text
 
+_LOG = logging.getLogger(__name__)
 _SHOWN = 10
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}.*")
 _ENDS = {"earliest": min, "latest": max}
@@ -25,7 +28,8 @@ def resolve_version(text: str, state: State) -> int:
 
     Args:
         text: Bare digits are a revision, a date or an RFC 3339 time is a timestamp, anything else a tag. `savepoint:`
-            takes an id, `earliest` or `latest`. A timestamp means the newest readable revision that was sealed by then.
+            takes an id, `earliest` or `latest`. A timestamp means the newest readable revision that was sealed by then;
+            a warning names it if a later one has expired.
         state: The head's state.
 
     Raises:
@@ -102,11 +106,28 @@ def _at_revision(digits: str, state: State) -> int:
 
 def _at_time(text: str, state: State) -> int:
     moment = parse_given_time(text)
-    revisions = [seal.revision for seal in state.readable() if seal.committed_at <= moment]
-    if revisions:
-        return revisions[-1]
+    by_then = [seal for seal in state.readable() if seal.committed_at <= moment]
+    if by_then:
+        _name_older(text, by_then[-1], moment, state)
+        return by_then[-1].revision
     nothing = "Nothing that can still be read" if state.expired else "Nothing"
     raise VersionNotFoundError(f"{nothing} was sealed by {time_text(moment)}; {_sealed_text(state)}", version=text)
+
+
+def _name_older(text: str, taken: SealState, moment: datetime, state: State) -> None:
+    """Log what a time returns if a later revision was sealed by then, as far as is known, and can no longer be read."""
+    if taken.committed_at == moment:
+        return
+    times = {seal.revision: seal.committed_at for seal in state.seals}
+    following = min((each.revision for each in state.readable() if each.committed_at > moment), default=state.revision)
+    expired = state.expired - state.pins.revisions()
+    if any(taken.revision < each < following and times.get(each, moment) <= moment for each in expired):
+        _LOG.warning(
+            "%s means revision %d, sealed at %s: what was sealed between these times has expired.",
+            text,
+            taken.revision,
+            time_text(taken.committed_at),
+        )
 
 
 def _sealed_text(state: State) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from snapshot_assets.catalog.log.remedies import FaultError, fault_remedy
+from snapshot_assets.catalog.log.remedies import FaultError, fault_remedy, is_replica
 from snapshot_assets.catalog.log.scan import LogScan
 from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.state.exporter import again_with
@@ -23,6 +23,7 @@ from snapshot_assets.errors import (
     ForkError,
     LostLogError,
     MisnamedError,
+    NotAFileError,
     ObjectNotFoundError,
     UnsupportedVersionError,
 )
@@ -106,10 +107,22 @@ def read_object(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int | N
     except DamageError as error:
         return Fault(FaultKind.SIZE, ref.path, str(error), chunk)
     if data is None:
-        return Fault(FaultKind.MISSING, ref.path, f"{ref.path} is missing.", chunk)
+        return missing(store, ref.path, chunk)
     if (found := sha256_hex(data)) != ref.sha256:
         return Fault(FaultKind.CHECKSUM, ref.path, f"{ref.path} has SHA-256 {found}; expected {ref.sha256}.", chunk)
     return data
+
+
+def missing(store: ObjectStore, path: str, chunk: int | None = None) -> Fault:
+    """Return the fault of a missing object; it states what is there if that is not an ordinary file."""
+    message = f"{path} is missing."
+    try:
+        store.head(path)
+    except NotAFileError as error:
+        message = f"{path} is missing: {error}"
+    except ObjectNotFoundError:
+        pass
+    return Fault(FaultKind.MISSING, path, message, chunk)
 
 
 def object_faults(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int | None = None) -> Iterator[Fault]:
@@ -129,7 +142,8 @@ def log_remedy(scan: LogScan, path: str, error: FaultError) -> str:
     """
     revision = checkpointed_revision(path)
     stray = isinstance(error, ForeignLocationError | ForkError | LostLogError | MisnamedError | UnsupportedVersionError)
-    if revision is not None and not stray and scan.start < revision <= scan.state.revision:
+    here = not is_replica(scan.store)  # which only replication writes to
+    if here and revision is not None and not stray and scan.start < revision <= scan.state.revision:
         return " `snapshots catalog checkpoint` writes it again."
     return fault_remedy(scan.store, path, error)
 

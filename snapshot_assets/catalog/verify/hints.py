@@ -11,7 +11,8 @@ from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.manifest import hints_of, manifest_of, sums_of
 from snapshot_assets.catalog.state.exporter import rewritten_by
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.faults import Fault, FaultKind, object_faults
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind, missing, object_faults
+from snapshot_assets.catalog.verify.retained import sealed_states
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, UnsupportedVersionError
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.checksums import sha256_hex
@@ -37,7 +38,7 @@ def hint_faults(store: ObjectStore, scan: LogScan, *, replica: bool) -> Iterator
         manifest = store.get(MANIFEST, limit=MAX_DOCUMENT_BYTES)
         revision = parse_json(manifest, MANIFEST).get("revision")
     except ObjectNotFoundError:
-        yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} is missing. {again}")
+        yield Fault(FaultKind.STALE, MANIFEST, f"{missing(store, MANIFEST).message} {again}")
     except UnsupportedVersionError as error:
         if not scan.faults:  # a newer program may be able to read the log
             found, own = error.attributes["found"], scan.state.format_version
@@ -83,14 +84,15 @@ def _sums_faults(store: ObjectStore, scan: LogScan, state: State, again: str) ->
     try:
         found = store.get(CHECKSUMS, limit=MAX_DOCUMENT_BYTES)
     except ObjectNotFoundError:
-        yield Fault(FaultKind.STALE, CHECKSUMS, f"{CHECKSUMS} is missing. {again}")
+        yield Fault(FaultKind.STALE, CHECKSUMS, f"{missing(store, CHECKSUMS).message} {again}")
         return
     except DamageError as error:
         yield Fault(FaultKind.DOCUMENT, CHECKSUMS, f"{error} {again}")
         return
     if found == sums_of(state):
         return
-    if any(found == sums_of(other) for other in scan.states()):
+    retained = (then for _, then in sealed_states(scan.state))  # of some, the log may be pruned
+    if any(found == sums_of(other) for other in chain(scan.states(), retained)):
         message = f"{CHECKSUMS} is of another revision than {MANIFEST}. {again}"
         yield Fault(FaultKind.STALE, CHECKSUMS, message)
     elif not is_there(store, transaction_path(scan.state.revision + 1)):  # else others committed since

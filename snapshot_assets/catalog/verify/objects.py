@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from snapshot_assets.catalog.state.exporter import described_by
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.faults import Fault, FaultKind, Remedy, object_faults
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind, Remedy, missing, object_faults
 from snapshot_assets.catalog.verify.rotation import due_files
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format.checksums import chunk_checksum
@@ -130,7 +130,7 @@ def file_faults(
         file, hashed = item
         info = objects.get(file.path)
         if info is None:
-            return Fault(FaultKind.MISSING, file.path, f"{file.path} is missing.", file.chunk)
+            return missing(store, file.path, file.chunk)
         if info.size != file.bytes:
             return Fault(
                 FaultKind.SIZE,
@@ -167,7 +167,7 @@ def _hash_fault(store: ObjectStore, file: DataFile, report: Report) -> Fault | N
     try:
         found, size = hash_object(store, file.path)
     except ObjectNotFoundError:
-        return Fault(FaultKind.MISSING, file.path, f"{file.path} is missing.", file.chunk)
+        return missing(store, file.path, file.chunk)
     report.bytes += size
     if found == file.sha256:
         return None

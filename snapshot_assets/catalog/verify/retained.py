@@ -20,7 +20,7 @@ from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.retained_events import between, documents_of, lives
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, object_faults, read_object
 from snapshot_assets.format.actions import ObjectRef
-from snapshot_assets.format.counts import counted, noun
+from snapshot_assets.format.counts import noun
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import chunk_of, transaction_path
 from snapshot_assets.storage.base import ObjectStore
@@ -73,29 +73,18 @@ def _older_documents(state: State) -> dict[ObjectRef, list[int]]:
     return {ref: sorted(revisions) for ref, revisions in found.items() if revisions and ref not in heads}
 
 
-def older_document_faults(store: ObjectStore, head: State, objects: Listed, *, full: bool) -> Iterator[Fault]:
+def older_document_faults(store: ObjectStore, head: State, objects: Listed) -> Iterator[Fault]:
     """Yield the faults of the receipts and schema documents that only older readable revisions name.
 
     Args:
         store: The location.
         head: The head's state.
         objects: The location's objects by path.
-        full: Read the documents; otherwise compare only sizes.
     """
     needed = _older_documents(head)
 
     def check(ref: ObjectRef) -> list[Fault]:
-        chunk, info = chunk_of(ref.path), objects.get(ref.path)
-        if info is not None and info.size != ref.bytes:
-            return [
-                Fault(
-                    FaultKind.SIZE,
-                    ref.path,
-                    f"{ref.path} has {counted(info.size, 'byte')}; expected {ref.bytes:,}.",
-                    chunk,
-                )
-            ]
-        return list(object_faults(store, ref, True, chunk)) if full or info is None else []
+        return list(object_faults(store, ref, ref.path in objects, chunk_of(ref.path)))
 
     with threads(_READERS) as pool:
         for ref, faults in zip(needed, pool.map(check, needed), strict=True):
@@ -105,7 +94,7 @@ def older_document_faults(store: ObjectStore, head: State, objects: Listed, *, f
 def older_seal_faults(head: State) -> Iterator[Fault]:
     """Yield the readable revisions whose checksum differs from their seal, except the head's own seal."""
     own = head.newest_seal if head.sealed else None
-    for sealed, then in _sealed_states(head):
+    for sealed, then in sealed_states(head):
         if sealed == own:
             continue
         found, expected = checksum_of(then), sealed.seal.checksum
@@ -115,7 +104,7 @@ def older_seal_faults(head: State) -> Iterator[Fault]:
             yield Fault(FaultKind.SNAPSHOT_CHECKSUM, path, message, revisions=(sealed.revision,))
 
 
-def _sealed_states(head: State) -> Iterator[tuple[SealState, State]]:
+def sealed_states(head: State) -> Iterator[tuple[SealState, State]]:
     """Yield each readable seal with its state, as `State.at` returns it; each is computed from the one before."""
     then = State(location_id=head.location_id, format_version=first_version(head.events, head.format_version))
     events, place = head.events, 0

@@ -42,7 +42,14 @@ from snapshot_assets.errors import ForeignLocationError, GapError, LostLogError,
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import check_bytes
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.layout import MANIFEST, checkpointed_revision, is_temporary, log_revision, transaction_path
+from snapshot_assets.format.layout import (
+    MANIFEST,
+    REPLICA,
+    checkpointed_revision,
+    is_temporary,
+    log_revision,
+    transaction_path,
+)
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.listed import Listed
 
@@ -71,14 +78,17 @@ def verify(
     Raises:
         VersionNotFoundError: The revision that `at` names is not readable.
     """
-    scan, replica = scan or scan_log(store), read_marker(store)
+    scan = scan or scan_log(store)
+    marker_damaged = any(path == REPLICA for path, _ in scan.faults)
+    replica = None if marker_damaged else read_marker(store)
+    replicated = replica is not None or marker_damaged
     objects = Listed(store)
     whole = scan.state.revision >= max(scan.transactions, default=1)
     for error in contradictions(store, scan.state, objects) if scan.state.revision else ():
         if whole or isinstance(error, ForeignLocationError):  # behind a fault, later objects are no sign of a lost end
             scan.faults.append((error.attributes["object"], error))
     report = Report(store.uri, depth)
-    report.faults += _log_faults(scan, copying=replica is not None and scan.state.has_snapshot)
+    report.faults += _log_faults(scan, copying=replicated and scan.state.has_snapshot)
     head = scan.state
     state = head if at is None else head.at(at(head))
     report.location_id, report.format_version = head.location_id, head.format_version
@@ -90,13 +100,12 @@ def verify(
         report.unfinished = "" if state.sealed else finished_by(state, store.uri, replica.source if replica else None)
         report.days = rotation.within if rotation else 0
         hashed = _hashed(store, state, rotation, older=at is None) | suspected if rotation else None
-        replicated = replica is not None
         report.faults += _state_faults(store, scan, state, objects, report, progress, hashed, replica=replicated)
         if at is None:
             report.faults += _location_faults(store, scan, objects, report, progress, hashed)
     elif not report.faults:
         report.faults.append(Fault(FaultKind.MISSING, "transactions/", f"There is no snapshot at {store.uri}."))
-    if replica is not None:
+    if replicated:
         report.faults, report.remedy = list(map(with_replicas_remedy, report.faults)), None
     report.faults.sort(
         key=lambda fault: (not fault.is_damage, fault.kind is not FaultKind.LOG, fault.object, fault.kind)
@@ -200,7 +209,7 @@ def _older_faults(
     for fault in file_faults(store, work, objects, report, progress):
         yield of_older(fault, head, needed[fault.object][1])
     if reached:
-        yield from older_document_faults(store, head, objects, full=reads)
+        yield from older_document_faults(store, head, objects)
     if reads:
         yield from older_seal_faults(head)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from datetime import timedelta
 from typing import Any
 
 from snapshot_assets.catalog.calendar import Calendar
@@ -12,6 +13,7 @@ from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry
 from snapshot_assets.catalog.operations.garbage import Garbage
 from snapshot_assets.catalog.pins.automatic import TagRule
 from snapshot_assets.catalog.rules import RULES, Retention
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import duration_of, open_catalog, place_of
 from snapshot_assets.cli.object_progress import object_progress
@@ -35,6 +37,8 @@ def expire(options: argparse.Namespace) -> int:
     retention, tags = _rules(options, place.plan)
     catalog = open_catalog(options, writing=not options.dry_run, place=place)
     plan = plan_expiry(catalog, retention, tags=tags)
+    if options.yes and not (options.dry_run or options.unsafe) and plan.expired:
+        _refuse_short(_given_rule(options), catalog.require_snapshot(), _summary(plan, "would go", "would expire"))
     question = f"{_summary(plan, 'will be deleted', 'will expire')}." if plan.expired or plan.tags else ""
     return execute_confirmed(
         options, catalog, plan, execute_expiry, _report_expiry, question=question, refusal="Nothing expired."
@@ -68,6 +72,27 @@ def _given_rule(options: argparse.Namespace) -> Retention | None:
         return None
     calendar = Calendar(options.keep_daily, options.keep_weekly, options.keep_monthly, options.keep_yearly)
     return Retention(options.keep_last, duration_of(options.keep_for), calendar)
+
+
+def _refuse_short(rule: Retention | None, state: State, summary: str) -> None:
+    """Refuse to expire without a question by a time alone that is shorter than the grace period, such as 0s.
+
+    Raises:
+        PlanError: The rule is such a time.
+    """
+    assert state.header is not None
+    grace = timedelta(microseconds=state.header.grace)
+    if (
+        rule is not None
+        and rule.keep_for is not None
+        and rule.keep_for < grace
+        and rule == Retention(None, rule.keep_for)
+    ):
+        raise PlanError(
+            f"--keep-for {duration_text(rule.keep_for)} is shorter than the plan's grace period of"
+            f" {duration_text(grace)}: {summary}. Leave out --yes to be asked, or add --unsafe to go on without a"
+            " question."
+        )
 
 
 def _summary(plan: ExpiryPlan, deleted: str, expired: str) -> str:

@@ -15,10 +15,17 @@ from snapshot_assets.catalog.operations.seal import Sealed
 from snapshot_assets.catalog.rules import check_same_plan
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.chunks import Outcome
-from snapshot_assets.errors import ExportFailedError, LocationNotEmptyError, PlanError, SnapshotExistsError
+from snapshot_assets.errors import (
+    ExportFailedError,
+    LocationDeletedError,
+    LocationNotEmptyError,
+    PlanError,
+    SnapshotExistsError,
+)
 from snapshot_assets.format.actions import ChunkStatus
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK, in_layout, is_probe, is_schema_document
+from snapshot_assets.storage.base import ObjectStore
 
 if TYPE_CHECKING:
     from snapshot_assets.engine.export.run import ExportRun
@@ -97,7 +104,7 @@ def copy(
 
 def _refuse_to_replace_by_nothing(run: ExportRun) -> None:
     """Refuse to delete a copy if no window has closed that would take its place."""
-    if Catalog.open(run.store).state.has_snapshot:
+    if _state_of(run.store).has_snapshot:
         raise PlanError(
             f"No window of plan {run.plan.name!r} has closed yet, so nothing would replace the copy at {run.store.uri};"
             " it was not deleted. Choose an earlier start_time, or run again once a window has closed."
@@ -124,8 +131,8 @@ def prepare_location(run: ExportRun, *, overwrite: bool = False) -> None:
     if all(is_probe(path) or is_schema_document(path) for path in listed):
         return  # empty, or all that a run left that was cut off before its first commit
     paths = [path for path in listed if not is_probe(path)]
-    state = Catalog.open(store).state
-    if not state.revision:
+    state = _state_of(store)
+    if not state.revision and not state.deleted:
         refuse_lost_log(store)
     foreign = [path for path in paths if not in_layout(path)]
     if foreign or (paths and not state.has_snapshot and not state.deleted):
@@ -153,6 +160,14 @@ def prepare_location(run: ExportRun, *, overwrite: bool = False) -> None:
         )
 
 
+def _state_of(store: ObjectStore) -> State:
+    """Return the state of a location; a deleted one if its deletion was interrupted, whose log is not whole."""
+    try:
+        return Catalog.open(store).state
+    except LocationDeletedError:
+        return State(deleted=True)
+
+
 def _has_only_failed(state: State) -> bool:
     """Return whether a copy was begun and failed, and no row of it was ever committed."""
     known = [each.chunk.status for each in state.chunks.values()]
@@ -161,7 +176,7 @@ def _has_only_failed(state: State) -> bool:
 
 def _why_not(run: ExportRun, state: State) -> str | None:
     """Return why a run cannot add to what is there; None if it can."""
-    if state.header is None:
+    if state.header is None or state.deleted:
         return "a deleted snapshot"
     try:
         check_same_plan(state.header, run.header(state.header.schemas), run.names)

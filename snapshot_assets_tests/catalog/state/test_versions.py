@@ -54,6 +54,25 @@ def test_a_time_skips_expired_revisions_without_a_pin(sealed):
     assert resolve_version(at(sealed, 11), sealed.catalog.state) == 11
 
 
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_time_of_an_expired_revision_names_what_it_returns(sealed, caplog, forgotten):
+    """Also where a checkpoint no longer has the seal."""
+    times = {revision: at(sealed, revision) for revision in (5, 7, 9, 11)}
+    after_11 = at(sealed, 11, MOMENT)
+    expire(sealed, 7)
+    state = sealed.catalog.state
+    if forgotten:
+        write_checkpoint(sealed.store, state)
+        state = read_state(sealed.store)
+    for version in (times[5], times[9], times[11], after_11):
+        resolve_version(version, state)
+    assert not caplog.records
+    assert resolve_version(times[7], state) == 5
+    [record] = caplog.records
+    named = f"{times[7].removeprefix('ts:')} means revision 5, sealed at {times[5].removeprefix('ts:')}: "
+    assert record.getMessage().removeprefix("ts:").startswith(named)
+
+
 def test_a_time_before_the_first_readable_revision_is_refused(sealed):
     expire(sealed, 5, 7)
     with pytest.raises(

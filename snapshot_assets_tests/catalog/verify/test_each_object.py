@@ -23,6 +23,7 @@ from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.errors import NotAFileError
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.checkpoint import MAGIC
 from snapshot_assets.format.layout import checkpoint_path, checkpointed_revision, is_receipt, transaction_path
@@ -149,6 +150,41 @@ def test_a_full_verification_names_each_object_of_which_one_bit_is_another(whole
     for paths, change in zip(together(whole), cycle(CHANGES), strict=False):
         with whole.changed({path: change(whole.objects[path]) for path in paths}):
             assert whole.damaged() == paths
+
+
+def test_a_quick_verification_names_each_document_of_which_one_bit_is_another(whole: Whole) -> None:
+    """Also those that only older revisions and pins need."""
+    data = {path for path in whole.objects if path.startswith("data/") and not is_receipt(path)}
+    documents = whole.objects.keys() - data - {path for path in whole.objects if path.startswith("transactions/")}
+    for change in CHANGES:
+        with whole.changed({path: change(whole.objects[path]) for path in documents}):
+            assert whole.damaged("quick") == documents
+
+
+def test_a_name_that_is_a_link_is_one_finding_among_all(whole: Whole, tmp_path: Path) -> None:
+    """The link leads to the right bytes."""
+    linked = whole.objects.keys() - {path for path in whole.objects if path.startswith("transactions/")}
+    with whole.changed(dict.fromkeys(linked)):
+        for number, path in enumerate(sorted(linked)):
+            (tmp_path / str(number)).write_bytes(whole.objects[path])
+            (whole.folder / path).symlink_to(tmp_path / str(number))
+        for depth in DEPTHS:
+            messages = {fault.object: fault.message for fault in verify(whole.store, depth=depth).faults}
+            assert messages.keys() == linked
+            assert all("remove the link" in message for message in messages.values())
+        assert Catalog.open(whole.store).state.revision == whole.state.revision
+        for path in linked:
+            (whole.folder / path).unlink()
+
+
+def test_a_transaction_that_is_a_link_does_not_end_the_log_before_it(whole: Whole, tmp_path: Path) -> None:
+    last = transaction_path(whole.state.revision)
+    (tmp_path / "linked").write_bytes(whole.objects[last])
+    with whole.changed({last: None}):
+        (whole.folder / last).symlink_to(tmp_path / "linked")
+        with pytest.raises(NotAFileError, match="remove the link"):
+            Catalog.open(whole.store)
+        (whole.folder / last).unlink()
 
 
 def test_a_damaged_checkpoint_hides_no_other_damage(whole: Whole) -> None:

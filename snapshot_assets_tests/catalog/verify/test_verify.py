@@ -21,7 +21,7 @@ from snapshot_assets.format.actions import RowsOutside
 from snapshot_assets.format.documents import parse_json, pretty_json
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
-from snapshot_assets_tests.catalog.execute import collect_garbage, expire, rollback
+from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune, rollback
 from snapshot_assets_tests.catalog.tags import Changed, flip, reseal
 
 
@@ -86,6 +86,23 @@ def test_a_manifest_of_an_older_seal_is_stale_and_no_damage(sealed):
     assert faults(sealed) == {(FaultKind.STALE, "manifest.json")}
     write_hints(sealed.store, read_state(sealed.store), lambda: read_state(sealed.store))
     assert faults(sealed) == set()
+
+
+@pytest.mark.parametrize("older", ["SHA256SUMS", "manifest.json"])
+def test_a_hint_of_any_retained_seal_is_stale_and_no_damage_after_its_log_was_pruned(sealed, older):
+    """A seal was killed between its hints; the log before two later checkpoints is pruned."""
+    hint = sealed.store.get(older)
+    for number in range(3):
+        reseal(sealed, b"rows %d" % number)
+        write_checkpoint(sealed.store, sealed.catalog.state)
+    assert prune(sealed.catalog, grace=timedelta(0), unsafe=True).released
+    newest = {path: sealed.store.get(path) for path in ("SHA256SUMS", "manifest.json")}
+    sealed.store.put(older, hint)
+    assert not verify(sealed.store).damaged
+    assert (FaultKind.STALE, older) in faults(sealed)
+    for damaged in (hint[:-2] + b"x\n", newest[older][:-2] + b"x\n"):
+        sealed.store.put(older, damaged)
+        assert (FaultKind.DOCUMENT, older) in faults(sealed)
 
 
 def test_a_broken_chain_is_reported_with_what_lies_before_it_still_checked(sealed):

@@ -190,6 +190,32 @@ def test_the_rule_of_automatic_tags_of_a_plan_deletes_those_that_it_does_not_kee
     assert snapshots(*call, "--yes", "--json").json["tags"] == []
 
 
+@pytest.mark.parametrize("short", ["0s", "23h"])
+def test_a_time_that_is_shorter_than_the_grace_expires_nothing_unasked(
+    snapshots: Snapshots, location: Path, sealed: Writer, short: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nearly everything would expire, as by a mistyped unit; `gc` refuses such a time likewise."""
+    call = ("expire", location, "--keep-for", short)
+    time = sealed.catalog.state.committed_at + timedelta(hours=23, minutes=30)
+    monkeypatch.setattr(Catalog, "now", lambda _: time)
+    refused = catalog(snapshots, *call, "--yes")
+    assert refused.status == 2
+    assert f"--keep-for {short} is shorter than the plan's grace period of 1d: 2 of 3 sealed revisions" in refused.err
+    assert readable(location) == [5, 7, 9]
+    assert catalog(snapshots, *call, "--yes", "--dry-run", "--json").json["expired"] == [5, 7]
+    with_another_rule = catalog(snapshots, *call, "--keep-last", "2", "--yes", "--json").json
+    assert with_another_rule["expired"] == [5]
+    assert catalog(snapshots, *call, "--yes", "--unsafe", "--json").json["expired"] == [7]
+
+
+def test_a_time_of_the_grace_or_longer_expires_without_a_question(
+    snapshots: Snapshots, location: Path, sealed: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time = sealed.catalog.state.committed_at + timedelta(days=2)
+    monkeypatch.setattr(Catalog, "now", lambda _: time)
+    assert catalog(snapshots, "expire", location, "--keep-for", "1d", "--yes", "--json").json["expired"] == [5, 7]
+
+
 @pytest.mark.parametrize("command", [("expire", "--keep-for", "0s"), ("rollback", "5", "--discard-newer")])
 def test_nothing_changes_unless_the_answer_is_exactly_yes(
     snapshots: Snapshots, location: Path, sealed: Writer, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]

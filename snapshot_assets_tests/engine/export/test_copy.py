@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,10 @@ from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.databases.query import Query, parse_query
 from snapshot_assets.engine.export.copy import copy
 from snapshot_assets.errors import DatabaseError, ExportFailedError, LocationNotEmptyError, PlanError, SnapshotError
+from snapshot_assets.format.layout import is_probe
 from snapshot_assets.plan.plan import Plan
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets_tests.catalog.tags import Changed, Killed
 from snapshot_assets_tests.databases.postgresql.helpers import execute
 from snapshot_assets_tests.engine.export.copies import copied, files, plan, run_of
 
@@ -76,6 +80,39 @@ def test_a_location_with_a_copy_is_refused_unless_it_is_overwritten(numbers: str
     before = files(tmp_path / "to")
     assert copied(numbers, "SELECT 1 AS one", tmp_path / "to", overwrite=True).rows == 1
     assert not set(files(tmp_path / "to")) & set(before)
+
+
+@pytest.mark.parametrize("windowed", [False, True])
+def test_a_replacement_that_is_killed_at_any_deletion_is_finished_by_the_next_run(
+    numbers: str, tmp_path: Path, windowed: bool
+) -> None:
+    query = f"{NUMBERS} AND moment >= :start AND moment < :end" if windowed else NUMBERS
+    days = {"start_time": datetime(2025, 1, 1, tzinfo=UTC), "end_time": datetime(2025, 1, 3, tzinfo=UTC)}
+    fields = {**days, "chunk_time_window": timedelta(days=2)} if windowed else {}
+    made = plan(numbers, query, tmp_path / "to", **fields)
+    windows = [1] if windowed else []
+    copy(run_of(made), windows)
+    objects = len([path for path in (tmp_path / "to").rglob("*") if path.is_file()])
+    for deletions in range(objects):
+        run = run_of(made)
+        with pytest.raises(Killed):
+            copy(replace(run, store=_dying_at_a_deletion(run.store, deletions)), windows, overwrite=True)
+        with pytest.raises(LocationNotEmptyError, match="a deleted snapshot"):
+            copy(run, windows)
+        assert copy(run, windows, overwrite=True).rows == 3
+        assert verify(run.store).faults == []
+
+
+def _dying_at_a_deletion(store: ObjectStore, deletions: int) -> ObjectStore:
+    """Return the store of a process that dies after some deletions of objects, and before the next one."""
+    left = iter(range(deletions))
+
+    def delete(path: str) -> None:
+        if not is_probe(path) and next(left, None) is None:
+            raise Killed
+        store.delete(path)
+
+    return Changed(store, delete=delete)
 
 
 def test_a_copy_stays_if_the_query_that_would_replace_it_is_wrong(numbers: str, tmp_path: Path) -> None:
