@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from itertools import chain
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.store import has_log, is_there
@@ -20,9 +21,11 @@ from snapshot_assets.errors import (
     StoreUnavailableError,
     UnsupportedVersionError,
 )
-from snapshot_assets.format.layout import MANIFEST
+from snapshot_assets.format.layout import MANIFEST, OWN_FOLDERS
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.in_parallel import in_parallel
+
+_LEVELS = 2
 
 
 @dataclass(frozen=True)
@@ -57,33 +60,32 @@ class SnapshotSummary:
 def list_snapshots(store: ObjectStore, open_below: Callable[..., ObjectStore]) -> list[SnapshotSummary]:
     """Return the snapshots at a URI and up to two levels below it, newest first, unreadable ones last.
 
-    The second level holds the members of a federation: `<root>/<writer id>/<database>`.
+    A location may contain others. The second level holds the members of a federation: `<root>/<writer id>/<database>`.
 
     Args:
         store: The URI itself.
         open_below: Opens the store of a folder below, given the names on its path.
     """
-    summaries = _snapshot_at(store)
-    if not summaries:
-
-        def below(name: str) -> list[SnapshotSummary]:
-            return _look_into(open_below(name), partial(open_below, name))
-
-        summaries = [each for found in in_parallel(store, below, store.folders()) for each in found]
+    summaries = _look_into(store, open_below, _LEVELS)
     return sorted(summaries, key=lambda item: (-(item.created_at.timestamp() if item.created_at else 0), item.uri))
 
 
-def _look_into(store: ObjectStore, open_inner: Callable[[str], ObjectStore] | None = None) -> list[SnapshotSummary]:
-    """Return the summary of a folder with a snapshot, or of the folders in it, or why it cannot be listed."""
-    try:
-        if found := _snapshot_at(store):
-            return found
-        inner = [open_inner(name) for name in store.folders()] if open_inner else []
-    except StoreUnavailableError:
-        raise
-    except StorageError as error:  # one folder that cannot be listed must not hide other snapshots
-        return [SnapshotSummary(store.uri, "unreadable", error=str(error))]
-    return [summary for each in inner for summary in _look_into(each)]
+def _look_into(store: ObjectStore, open_below: Callable[..., ObjectStore], levels: int) -> list[SnapshotSummary]:
+    """Return the summaries of a folder with a snapshot, and of the folders in it."""
+    found = _snapshot_at(store)
+    names = [name for name in store.folders() if not (found and name in OWN_FOLDERS)] if levels else []
+
+    def below(name: str) -> list[SnapshotSummary]:
+        inner = open_below(name)
+        try:
+            return _look_into(inner, partial(open_below, name), levels - 1)
+        except StoreUnavailableError:
+            raise
+        except StorageError as error:  # one folder that cannot be listed must not hide other snapshots
+            return [SnapshotSummary(inner.uri, "unreadable", error=str(error))]
+
+    inner = in_parallel(store, below, names) if levels == _LEVELS else map(below, names)  # no threads of threads
+    return [*found, *chain.from_iterable(inner)]
 
 
 def _snapshot_at(store: ObjectStore) -> list[SnapshotSummary]:

@@ -28,6 +28,8 @@ LOAD_MANIFESTS = {"redshift": "redshift.manifest", "snowflake": "snowflake.sql"}
 SCHEMA_FILES = ("schemas.json", "tables.json", "views.json")
 TRANSACTIONS = "transactions/"
 VERIFICATIONS = "verification/"
+OWN_FOLDERS = frozenset({"data", "savepoint", "schema", "tag", "transactions", "verification"})
+"""Folders of a location; others in it belong to somebody else."""
 UNTIMED_CHUNK = 0
 """Chunk id of tables without a time index and of rows without a finite time."""
 TAG_NAME = r"[A-Za-z_][A-Za-z0-9_.-]{0,99}"

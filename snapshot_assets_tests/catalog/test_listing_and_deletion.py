@@ -1,3 +1,5 @@
+from functools import reduce
+
 import pytest
 
 from snapshot_assets.catalog import rules
@@ -6,7 +8,7 @@ from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.errors import NoSnapshotError
 from snapshot_assets.format.layout import transaction_path
-from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.location import Location, parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 
@@ -17,7 +19,7 @@ def parent(tmp_path):
 
 
 def listed(parent):
-    return list_snapshots(open_store(parent), lambda name: open_store(parent.child(name)))
+    return list_snapshots(open_store(parent), lambda *names: open_store(reduce(Location.child, names, parent)))
 
 
 def test_only_locations_below_a_folder_are_listed(parent):
@@ -42,6 +44,14 @@ def test_only_locations_below_a_folder_are_listed(parent):
 def test_a_location_itself_is_listed(parent):
     Writer(open_store(parent)).begin()
     assert [summary.uri for summary in listed(parent)] == [parent.uri]
+
+
+def test_locations_inside_and_beside_others_are_listed(parent):
+    places = ("", "inside", "inside/deeper", "folder/beside", "data")
+    for place in places:
+        Writer(open_store(reduce(Location.child, filter(None, place.split("/")), parent))).begin()
+    found = {summary.uri.removeprefix(parent.uri).strip("/") for summary in listed(parent)}
+    assert found == {"", "inside", "inside/deeper", "folder/beside"}
 
 
 def test_an_empty_folder_lists_nothing(parent):

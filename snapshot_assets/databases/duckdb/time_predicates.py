@@ -65,6 +65,12 @@ class DuckDBTimeColumn(TimeColumn):
         return self._constant(f"{utc_text(rounded)}{'+00' if self.type in _ZONED else ''}")
 
     def _instant(self, value: str) -> str:
+        if self._nanoseconds:
+            # A cast rounds half a microsecond up, so that a row would count to the window after its own.
+            nanoseconds = f"epoch_ns({value})"
+            value = f"make_timestamp({nanoseconds} // 1000 - CAST({nanoseconds} % 1000 < 0 AS BIGINT))"
+        if self.type == "TIMESTAMPTZ_NS":
+            return f"timezone('UTC', {value})"
         if self.type in _ZONED:
             return f"CAST({value} AS TIMESTAMP WITH TIME ZONE)"
         return f"timezone({literal(self.zone)}, CAST({value} AS TIMESTAMP))"

@@ -54,7 +54,10 @@ def checked_schemas(
         timed = tuple(table for table in exported.tables if table.time_index is not None)
         bounds = source.time_bounds(timed, plan.time_zone) if with_bounds else None
         checked = exported.model_copy(update={"tables": (*exported.tables, *undecided)})
-        check_rows(source, resolve(TimeRange(*bounds) if bounds else None), checked, state, refusals)
+        ranged = plan
+        with refusals.noting():
+            ranged = resolve(TimeRange(*bounds) if bounds else None)
+        check_rows(source, ranged, checked, state, refusals)
     refusals.raise_any()
     return extracted, exported
 
@@ -111,13 +114,19 @@ def check_rows(
 
 
 def _rows(plan: Plan, state: State | None) -> Iterator[Rows]:
-    """Yield the rows of timed tables that remain to be exported: those from the first missing window on."""
+    """Yield the rows of timed tables that remain to be exported: those from the first missing window on.
+
+    A plan has no range where the range of its rows was refused: then all rows are checked.
+    """
     start, end = plan.start_time, plan.end_time
     if plan.kind == "continuous":
         end = closed_end(plan, datetime.now(UTC))
     if state is not None and state.header is not None:
         missing = [chunk for chunk in state.missing() if chunk != UNTIMED_CHUNK]
         start = state.window(missing[0]).start if missing else state.header.end
+    elif start is None:
+        yield AllRows()
+        return
     if start is not None and end is not None and start < end:
         yield WindowRows(start, end, plan.time_zone)
     if _reads_untimed(plan, state) and plan.null_time == "chunk0":

@@ -120,6 +120,22 @@ def test_all_refusals_of_duckdb_are_one_error(create: Create, tmp_path: Path, lo
     assert not location.exists()
 
 
+@pytest.mark.parametrize("kind", ["duckdb", "postgresql"])
+def test_a_range_of_the_source_that_cannot_be_is_refused_with_all_else(
+    create: Create, kind: str, postgresql_database: str, tmp_path: Path, location: Path
+) -> None:
+    old = "CREATE TABLE old (z timestamptz, t time)", "INSERT INTO old VALUES ('1900-01-01', '24:00')"
+    if kind == "duckdb":
+        source = make_file(tmp_path / "odd.duckdb", *DUCKDB, *old).uri
+    else:
+        source = postgresql_database
+        execute(source, *POSTGRESQL, *old)
+    found = create(source, "--chunk-time-window", "1s")
+    assert (found.status, found.out) == (2, "")
+    refused(found.err, "10 things prevent", "windows", "old.t (", "odd.z (", "odd.d (", "odd.t (")
+    assert not location.exists()
+
+
 def test_unknown_names_are_refused_together(create: Create, source: str) -> None:
     found = create(
         source,

@@ -99,6 +99,25 @@ def test_a_date_is_its_midnight_in_the_plans_zone(tmp_path: Path) -> None:
         assert ids(database, table, replace(berlin, zone="UTC")) == [0]
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("kind", ["TIMESTAMP_NS", "TIMESTAMPTZ_NS"])
+@pytest.mark.parametrize("year", [1960, 2025])
+def test_bounds_and_windows_round_a_nanosecond_to_its_own_microsecond(
+    kind: str, zone: str, year: int, tmp_path: Path
+) -> None:
+    edge = datetime(year, 1, 1, tzinfo=ZoneInfo(zone)).astimezone(UTC)
+    second = timedelta(seconds=1)
+    written = [f"{year - 1}-12-31 23:59:59.9999996", f"{year}-01-01 00:00:00", f"{year}-01-01 00:00:00.0000009"]
+    if kind == "TIMESTAMPTZ_NS":
+        offset = datetime(year, 1, 1, tzinfo=ZoneInfo(zone)).strftime("%z")
+        written = [f"{text}{offset[:3]}" for text in written]
+    with opened(times_file(tmp_path, kind, written)) as database:
+        table = documented(database, EVENTS, time_columns={EVENTS: "ts"})
+        assert database.time_bounds((table,), zone) == (edge - timedelta(microseconds=1), edge)
+        assert ids(database, table, WindowRows(edge - second, edge, zone)) == [0]
+        assert ids(database, table, WindowRows(edge, edge + second, zone)) == [1, 2]
+
+
 @pytest.fixture(scope="module")
 def clocks(tmp_path_factory: pytest.TempPathFactory) -> DatabaseAddress:
     """Every quarter of an hour around both changes of clocks, in local time."""

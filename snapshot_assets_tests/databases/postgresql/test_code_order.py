@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.steps import steps_of
 from snapshot_assets.format.uncarried import uncarried_by_kind
 from snapshot_assets_tests.databases.postgresql.helpers import extracted, restored_alike, run, schema_dump
-from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
+from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer, start_postgresql
 
 
 def test_objects_whose_names_read_alike_are_all_created(
@@ -70,3 +72,47 @@ def test_a_view_that_calls_a_function_of_an_extension_needs_nothing_else(
     script = "CREATE EXTENSION vector; CREATE VIEW v AS SELECT public.l2_distance('[1]'::vector, '[2]') AS d"
     _, _, schema = restored_alike(postgresql_server, make_postgresql_database, script)  # nothing is lost
     assert uncarried_by_kind(schema) == {}
+
+
+@pytest.mark.parametrize("version", [16, 18])
+def test_checks_and_indexes_that_call_functions_of_their_tables_own_rows_are_restored(version: int) -> None:
+    with start_postgresql(version) as server:
+        source, target = server.create_database(), server.create_database()
+        server.psql_script(
+            source,
+            """
+            CREATE TABLE t (a int CONSTRAINT plain CHECK (a > 0), b int);
+            CREATE FUNCTION ordered(t) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN $1.a < $1.b; END';
+            ALTER TABLE t ADD CONSTRAINT whole CHECK (ordered(t.*)), ADD CONSTRAINT late CHECK (ordered(t.*)) NOT VALID;
+            CREATE INDEX by_row ON t (ordered(t.*));
+            CREATE TABLE p (a int, b int) PARTITION BY RANGE (a);
+            CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (9);
+            CREATE FUNCTION ordered(p1) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN $1.a < $1.b; END';
+            ALTER TABLE p1 ADD CONSTRAINT own CHECK (ordered(p1.*));
+            """,
+        )
+        definition = define(extracted(source), code=True)
+        assert definition.lost == ()
+        run(target, definition.before)
+        run(target, definition.after)
+        assert schema_dump(server, target) == schema_dump(server, source)
+
+
+@pytest.mark.parametrize("version", [16, 18])
+def test_a_function_needs_the_transforms_that_it_names_alone(version: int) -> None:
+    with start_postgresql(version) as server:
+        source = server.create_database()
+        server.psql_script(
+            source,
+            """
+            CREATE TRANSFORM FOR int LANGUAGE sql (
+                FROM SQL WITH FUNCTION prsd_lextype(internal), TO SQL WITH FUNCTION int4recv(internal));
+            CREATE FUNCTION plain(int) RETURNS int LANGUAGE sql AS 'SELECT $1';
+            CREATE FUNCTION named(int) RETURNS int TRANSFORM FOR TYPE int LANGUAGE sql AS 'SELECT $1';
+            """,
+        )
+        assert define(extracted(source), code=True).lost == (
+            "Function public.named(integer) needs transform for integer language sql, which is not restored. If the"
+            " target does not have it, the function is left out.",
+            "Transform for integer language sql is not in a snapshot.",
+        )

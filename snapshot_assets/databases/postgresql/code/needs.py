@@ -112,6 +112,10 @@ FROM pg_depend d
 JOIN node a ON a.class = d.classid AND a.oid = d.objid
 JOIN node b ON b.class = d.refclassid AND b.oid = d.refobjid
 WHERE a.key <> b.key AND d.deptype <> 'e' AND b.key NOT LIKE '{LATER}%'
+    -- Before PostgreSQL 18, functions depend on every transform of their types, used by them or not.
+    AND NOT (d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_transform'::regclass AND NOT EXISTS (
+        SELECT FROM pg_proc p JOIN pg_transform f ON f.trftype = ANY (p.protrftypes)
+        WHERE p.oid = d.objid AND f.oid = d.refobjid))
 """
 
 
