@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import pickle
 import re
 import sys
 import threading
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
-from pyspark import SparkContext
+from pyspark import SparkContext, cloudpickle
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import spark_partition_id
@@ -270,16 +271,16 @@ def task_frame(
 
     Args:
         spark: The session.
-        items: The items, which are sent to the tasks.
+        items: The items. Each task unpacks its own one alone, of as many as there are.
         schema: Schema of the rows.
         read: Yields the rows of one item, in a task.
     """
-    shared = tuple(items)
+    shared = tuple(map(cloudpickle.dumps, items))
 
     def execute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from read(shared[number])
+                yield from read(pickle.loads(shared[number]))
 
     return spark.range(0, len(shared), 1, max(1, len(shared))).mapInArrow(execute, schema)
 

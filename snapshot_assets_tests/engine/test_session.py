@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.engine.runner import SparkRunner
-from snapshot_assets.engine.session import spark_errors, worker_python
+from snapshot_assets.engine.session import spark_errors, task_frame, worker_python
 from snapshot_assets.engine.session_start import session_config, variables_of_start
 from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError, TaskLostError
 
@@ -167,3 +169,28 @@ def test_a_failure_of_sparks_own_is_told_with_its_cause(spark: SparkSession, unr
         assert "Caused by: " in text
         assert "corrupted" in text or "not a Parquet file" in text
         assert ".scala:" not in text
+
+
+class _OfTask:
+    """An item that only the task with its number may unpack."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _unpacked, (self.number,)
+
+
+def _unpacked(number: int) -> int:
+    context = TaskContext.get()
+    assert context is not None
+    assert context.partitionId() == number
+    return number
+
+
+def test_a_task_unpacks_its_own_item_alone(spark: SparkSession) -> None:
+    def read(number: int) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"item": [number]})
+
+    rows = task_frame(spark, [_OfTask(number) for number in range(3)], "item long", read).collect()  # type: ignore[arg-type]
+    assert sorted(row["item"] for row in rows) == [0, 1, 2]

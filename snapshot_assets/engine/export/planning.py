@@ -165,15 +165,29 @@ class ScanPlanner(Planner):
             sizes = [self.database.estimate(scan) for scan in work.scans]
             if not sizes or (sum(sizes) < SMALL_CHUNK and self.split_by is None):
                 return ChunkPlan(chunk, (work,), sum(sizes))
-            parts = [part for scan, size in zip(work.scans, sizes, strict=True) for part in self._slices(scan, size)]
+            tasks = list(self._tasks(zip(work.scans, sizes, strict=True)))
         except _OF_THE_SOURCE:
             raise
         except SnapshotError as error:
             text = scrub(str(withheld(error) if self.header.hidden else error))
             _LOG.warning("Chunk %s is one task, because its size cannot be estimated: %s", chunk, text)
             return ChunkPlan(chunk, (work,), SMALL_CHUNK)
-        works = tuple(replace(work, scans=(part,), whole=len(parts) == 1) for part in parts)
+        works = tuple(replace(work, scans=scans, whole=len(tasks) == 1) for scans in tasks)
         return ChunkPlan(chunk, works, sum(sizes))
+
+    def _tasks(self, sized: Iterable[tuple[Scan, int]]) -> Iterator[tuple[Scan, ...]]:
+        """Divide scans, given with their bytes, into those of each task: small ones share one, as small chunks do."""
+        task, total = list[Scan](), 0
+        for scan, size in sized:
+            parts = self._slices(scan, size)
+            for part in parts:
+                own = size // len(parts)
+                if task and (total + own > SMALL_CHUNK or self.split_by is not None):
+                    yield tuple(task)
+                    task, total = [], 0
+                task.append(part)
+                total += own
+        yield tuple(task)
 
     def _slices(self, scan: Scan, size: int) -> list[Scan]:
         if self.header.single_file:

@@ -114,3 +114,20 @@ def test_a_large_chunk_cut_into_slices_gives_the_same_rows(place, monkeypatch):
     readings = [file for file in outcomes[2].files if file.table == "readings"]
     assert len(readings) > 1
     assert place.differences() == {}
+
+
+def test_small_tables_of_a_large_chunk_share_tasks(place, monkeypatch):
+    for number in range(40):
+        place.sql(f"CREATE TABLE small{number} AS SELECT {number} AS n, 'x' AS v")
+    with place.run().open() as export:
+        planner = export.make_planner(export.catalog.state, export.schema)
+        whole = planner.plan(0)
+        monkeypatch.setattr(planning, "SMALL_CHUNK", whole.size // 4)
+        plan = planner.plan(0)
+        sizes = [sum(map(planner.database.estimate, work.scans)) for work in plan.works]
+    assert [scan for work in plan.works for scan in work.scans] == list(whole.works[0].scans)
+    assert 4 <= len(plan.works) <= 8
+    assert max(sizes) <= whole.size // 4
+    assert not any(work.whole for work in plan.works)
+    exported = {file.table: file.rows for file in place.export()[0].files}
+    assert {f"small{number}": 1 for number in range(40)}.items() <= exported.items()
