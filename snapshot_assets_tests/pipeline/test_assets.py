@@ -65,8 +65,7 @@ def test_only_rows_bytes_seconds_and_rates_are_numbers_which_are_plotted(exporte
 
 
 def test_every_check_passes_for_every_partition_of_a_range(exported):
-    for name in ("file_checksums", "chunk_checksum"):
-        assert exported.checks("chunks", name) == dict.fromkeys(exported.keys, True)
+    assert exported.checks("chunks", "file_checksums") == dict.fromkeys(exported.keys, True)
     for name in ("snapshot_checksum", "coverage"):
         assert exported.checks("manifest", name) == {None: True}
 
@@ -80,7 +79,6 @@ def test_chunks_begin_the_snapshot_and_a_single_partition_is_one_chunk(project):
     assert list(found) == [key]
     assert found[key]["dagster/partition_row_count"] == 24
     assert project.checks("chunks", "file_checksums") == {key: True}
-    assert project.checks("chunks", "chunk_checksum") == {key: True}
 
 
 def test_a_later_run_exports_only_what_is_missing_and_replace_exports_again(project):
@@ -139,7 +137,6 @@ def test_a_flipped_byte_is_reported_for_its_partition_alone_and_stops_the_manife
     project.run_checks("chunks", keys=keys)
     assert project.checks("chunks", "file_checksums") == {key: key != keys[4] for key in keys}
     assert damaged in project.faults("chunks", "file_checksums", keys[4])
-    assert project.checks("chunks", "chunk_checksum") == dict.fromkeys(keys, True)  # the log is consistent
 
     result = project.run("manifest")
     assert not result.success

@@ -18,7 +18,7 @@ from snapshot_assets.catalog.receipts.receipts import Receipt, write_young_recei
 from snapshot_assets.catalog.receipts.selection import find_adoptable
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault
-from snapshot_assets.catalog.verify.objects import damaged_chunks
+from snapshot_assets.catalog.verify.objects import FEW_CHUNKS, damaged_chunks
 from snapshot_assets.engine.export.run_tasks import Export, run_tasks
 from snapshot_assets.engine.export.tasks import ChunkPlan, ChunkResult
 from snapshot_assets.engine.jobs import JOB_BYTES, Failures, FileSums, Pace, first_failures, shared_jobs, side_by_side
@@ -48,6 +48,7 @@ class Outcome(FileSums):
             damaged), `adopted` (an earlier attempt's receipt), `skipped` (completed before), or `failed`.
         seconds: Time of the slowest task, reading and writing.
         faults: What was damaged.
+        hashed: Whether this run hashed all its files, as it wrote or read them.
     """
 
     chunk: int
@@ -56,6 +57,7 @@ class Outcome(FileSums):
     seconds: float = 0.0
     error: SnapshotError | None = None
     faults: tuple[Fault, ...] = ()
+    hashed: bool = True
 
     @property
     def counted(self) -> bool:
@@ -115,9 +117,9 @@ def _failure(failed: Failures, tried: int) -> ExportFailedError:
     )
 
 
-def skipped_chunk(state: State, chunk: int) -> Outcome:
+def _skipped(state: State, chunk: int, *, hashed: bool = False) -> Outcome:
     """Return the outcome of a chunk that was completed before."""
-    return Outcome(chunk, "skipped", tuple(each.file for each in state.live_files(chunk)))
+    return Outcome(chunk, "skipped", tuple(each.file for each in state.live_files(chunk)), hashed=hashed)
 
 
 def completed_chunks(
@@ -126,7 +128,8 @@ def completed_chunks(
     """Check the chunks that are completed; returns the faults of the damaged ones, and the outcomes of the others."""
     completed = [chunk for chunk in chunks if state.completed(chunk)]
     damaged = damaged_chunks(store, state, completed)
-    return damaged, [skipped_chunk(state, chunk) for chunk in completed if chunk not in damaged]
+    hashed = len(completed) <= FEW_CHUNKS
+    return damaged, [_skipped(state, chunk, hashed=hashed) for chunk in completed if chunk not in damaged]
 
 
 def _completed(
@@ -243,7 +246,7 @@ def _commit(
     return [
         Outcome(result.chunk, "exported" if result.chunk in export.new else status, result.files, result.seconds)
         if revision is not None and state.chunks[result.chunk].exported == revision
-        else skipped_chunk(state, result.chunk)
+        else _skipped(state, result.chunk)
         for result in results
     ]
 
