@@ -4,7 +4,6 @@ One run reads one state of the database, where the database supports that, so th
 """
 
 # Dagster reads the annotations of assets and schedules, so they must not be postponed here.
-from datetime import UTC, datetime
 from typing import Any, cast
 
 import dagster as dg
@@ -84,11 +83,11 @@ def chosen_chunks(context: dg.AssetExecutionContext, plan: Plan, config: ExportC
     Raises:
         PlanError: `windows` names no window of the plan.
     """
-    windows = chunks_of_run(context, plan)
+    windows, started = chunks_of_run(context, plan), snapshots_of(context).started
     due = windows is None and config.windows == "due"
     exported = _exported(context, plan) if due or config.late_windows else []
     if due:
-        windows = sorted({window.id for window in windows_of(plan)} - set(exported))
+        windows = sorted({window.id for window in windows_of(plan, started)} - set(exported))
     elif windows is None:
         windows = _range(plan, config.windows)
     if len(windows) > MANY_WINDOWS:
@@ -98,7 +97,7 @@ def chosen_chunks(context: dg.AssetExecutionContext, plan: Plan, config: ExportC
             f" chunk_time_window, or runs of at most {MANY_WINDOWS:,} windows (chunks_per_run)."
         )
     chosen = set(windows)
-    if text := open_windows_text((each for each in windows_of(plan) if each.id in chosen), datetime.now(UTC)):
+    if text := open_windows_text((each for each in windows_of(plan, started) if each.id in chosen), started):
         context.log.warning(text)
     late = tuple(exported[-config.late_windows :]) if config.late_windows else ()
     return ChunkScans(tuple(windows), config.replace, late)
@@ -108,7 +107,7 @@ def _exported(context: dg.AssetExecutionContext, plan: Plan) -> list[int]:
     """Return the ids of the closed windows that are exported, in order; none for a run that starts a new snapshot."""
     run = snapshots_of(context).export_run(plan.name)
     state = run.read_catalog().state
-    return [window.id for window in windows_of(plan) if not run.force and state.completed(window.id)]
+    return [window.id for window in windows_of(plan, run.started) if not run.force and state.completed(window.id)]
 
 
 def _range(plan: Plan, text: str) -> list[int]:
