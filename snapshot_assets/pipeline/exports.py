@@ -15,6 +15,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.start_snapshot import open_windows_text
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.counts import counted
+from snapshot_assets.pipeline.automation import is_automated
 from snapshot_assets.pipeline.failures import showing_failed_ticks
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans
 from snapshot_assets.pipeline.keys import asset_key, exported_assets, op_name, schedule_status
@@ -141,13 +142,15 @@ def export_schedule(plan: Plan, job: Any) -> dg.ScheduleDefinition:
         cron_schedule=plan.dagster.export_cron or closing_cron(plan),
         execution_timezone="UTC",
         required_resource_keys={SNAPSHOTS},
-        default_status=schedule_status(plan),
+        default_status=dg.DefaultScheduleStatus.STOPPED if plan.dagster.automation else schedule_status(plan),
         description=f"{does} every closed window of {plan.name} that is missing, and seals the snapshot.",
     )
     @showing_failed_ticks()
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         if waiting := why_to_wait(context, job.name):
             return dg.SkipReason(waiting)
+        if is_automated(context.instance, plan):
+            return dg.SkipReason(f"The sensor {plan.name}_automation_sensor is on, and requests what is due.")
         windows = windows_of(plan)
         if plan.kind == "query" and plan.windowed and not windows:
             return dg.SkipReason(f"No window of {plan.name} has closed yet, so there is nothing to copy.")
