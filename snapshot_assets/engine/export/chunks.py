@@ -34,6 +34,7 @@ from snapshot_assets.format.counts import counted
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.scrub import scrub
+from snapshot_assets.format.windows import partition_key
 from snapshot_assets.storage.base import ObjectStore
 
 _LOG = logging.getLogger(__name__)
@@ -104,15 +105,19 @@ def export_chunks(export: Export, plans: Plans, chunks: Sequence[int]) -> Iterat
         tried += sum(each.counted for each in outcomes)
         yield [replace(each, faults=damaged[each.chunk]) for each in outcomes]
     if failed:
-        raise _failure(failed, tried)
+        raise _failure(failed, tried, export.catalog.state)
 
 
-def _failure(failed: Failures, tried: int) -> ExportFailedError:
+def _failure(failed: Failures, tried: int, state: State) -> ExportFailedError:
     """Return the error of a run of which chunks failed; chunks that were complete before it are not counted."""
+
+    def name(chunk: int) -> str:
+        return f"{chunk} ({partition_key(state.window(chunk))})" if chunk != UNTIMED_CHUNK else str(chunk)
+
     others = "The others are committed; run" if len(failed) < tried else "Run"
     return ExportFailedError(
-        f"{len(failed):,} of {counted(tried, 'chunk')} failed: {first_failures(failed)}. {others} again to retry what"
-        " failed.",
+        f"{len(failed):,} of {counted(tried, 'chunk')} failed: {first_failures(failed, name)}. {others} again to retry"
+        " what failed.",
         **failed.attributes(),
     )
 
