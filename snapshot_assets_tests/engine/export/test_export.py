@@ -69,7 +69,7 @@ def test_lost_tasks_are_retried(place):
 
 def test_a_transient_error_that_stays_fails_its_chunk_after_all_tries(place):
     runner = FailingRunner(errors={3: [GONE] * 9})
-    with pytest.raises(ExportFailedError, match="chunk 3 .2025-01-03T00:00.: The database went away"):
+    with pytest.raises(ExportFailedError, match=r"chunk 3 .2025-01-03T00:00.: The database went away"):
         place.export(runner)
     assert runner.attempts == [list(CHUNKS), *[[3]] * (RetryPolicy().tries - 1)]
 
