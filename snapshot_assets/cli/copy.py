@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from datetime import UTC, datetime
 from typing import Any
 
 from snapshot_assets.cli.export.create_request import given_fields, named_or_described
@@ -54,7 +55,8 @@ def _copy(options: argparse.Namespace, configuration: Configuration, plan: Plan)
     from snapshot_assets.pipeline.execute import run_copy
     from snapshot_assets.pipeline.partitions import key_of, windows_of
 
-    windows = windows_of(plan) if plan.windowed else ()
+    now = datetime.now(UTC)
+    windows = windows_of(plan, now) if plan.windowed else ()
     outcomes: list[Outcome] = []
     with progress("copying", len(windows) or 1, outcomes, options.progress) as watch:
         done = run_copy(
@@ -63,6 +65,7 @@ def _copy(options: argparse.Namespace, configuration: Configuration, plan: Plan)
             [key_of(window) for window in windows],
             instance=open_recording_instance(options),
             overwrite=options.overwrite,
+            started=now,
             progress=watch,
         )
     values = {name: value.value for name, value in done.items() if hasattr(value, "value")}

@@ -8,11 +8,12 @@ from functools import partial
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from snapshot_assets.cli.progress_display import Update, displayed
 from snapshot_assets.engine.progress import Progress
+from snapshot_assets.format.units import human_seconds
 
 
 @contextmanager
@@ -37,16 +38,18 @@ def _bar(watch: Progress) -> Iterator[Update]:
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("chunks  {task.fields[rows]:,} rows  {task.fields[speed]:.1f} MiB/s"),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[left]}"),
         console=Console(stderr=True),
         transient=True,
     )
     with bar:
-        task = bar.add_task(watch.doing, total=watch.chunks, rows=0, speed=0.0)
+        task = bar.add_task(watch.doing, total=watch.chunks, rows=0, speed=0.0, left="")
 
         def update() -> None:
             found = watch.totals()
-            speed = (found["bytes"] + found["bytes_running"]) / (1 << 20) / max(found["seconds"], 0.1)
-            bar.update(task, total=found["chunks"], completed=found["chunks_done"], rows=found["rows"], speed=speed)
+            rate, seconds = watch.pace()
+            left = f"{human_seconds(seconds)} left" if seconds is not None else ""
+            shown = {"rows": found["rows"], "speed": rate / (1 << 20), "left": left}
+            bar.update(task, total=found["chunks"], completed=found["chunks_done"], **shown)
 
         yield update

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -11,9 +12,13 @@ from itertools import chain
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from snapshot_assets.errors import SnapshotError, TaskLostError, TransientError
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.scrub import scrub
 
+_SHOWN = 5
+_OF_CHUNK = re.compile(r"data/\d+(?:/[^\s:;,]*)?")
+"""A chunk's folder or object, in an error."""
 JOB_BYTES = 64 << 20
 JOB_CHUNKS = 32
 """Most bytes, and most chunks, that share a job: a Python task takes about 100 ms to start."""
@@ -213,6 +218,27 @@ def error_of(chunk: int, results: Sequence[_ChunkOutcome], tasks: int) -> Snapsh
     return next(iter(permanent or errors), None)
 
 
-def first_failures(failed: Mapping[int, str]) -> str:
-    """Return the errors of the first five failed chunks for a message."""
-    return "; ".join(f"chunk {chunk}: {error.rstrip('.')}" for chunk, error in sorted(failed.items())[:5])
+def first_failures(failed: Mapping[int, str], name: Callable[[int], str] = str) -> str:
+    """Return the first five causes of failures for a message, each with the chunks that it made fail.
+
+    Args:
+        failed: The text of the error of each chunk.
+        name: Names a chunk.
+    """
+    groups = by_cause(failed)
+    more = f"; and {counted(len(groups) - _SHOWN, 'more cause')}" if len(groups) > _SHOWN else ""
+    return "; ".join(f"{chunk_names(chunks, name)}: {error.rstrip('.')}" for chunks, error in groups[:_SHOWN]) + more
+
+
+def by_cause(failed: Mapping[int, str]) -> list[tuple[list[int], str]]:
+    """Group failed chunks whose errors differ at most in the chunk's own objects; each group has its first error."""
+    groups: dict[str, list[int]] = {}
+    for chunk, error in sorted(failed.items()):
+        groups.setdefault(_OF_CHUNK.sub("data/", error), []).append(chunk)
+    return [(chunks, failed[chunks[0]]) for chunks in groups.values()]
+
+
+def chunk_names(chunks: Sequence[int], name: Callable[[int], str] = str) -> str:
+    """Return the names of the first five of some chunks, and how many more there are."""
+    more = f" and {len(chunks) - _SHOWN:,} more" if len(chunks) > _SHOWN else ""
+    return f"chunk{'s' * (len(chunks) > 1)} {', '.join(map(name, chunks[:_SHOWN]))}{more}"

@@ -8,11 +8,14 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from subprocess import Popen
+from typing import Any
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.java_gateway import launch_gateway
 
 _LOG = logging.getLogger(__name__)
@@ -27,8 +30,34 @@ def start_jvm(settings: Mapping[str, str]) -> None:
         settings: Settings of the session.
     """
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-    with SparkContext._lock, _logged() as pipe:  # whoever starts a session meanwhile waits for this JVM
-        SparkContext._ensure_initialized(gateway=launch_gateway(conf, {"stderr": pipe}))  # type: ignore[no-untyped-call]
+    with SparkContext._lock, _logged() as pipe, _ended_on_failure():  # other starts of a session wait for this JVM
+        gateway = launch_gateway(conf, {"stderr": pipe, "process_group": 0})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway)
+
+
+@contextmanager
+def _ended_on_failure() -> Iterator[None]:
+    """End the JVM that is started inside the context if an exception leaves it, such as that of a terminated run.
+
+    PySpark then removes the folder where the JVM is to report its port, and a JVM that cannot report it never ends.
+    """
+    started: list[Popen[bytes]] = []
+
+    def start(*args: Any, **options: Any) -> Popen[bytes]:
+        started.append(Popen(*args, **options))
+        return started[-1]
+
+    java_gateway.Popen = start  # type: ignore[attr-defined,assignment]
+    try:
+        yield
+    except BaseException:
+        for process in started:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        raise
+    finally:
+        java_gateway.Popen = Popen  # type: ignore[attr-defined]
 
 
 @contextmanager

@@ -32,8 +32,16 @@ class FinishedChunk(Protocol):
         """The bytes of its files."""
 
     @property
+    def status(self) -> str:
+        """What the run did with it."""
+
+    @property
     def counted(self) -> bool:
         """Whether it is counted: each chunk is, except chunk 0 if it is empty."""
+
+
+_FOUND = ("skipped", "adopted")
+"""Statuses of chunks that were complete before: they take no time, so that they tell nothing of the others' pace."""
 
 
 @dataclass
@@ -50,6 +58,9 @@ class Progress:
     chunks: int
     outcomes: list[Any] = field(default_factory=list)
     _started: float = field(default_factory=time.monotonic)
+    _working_since: float | None = None
+    _worked: int = 0
+    _worked_bytes: int = 0
     _running: dict[str, Report] = field(default_factory=dict)
     _done: set[int] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -62,6 +73,11 @@ class Progress:
             else:
                 self.chunks -= 1
             self._done.add(outcome.chunk)
+            if outcome.status not in _FOUND:
+                self._worked += outcome.counted
+                self._worked_bytes += outcome.bytes
+            elif not self._worked:
+                self._working_since = time.monotonic()
             self._running = {work: each for work, each in self._running.items() if each.chunk != outcome.chunk}
 
     def report(self, report: Report) -> None:
@@ -89,6 +105,14 @@ class Progress:
             "files_running": sum(each.files for each in running),
         }
 
+    def pace(self) -> tuple[float, float | None]:
+        """Return the bytes per second of the chunks that the run worked on, and the seconds left; None if unknown."""
+        found, since = self.totals(), self._started if self._working_since is None else self._working_since
+        seconds = max(time.monotonic() - since, 0.001)
+        left = found["chunks"] - found["chunks_done"]
+        rate = (self._worked_bytes + found["bytes_running"]) / seconds
+        return rate, seconds / self._worked * left if self._worked and left else None
+
     def line(self) -> str:
         """Return the totals as a sentence."""
         found = self.totals()
@@ -115,12 +139,11 @@ class Progress:
             else f"{counted(len(chunks), 'chunk')} from {min(chunks)} to {max(chunks)}"
         )
         rows, size = sum(each.rows for each in outcomes), sum(each.bytes for each in outcomes)
-        rate = f"{human_bytes(found['bytes'] / max(found['seconds'], 0.001))}/s"
-        done, chunks_left = found["chunks_done"], found["chunks"] - found["chunks_done"]
-        left = f", about {human_seconds(found['seconds'] / done * chunks_left)} left" if chunks_left else ""
+        rate, seconds = self.pace()
+        left = f", about {human_seconds(seconds)} left" if seconds is not None else ""
         return (
             f"Committed {which}: {counted(rows, 'row')}, {human_bytes(size)}."
-            f" {done:,} of {counted(found['chunks'], 'chunk')}, {rate}{left}."
+            f" {found['chunks_done']:,} of {counted(found['chunks'], 'chunk')}, {human_bytes(rate)}/s{left}."
         )
 
 

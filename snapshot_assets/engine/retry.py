@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from snapshot_assets.engine.jobs import Chunk, Outcome
+from snapshot_assets.engine.jobs import Chunk, Outcome, by_cause, chunk_names
 from snapshot_assets.errors import TransientError
 from snapshot_assets.format.scrub import scrub
 
@@ -57,13 +57,17 @@ def attempt_chunks(
     todo = list(chunks)
     while todo and not stop.is_set():
         again: list[Chunk] = []
+        failed: dict[int, str] = {}
         wait = next(waits, None)
         for chunk, outcome in zip(todo, attempt(todo), strict=True):
             if isinstance(outcome.error, TransientError) and wait is not None and not stop.is_set():
-                _LOG.warning("Chunk %s failed and is tried again: %s", outcome.chunk, scrub(str(outcome.error)))
+                failed[outcome.chunk] = scrub(str(outcome.error))
                 again.append(chunk)
             else:
                 outcomes.append(outcome)
+        for some, error in by_cause(failed):
+            verb = "is" if len(some) == 1 else "are"
+            _LOG.warning("%s failed and %s tried again: %s", chunk_names(some).capitalize(), verb, error)
         todo = again
         if todo and wait is not None:
             stop.wait(wait)

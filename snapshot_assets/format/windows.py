@@ -56,6 +56,12 @@ class Window:
         return f"window {self.id} [{time_text(self.start)}, {time_text(self.end)})"
 
 
+def partition_key(window: Window) -> str:
+    """Return a window's partition key: its start in UTC, with seconds only where needed."""
+    text = time_text(window.start).removesuffix("Z")
+    return text if window.start.second or window.start.microsecond else text.removesuffix(":00")
+
+
 def count_windows(start: datetime, end: datetime, length: timedelta) -> int:
     """Return how many windows cover `[start, end)`, given by aware instants.
 

@@ -22,6 +22,7 @@ from snapshot_assets.pipeline.automation import (
     when_updated,
     when_windows_are,
 )
+from snapshot_assets.pipeline.check_results import FOUND_BY_SEAL, record_report, recording_damage
 from snapshot_assets.pipeline.checks import chunk_checks, failed_chunks, manifest_checks, suspects_all
 from snapshot_assets.pipeline.copies import copy_definitions
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts, runs_asset
@@ -295,7 +296,8 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
             depth = config.depth()
             if suspects_all(context.instance, plan, snapshots.store(plan.name), state):
                 depth = "full"
-            sealed = snapshots.seal(plan.name, depth, failed_chunks(context.instance, plan))
+            with recording_damage(context, plan):
+                sealed = snapshots.seal(plan.name, depth, failed_chunks(context.instance, plan))
             if config.tags(plan):
                 create_due_tag(context, plan)
             state = Catalog.open(snapshots.store(plan.name)).state
@@ -305,5 +307,6 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
             context.log.warning(sentence)
         version = dg.DataVersion(sealed.seal.seal.checksum)
         yield dg.MaterializeResult(metadata=seal_metadata(sealed, state, plan.to), data_version=version)
+        record_report(context, plan, state, sealed.report, FOUND_BY_SEAL)  # of the materialization, which is stored now
 
     return manifest

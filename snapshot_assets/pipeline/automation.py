@@ -78,11 +78,23 @@ def automation_sensor(plan: Plan) -> dg.AutomationConditionSensorDefinition:
     Without it they would belong to Dagster's own sensor, which always ships stopped.
     """
     return dg.AutomationConditionSensorDefinition(
-        f"{plan.name}_automation_sensor",
+        _sensor_name(plan),
         target=dg.AssetSelection.assets(*exported_assets(plan)),
         default_status=sensor_status(plan),
         description=_automates(plan),
     )
+
+
+def _sensor_name(plan: Plan) -> str:
+    return f"{plan.name}_automation_sensor"
+
+
+def is_automated(instance: dg.DagsterInstance, plan: Plan) -> bool:
+    """Return whether the automation sensor of a plan is on: what is due is its to request, and no schedule's."""
+    if not plan.dagster.automation:
+        return False
+    states = [each for each in instance.all_instigator_state() if each.name == _sensor_name(plan)]
+    return any(each.is_running for each in states) if states else plan.dagster.default_status == "running"
 
 
 def _automates(plan: Plan) -> str:

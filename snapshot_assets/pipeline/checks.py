@@ -1,34 +1,38 @@
 """Asset checks. They only report: the manifest verifies the snapshot itself."""
 
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from operator import itemgetter
 from typing import Any
 
 import dagster as dg
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.objects import (
-    Report,
     check_chunk_checksum,
-    check_files,
     check_head,
+    damaged_chunks,
     files_after_seal,
     files_to_seal,
     verified_revision,
 )
 from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK, chunk_of, is_receipt
-from snapshot_assets.pipeline.coverage import coverage_faults, coverage_severity
-from snapshot_assets.pipeline.dagster_internals import check_event, failed_partitions
+from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.pipeline.check_results import (
+    CHECKSUM,
+    COVERAGE,
+    FILES,
+    INTACT,
+    REPAIR,
+    head_findings,
+    record_chunks,
+)
+from snapshot_assets.pipeline.dagster_internals import CheckResult, check_events, failed_partitions
 from snapshot_assets.pipeline.failures import showing_failures
 from snapshot_assets.pipeline.keys import asset_key, chunk_assets
 from snapshot_assets.pipeline.metadata import fault_metadata, with_sizes
@@ -36,14 +40,9 @@ from snapshot_assets.pipeline.partitions import chunks_of_run, key_of_chunk, par
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.listed import Listed
 
-CHECKSUM, INTACT, COVERAGE, FILES = "snapshot_checksum", "files_intact", "coverage", "file_checksums"
-
-ChunkCheck = Callable[[ObjectStore, State, int], list[Fault]]
-
-Judge = Callable[[int], tuple[bool, Mapping[str, Any], str | None]]
-"""Returns whether a chunk passes, its metadata, and what to do."""
+Judge = Callable[[Sequence[int]], Iterable[tuple[int, bool, Mapping[str, Any], str | None]]]
+"""Returns for each chunk whether it passes, its metadata, and what to do."""
 
 Opened = Callable[[dg.AssetCheckExecutionContext, Plan], AbstractContextManager[tuple[Sequence[int], Judge]]]
 """Opens the judge of a plan's chunks, for one run of a check; gives the chunks that there are, too."""
@@ -56,47 +55,11 @@ _OF_MANIFEST = {
     " were never exported.",
 }
 
-_NOT_SEALED = (
-    "The newest state is not sealed yet, so there is no checksum of it; its documents are whole. Once every window is"
-    " exported, materialise manifest, or run the export job: both seal it."
-)
-
-# Dagster shows a result's description as it is, without Markdown.
-REPAIR = (
-    "Materialise this partition again. A run exports a chunk whose files are damaged again, without replace. Then"
-    " materialise manifest, which seals the repaired snapshot."
-)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What a check of `manifest` found.
-
-    Attributes:
-        faults: The check fails if there are any.
-        description: What repairs them, or what the state lacks; None for a state that is as the check expects.
-    """
-
-    faults: Sequence[Fault]
-    description: str | None
-    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
-
 
 def chunk_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
-    """Return the checks `file_checksums` and `chunk_checksum` of the plan's `chunk_assets`; of windows, partitioned."""
-    return [
-        chunk_check(plan, asset, name, description, partial(_judging, check))
-        for asset in chunk_assets(plan)
-        for name, description, check in (
-            (FILES, "Every file of the chunk has its size and SHA-256.", _files),
-            ("chunk_checksum", "The chunk's checksum is that of its files.", _chunk),
-        )
-    ]
-
-
-def check_of_chunk(plan: Plan, chunk: int) -> dg.AssetCheckKey:
-    """Return the check that shows whether a chunk's files are whole."""
-    return dg.AssetCheckKey(asset_key(plan, "chunks" if chunk != UNTIMED_CHUNK else "untimed_tables"), FILES)
+    """Return the check `file_checksums` of each of the plan's `chunk_assets`; of windows, partitioned."""
+    description = "Every file of the chunk has its size and SHA-256, and the chunk's checksum is that of its files."
+    return [chunk_check(plan, asset, FILES, description, _judging) for asset in chunk_assets(plan)]
 
 
 def failed_chunks(instance: dg.DagsterInstance, plan: Plan) -> set[int]:
@@ -108,11 +71,7 @@ def failed_chunks(instance: dg.DagsterInstance, plan: Plan) -> set[int]:
         instance: The instance that has the checks' results.
         plan: The plan.
     """
-    checks = [
-        dg.AssetCheckKey(asset_key(plan, asset), name)
-        for asset in chunk_assets(plan)
-        for name in (FILES, "chunk_checksum")
-    ]
+    checks = [dg.AssetCheckKey(asset_key(plan, asset), FILES) for asset in chunk_assets(plan)]
     chunks = set()
     for key in failed_partitions(instance, *checks):
         with suppress(PlanError):  # a result from before the plan's windows were changed
@@ -160,6 +119,7 @@ def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
                 hashed |= _to_hash(context, plan, state)
             report = check_head(store, state, hashed)
             record_verification(store, report, datetime.now(UTC))
+            record_chunks(context, plan, state, report, "Found whole by the checks of manifest.")
         for name, found in head_findings(plan, state, report).items():
             if name in selected:
                 read = with_sizes({"hashed_bytes": report.bytes}) if name == INTACT else {}
@@ -175,48 +135,14 @@ def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
     return [whole]
 
 
-def head_findings(plan: Plan, state: State, report: Report) -> dict[str, Finding]:
-    """Return what a verification found in the newest state, by check of `manifest`."""
-    damage = [fault for fault in report.faults if fault.is_damage and not fault.revisions]
-    files = {fault.object for fault in damage if chunk_of(fault.object) is not None and not is_receipt(fault.object)}
-    unsealed = None if state.sealed else _NOT_SEALED
-    return {
-        CHECKSUM: _finding(
-            plan, _checksum_faults(state, [fault for fault in damage if fault.object not in files]), unsealed
-        ),
-        INTACT: _finding(plan, [fault for fault in damage if fault.object in files]),
-        COVERAGE: replace(_finding(plan, coverage_faults(plan, state)), severity=coverage_severity(state)),
-    }
-
-
-def _finding(plan: Plan, faults: Sequence[Fault], otherwise: str | None = None) -> Finding:
-    return Finding(faults, remedy(plan, faults) or otherwise)
-
-
-def remedy(plan: Plan, faults: Sequence[Fault]) -> str | None:
-    """Return what repairs faults of a plan's location; None without any."""
-    if not faults:
-        return None
-    if all(fault.kind is FaultKind.COVERAGE for fault in faults):
-        late = [fault.message for fault in faults if fault.chunk is None]
-        return " ".join((*late, "Materialise the missing partitions, or run the export job, which exports them."))
-    chunks = sorted({fault.chunk for fault in faults if fault.chunk is not None})
-    if not chunks:
-        return "Materialise manifest; if that fails, snapshots export verify names what to do."
-    names = [key_of_chunk(plan, chunk) or "untimed_tables" for chunk in chunks[:10]]
-    which = ", ".join(names) + (", …" if len(chunks) > 10 else "")
-    return f"Materialise again what is damaged: {which}. A run exports damaged chunks again."
-
-
-def _files(store: ObjectStore, state: State, chunk: int) -> list[Fault]:
-    objects = Listed(store, f"data/{chunk}/")
-    return list(check_files(store, state, objects, Report(store.uri, "full"), chunk=chunk))
-
-
-def _chunk(_: ObjectStore, state: State, chunk: int) -> list[Fault]:
-    if not state.completed(chunk):
-        return [Fault(FaultKind.COVERAGE, f"data/{chunk}", f"Chunk {chunk} is not completed.", chunk)]
-    return list(check_chunk_checksum(state, chunk))
+def _faults(store: ObjectStore, state: State, chunks: Sequence[int]) -> Iterator[tuple[int, list[Fault]]]:
+    """Yield the faults of each chunk; the files of all are listed and hashed together."""
+    damaged = damaged_chunks(store, state, [chunk for chunk in chunks if state.completed(chunk)], hashed=True)
+    for chunk in chunks:
+        if state.completed(chunk):
+            yield chunk, [*damaged.get(chunk, ()), *check_chunk_checksum(state, chunk)]
+        else:
+            yield chunk, [Fault(FaultKind.COVERAGE, f"data/{chunk}", f"Chunk {chunk} is not completed.", chunk)]
 
 
 def _to_hash(context: dg.AssetCheckExecutionContext, plan: Plan, state: State) -> set[str]:
@@ -229,16 +155,6 @@ def _to_hash(context: dg.AssetCheckExecutionContext, plan: Plan, state: State) -
     verified = made.metadata["verified_before"].value  # text; a number in events of earlier releases
     assert isinstance(verified, str | int)
     return files_after_seal(state, now, int(verified))
-
-
-def _checksum_faults(state: State, faults: list[Fault]) -> list[Fault]:
-    if not state.sealed or state.newest_seal is None:
-        return faults
-    found, expected = checksum_of(state), state.newest_seal.seal.checksum
-    if found != expected:
-        message = f"The snapshot has checksum {found}; its seal records {expected}."
-        return [*faults, Fault(FaultKind.SNAPSHOT_CHECKSUM, MANIFEST, message)]
-    return faults
 
 
 def chunk_check(
@@ -262,18 +178,13 @@ def chunk_check(
         # One evaluation per key: an AssetCheckResult loses its partition in a range run.
         with showing_failures(), opened(context, plan) as (known, judge):
             chosen = _chosen(context, plan, known) if partitioned else [UNTIMED_CHUNK]
-            judged = [(chunk, *judge(chunk)) for chunk in chosen]
             # Failed ones last: the overview of the check shows its newest result.
-            for chunk, passed, metadata, remedy in sorted(judged, key=itemgetter(1), reverse=True):
-                partition = key_of_chunk(plan, chunk) if partitioned else None
-                yield check_event(
-                    context.instance,
-                    key,
-                    partition,
-                    passed=passed,
-                    metadata=metadata,
-                    description=remedy or description,
-                )
+            judged = sorted(judge(chosen), key=itemgetter(1), reverse=True)
+            results = [
+                CheckResult(key_of_chunk(plan, chunk) if partitioned else None, passed, metadata, remedy or description)
+                for chunk, passed, metadata, remedy in judged
+            ]
+            yield from check_events(context.instance, key, results)
         yield dg.Output(None)
 
     return check
@@ -285,15 +196,13 @@ def _chosen(context: dg.AssetCheckExecutionContext, plan: Plan, known: Sequence[
 
 
 @contextmanager
-def _judging(
-    check: ChunkCheck, context: dg.AssetCheckExecutionContext, plan: Plan
-) -> Iterator[tuple[Sequence[int], Judge]]:
-    """Open the judge of a check: a chunk passes if the check finds no fault."""
+def _judging(context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[tuple[Sequence[int], Judge]]:
+    """Open the judge of `file_checksums`."""
     store, state = _read(context, plan)
 
-    def judge(chunk: int) -> tuple[bool, Mapping[str, Any], str | None]:
-        faults = check(store, state, chunk)
-        return not faults, fault_metadata(faults), REPAIR if faults else None
+    def judge(chunks: Sequence[int]) -> Iterator[tuple[int, bool, Mapping[str, Any], str | None]]:
+        for chunk, faults in _faults(store, state, chunks):
+            yield chunk, not faults, fault_metadata(faults), REPAIR if faults else None
 
     yield [chunk for chunk in state.expected_chunks() if state.completed(chunk)], judge
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
@@ -24,6 +25,8 @@ from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventL
 from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
 
 from snapshot_assets.pipeline import watch_orphans
+
+StepContext = dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecutionContext
 
 
 @contextmanager
@@ -94,21 +97,26 @@ def leave_ctrl_c_to_this_process() -> None:
     compute_logs.watch_orphans = watch_orphans  # type: ignore[attr-defined]
 
 
-def target_materialization(
-    instance: dg.DagsterInstance, asset_key: dg.AssetKey, partition: str | None
-) -> AssetCheckEvaluationTargetMaterializationData | None:
-    """Return the newest materialization that a check result refers to; None if nothing was materialized.
-
-    Without it, Dagster does not treat a partition's result as current, and the UI does not show it.
-    """
-    records = instance.fetch_materializations(
-        dg.AssetRecordsFilter(asset_key=asset_key, asset_partitions=[partition] if partition else None), limit=1
-    ).records
-    if not records:
-        return None
-    return AssetCheckEvaluationTargetMaterializationData(
-        storage_id=records[0].storage_id, run_id=records[0].run_id, timestamp=records[0].timestamp
-    )
+def _newest_materializations(
+    instance: dg.DagsterInstance, asset_key: dg.AssetKey, partitions: Set[str | None]
+) -> dict[str | None, AssetCheckEvaluationTargetMaterializationData]:
+    """Return the newest materialization of each partition, as far as there is one; None asks for that of any."""
+    keys = {partition for partition in partitions if partition is not None}
+    kind = dg.DagsterEventType.ASSET_MATERIALIZATION
+    ids = list(instance.get_latest_storage_id_by_partition(asset_key, kind, keys).values()) if keys else []
+    records: dict[str | None, dg.EventLogRecord] = {}
+    if ids:
+        of_keys = dg.AssetRecordsFilter(asset_key, storage_ids=ids)
+        found = instance.fetch_materializations(of_keys, limit=len(ids)).records
+        records = {record.partition_key: record for record in found}
+    if None in partitions:
+        records |= dict(zip((None,), instance.fetch_materializations(asset_key, limit=1).records, strict=False))
+    return {
+        partition: AssetCheckEvaluationTargetMaterializationData(
+            storage_id=record.storage_id, run_id=record.run_id, timestamp=record.timestamp
+        )
+        for partition, record in records.items()
+    }
 
 
 NO_EVENTS_AT_THE_END = {SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True}
@@ -128,8 +136,7 @@ def store_events(
 
     Dagster's PostgreSQL and SQLite storages take a commit's thousands of windows so ten times as fast as one by one.
     """
-    own: Any = context.op_execution_context if isinstance(context, dg.AssetExecutionContext) else context
-    step = own.step_context if isinstance(own, dg.OutputContext) else own.get_step_execution_context()
+    own, step = _step_of(context)
     batch = str(uuid.uuid4())
     _store_batches_at_once(step.instance)
     for number, event in enumerate(events, 1):
@@ -138,6 +145,24 @@ def store_events(
         if isinstance(event, dg.AssetMaterialization):
             kind = DagsterEvent.asset_materialization
         own._events.append(kind(step, event, in_batch))
+
+
+def _step_of(context: Any) -> tuple[Any, Any]:
+    """Return the context that takes events, and that of its step."""
+    own = getattr(context, "op_execution_context", context)
+    return own, own.step_context if isinstance(own, dg.OutputContext) else own.get_step_execution_context()
+
+
+def store_results(context: StepContext | dg.OutputContext, results: Iterable[dg.AssetCheckEvaluation]) -> None:
+    """Store results of checks, except those of checks that the run of a step executes.
+
+    Dagster has no way to store several at once.
+    """
+    own, step = _step_of(context)
+    executed = {check for data in step.job_def.asset_layer.data for check in data.assets_def.check_keys}
+    for result in results:
+        if result.asset_check_key not in executed:
+            own._events.append(DagsterEvent.asset_check_evaluation(step, result))
 
 
 def made_from_inputs(context: dg.OutputContext) -> dict[str, str]:
@@ -152,27 +177,45 @@ def made_from_inputs(context: dg.OutputContext) -> dict[str, str]:
     return tags
 
 
-def check_event(
-    instance: dg.DagsterInstance,
-    check: dg.AssetCheckKey,
-    partition: str | None,
-    *,
-    passed: bool,
-    metadata: Mapping[str, Any],
-    description: str | None,
-    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
-) -> dg.AssetCheckEvaluation:
-    """Return the result of a check for one partition, or for an asset without partitions."""
-    return dg.AssetCheckEvaluation(
-        asset_key=check.asset_key,
-        check_name=check.name,
-        partition=partition,
-        passed=passed,
-        metadata=metadata,
-        description=description,
-        severity=severity,
-        target_materialization_data=target_materialization(instance, check.asset_key, partition),
-    )
+@dataclass(frozen=True)
+class CheckResult:
+    """The result of a check for one partition, or for an asset without partitions."""
+
+    partition: str | None
+    passed: bool
+    metadata: Mapping[str, Any]
+    description: str | None
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
+
+
+def check_events(
+    instance: dg.DagsterInstance, check: dg.AssetCheckKey, results: Sequence[CheckResult]
+) -> list[dg.AssetCheckEvaluation]:
+    """Return the events of a check's results, each about the newest materialization, by queries of all at once.
+
+    Without its materialization, Dagster does not treat a partition's result as current, and the UI does not show it.
+    """
+    newest = _newest_materializations(instance, check.asset_key, {result.partition for result in results})
+    return [
+        dg.AssetCheckEvaluation(
+            asset_key=check.asset_key,
+            check_name=check.name,
+            partition=result.partition,
+            passed=result.passed,
+            metadata=result.metadata,
+            description=result.description,
+            severity=result.severity,
+            target_materialization_data=newest.get(result.partition),
+        )
+        for result in results
+    ]
+
+
+def passing_partitions(instance: dg.DagsterInstance, check: dg.AssetCheckKey) -> set[str | None]:
+    """Return the partitions for which the UI shows that a check passed; None for no partition."""
+    passed = AssetCheckExecutionRecordStatus.SUCCEEDED
+    infos = instance.event_log_storage.get_asset_check_partition_info([check])
+    return {info.partition_key for info in infos if info.is_current and info.latest_execution_status == passed}
 
 
 def failed_partitions(instance: dg.DagsterInstance, *checks: dg.AssetCheckKey) -> set[str | None]:

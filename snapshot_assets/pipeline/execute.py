@@ -7,6 +7,7 @@ import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as with_changes
+from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
@@ -79,6 +80,7 @@ def run_plan(
     force: bool = False,
     replace: bool = False,
     require_complete: bool = True,
+    started: datetime | None = None,
     progress: Progress,
     on_skipped: Callable[[Sequence[TableName]], None],
 ) -> str:
@@ -93,6 +95,7 @@ def run_plan(
         force: Start a new snapshot.
         replace: Export completed windows again.
         require_complete: Whether a missing window is an error; otherwise the run does not seal.
+        started: When the windows were chosen; those that close later are not missing. None for the present.
         progress: Counts what the run does.
         on_skipped: Called with the tables that are not exported because they have no time index, if any.
 
@@ -105,6 +108,7 @@ def run_plan(
         written={plan.name: written},
         force=frozenset({plan.name} if force else ()),
         checked=frozenset(() if kind_of(configuration.source(plan.source).uri) == "spark" else {plan.name}),
+        started=started or datetime.now(UTC),
         progress=progress,
         on_skipped=on_skipped,
     )
@@ -127,6 +131,7 @@ def run_copy(
     *,
     instance: dg.DagsterInstance,
     overwrite: bool,
+    started: datetime,
     progress: Progress,
 ) -> Mapping[str, dg.MetadataValue[Any]]:
     """Run the job `<plan>_copy` of a plan of kind `query`; returns its metadata. See also `run_plan`.
@@ -137,9 +142,10 @@ def run_copy(
         keys: Partition keys of the windows to copy; empty for a query without windows.
         instance: The Dagster instance that records the run.
         overwrite: Whether a copy that is there is deleted first.
+        started: When the windows were chosen.
         progress: Counts what the run does.
     """
-    definitions = _definitions(configuration, plan, overwrite=overwrite, progress=progress)
+    definitions = _definitions(configuration, plan, overwrite=overwrite, started=started, progress=progress)
     result = _execute(definitions.resolve_job_def(f"{plan.name}_copy"), instance, {}, _of_range(keys))
     [output] = [event for event in result.all_events if event.is_successful_output]
     return output.step_output_data.metadata

@@ -16,6 +16,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.start_snapshot import open_windows_text
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.counts import counted
+from snapshot_assets.pipeline.automation import is_automated
 from snapshot_assets.pipeline.failures import showing_failed_ticks
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans
 from snapshot_assets.pipeline.keys import asset_key, exported_assets, op_name, schedule_status
@@ -87,11 +88,11 @@ def chosen_chunks(context: dg.AssetExecutionContext, plan: Plan, config: ExportC
     Raises:
         PlanError: `windows` names no window of the plan.
     """
-    windows = chunks_of_run(context, plan)
+    windows, started = chunks_of_run(context, plan), snapshots_of(context).started
     due = windows is None and config.windows == "due"
     exported = _exported(context, plan) if due or config.late_windows else []
     if due:
-        windows = sorted({window.id for window in windows_of(plan)} - set(exported))
+        windows = sorted({window.id for window in windows_of(plan, started)} - set(exported))
     elif windows is None:
         windows = _range(plan, config.windows)
     if len(windows) > MANY_WINDOWS:
@@ -101,7 +102,7 @@ def chosen_chunks(context: dg.AssetExecutionContext, plan: Plan, config: ExportC
             f" chunk_time_window, or runs of at most {MANY_WINDOWS:,} windows (chunks_per_run)."
         )
     chosen = set(windows)
-    if text := open_windows_text((each for each in windows_of(plan) if each.id in chosen), datetime.now(UTC)):
+    if text := open_windows_text((each for each in windows_of(plan, started) if each.id in chosen), started):
         context.log.warning(text)
     late = tuple(exported[-config.late_windows :]) if config.late_windows else ()
     return ChunkScans(tuple(windows), config.replace, late)
@@ -111,7 +112,7 @@ def _exported(context: dg.AssetExecutionContext, plan: Plan) -> list[int]:
     """Return the ids of the closed windows that are exported, in order; none for a run that starts a new snapshot."""
     run = snapshots_of(context).export_run(plan.name)
     state = run.read_catalog().state
-    return [window.id for window in windows_of(plan) if not run.force and state.completed(window.id)]
+    return [window.id for window in windows_of(plan, run.started) if not run.force and state.completed(window.id)]
 
 
 def _range(plan: Plan, text: str) -> list[int]:
@@ -152,13 +153,15 @@ def export_schedule(plan: Plan, job: Any) -> dg.ScheduleDefinition:
         cron_schedule=plan.dagster.export_cron or closing_cron(plan),
         execution_timezone="UTC",
         required_resource_keys={SNAPSHOTS},
-        default_status=schedule_status(plan),
+        default_status=dg.DefaultScheduleStatus.STOPPED if plan.dagster.automation else schedule_status(plan),
         description=f"{does} every closed window of {plan.name} that is missing, and seals the snapshot.",
     )
     @showing_failed_ticks()
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         if waiting := why_to_wait(context, job.name):
             return dg.SkipReason(waiting)
+        if is_automated(context.instance, plan):
+            return dg.SkipReason(f"The sensor {plan.name}_automation_sensor is on, and requests what is due.")
         windows = windows_of(plan)
         if plan.kind == "query" and plan.windowed and not windows:
             return dg.SkipReason(f"No window of {plan.name} has closed yet, so there is nothing to copy.")

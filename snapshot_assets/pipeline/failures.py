@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 
+from snapshot_assets.engine.jobs import by_cause
 from snapshot_assets.errors import (
     BrokenLinkError,
     CompactionFailedError,
@@ -101,7 +102,8 @@ def as_failure(error: Exception, remedy: str = "") -> dg.Failure:
     if isinstance(error, SchemaIncompleteError):
         metadata["failed_steps"] = failed_steps(error.attributes["steps"])
     if isinstance(error, _OF_CHUNKS):
-        metadata["failed_chunks"] = dg.MetadataValue.json({str(k): v for k, v in error.attributes["chunks"].items()})
+        groups = by_cause(error.attributes["chunks"])
+        metadata["failed_chunks"] = dg.MetadataValue.json({", ".join(map(str, each)): text for each, text in groups})
         metadata["causes"] = dg.MetadataValue.json(error.attributes.get("causes", []))
     description = str(error) if isinstance(error, SnapshotError) else f"{type(error).__name__}: {error}"
     return dg.Failure(description=description, metadata=metadata, allow_retries=False)

@@ -20,6 +20,7 @@ from snapshot_assets.engine.session_start import worker_python_of_others_chosen
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets.pipeline.check_results import record_written
 from snapshot_assets.pipeline.dagster_internals import (
     asks_to_replace,
     leave_out_events_at_the_end,
@@ -129,6 +130,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
                     for outcome in done:
                         progress.outcome(outcome)
                     report_chunks(context, plan, done, catalog.state, made_from)
+                    record_written(context, plan, outcomes)
                     report_tables(context, plan, done, tables, names)
                     if committed := [outcome for outcome in done if outcome.status != "skipped"]:
                         context.log.info(progress.committed(committed))

@@ -14,7 +14,7 @@ import dagster as dg
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.units import duration_text, parse_time, time_text
-from snapshot_assets.format.windows import Window, closed_count, plan_windows, window_at, window_holding
+from snapshot_assets.format.windows import Window, closed_count, partition_key, plan_windows, window_at, window_holding
 from snapshot_assets.plan.plan import Plan, require_range
 
 _KEY_FORMAT = "%Y-%m-%dT%H:%M"
@@ -111,10 +111,7 @@ def closing_cron(plan: Plan) -> str:
     return cron_of(closes, plan.chunk_time_window) or HOURLY
 
 
-def key_of(window: Window) -> str:
-    """Return a window's partition key: its start in UTC, with seconds only where needed."""
-    text = time_text(window.start).removesuffix("Z")
-    return text if window.start.second or window.start.microsecond else text.removesuffix(":00")
+key_of = partition_key
 
 
 def chunks_of_run(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, plan: Plan) -> list[int] | None:

@@ -1,6 +1,7 @@
 """The asset `replica`: a plan's location, copied to a second store after each export."""
 
 # Dagster reads the annotations of assets, so they must not be postponed here.
+from collections.abc import Iterator
 from typing import Any
 
 import dagster as dg
@@ -8,6 +9,8 @@ import dagster as dg
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.replication.replicate import Replication, replicate
 from snapshot_assets.pipeline.automation import fresh, when_updated
+from snapshot_assets.pipeline.check_results import INTACT
+from snapshot_assets.pipeline.dagster_internals import CheckResult, check_events, store_results
 from snapshot_assets.pipeline.failures import showing_failures
 from snapshot_assets.pipeline.keys import asset_key, plan_asset
 from snapshot_assets.pipeline.metadata import with_sizes
@@ -34,16 +37,25 @@ def replica_asset(plan: Plan) -> dg.AssetsDefinition:
         " the way; damage fails the run. "
         + ("Then deletes there what the source deleted." if plan.replicate_delete else _KEEPS),
     )
-    def replica(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+    def replica(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
         snapshots = snapshots_of(context)
         with showing_failures():
             source, target = snapshots.store(plan.name), replica_store(snapshots, plan)
             done = replicate(source, target, delete=plan.replicate_delete, single_writer=plan.single_writer)
             newest = Catalog.open(target).state.newest_seal
         version = dg.DataVersion(newest.seal.checksum) if newest else None
-        return dg.MaterializeResult(metadata=_metadata(done), data_version=version)
+        yield dg.MaterializeResult(metadata=_metadata(done), data_version=version)
+        _record_copied(context, plan, done)
 
     return replica
+
+
+def _record_copied(context: dg.AssetExecutionContext, plan: Plan, done: Replication) -> None:
+    """Record that the replica is whole: a replication fails on damage, and reads again what is on record as damaged."""
+    check = dg.AssetCheckKey(asset_key(plan, "replica"), INTACT)
+    text = "The replication found every object with its size, and hashed what it copied."
+    result = CheckResult(None, True, with_sizes({"hashed_bytes": done.bytes}), text)
+    store_results(context, check_events(context.instance, check, [result]))
 
 
 def replica_store(snapshots: Snapshots, plan: Plan) -> ObjectStore:

@@ -83,7 +83,7 @@ class Snapshots:
         master: Spark's master, if it is known without starting a session.
         overwrite: Whether copies are deleted that are where a copy is written.
         spark_key: Resource key of the Spark session.
-        started: When the run started, for locations with a time in them.
+        started: When the run started: its time in locations, and its windows are those that had closed.
     """
 
     configuration: Configuration
@@ -195,6 +195,7 @@ class Snapshots:
             parallelism=None,
             most_parts=plan.parts_per_chunk,
             written=self.written.get(name),
+            started=self.started,
             force=name in self.force and name not in self._exports,
         )
 

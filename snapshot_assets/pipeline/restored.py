@@ -4,6 +4,7 @@
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -200,18 +201,18 @@ def _counting(context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[tu
     chunks = [each.chunk for each in restore_plan.chunks]
     with run.target() as target:
 
-        def judge(chunk: int) -> tuple[bool, Mapping[str, Any], str | None]:
+        def judge(chunk: int) -> tuple[int, bool, Mapping[str, Any], str | None]:
             if chunk not in {UNTIMED_CHUNK, *chunks}:
                 lacking = f"Revision {restore_plan.state.revision}, which was restored, lacks it."
-                return False, {"not_restored": lacking}, _RESTORE_AGAIN
+                return chunk, False, {"not_restored": lacking}, _RESTORE_AGAIN
             different = chunk_differences(target, restore_plan, chunk)
             if not different:
-                return True, {}, None
+                return chunk, True, {}, None
             rows = (
                 {"table": str(name), "expected": expected, "found": found}
                 for name, (expected, found) in sorted(different.items())
             )
             found = with_sizes({"tables_that_differ": len(different), "differences": first_rows(rows)})
-            return False, found, _RESTORE_AGAIN
+            return chunk, False, found, _RESTORE_AGAIN
 
-        yield chunks, judge
+        yield chunks, partial(map, judge)

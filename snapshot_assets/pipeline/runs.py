@@ -1,4 +1,4 @@
-"""What Dagster knows of runs, for schedules and sensors."""
+"""What Dagster knows of runs."""
 
 from __future__ import annotations
 
@@ -53,6 +53,12 @@ def _last_event(instance: dg.DagsterInstance, record: dg.RunRecord) -> datetime:
     """Return when a run wrote its last event; when it was created if it has none."""
     events = instance.get_records_for_run(record.dagster_run.run_id, limit=1, ascending=False).records
     return datetime.fromtimestamp(events[0].timestamp, UTC) if events else record.create_timestamp
+
+
+def start_of_run(context: dg.InitResourceContext) -> datetime:
+    """Return when the run of a resource started, also in the process of one of its steps; the present without a run."""
+    record = context.instance.get_run_record_by_id(context.run.run_id) if context.instance and context.run else None
+    return datetime.fromtimestamp(record.start_time, UTC) if record and record.start_time else datetime.now(UTC)
 
 
 def failed_before(instance: dg.DagsterInstance, job: str, age: timedelta) -> bool:

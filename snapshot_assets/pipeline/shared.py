@@ -11,6 +11,7 @@ from pydantic import Field
 
 from snapshot_assets.pipeline.io_manager import SnapshotIOManager
 from snapshot_assets.pipeline.resources import IO_MANAGER, SNAPSHOTS, Snapshots
+from snapshot_assets.pipeline.runs import start_of_run
 from snapshot_assets.plan.configuration import Configuration
 
 
@@ -32,7 +33,8 @@ def shared_resources(configuration: Callable[[], Configuration], *, spark_key: s
         def create_resource(self, context: dg.InitResourceContext) -> Snapshots:
             """Return what a run shares; nothing is opened."""
             run_id = context.run.run_id if context.run else ""
-            return Snapshots(configuration(), run_id, spark_key=self.spark_key, **settings)
+            given = {"started": start_of_run(context), **settings}
+            return Snapshots(configuration(), run_id, spark_key=self.spark_key, **given)
 
         @contextmanager
         def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[Snapshots]:

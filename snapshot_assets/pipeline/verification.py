@@ -1,7 +1,7 @@
 """The op of `<plan>_verify`: verifies a location and its replica, and records the results as those of asset checks."""
 
 # Dagster reads the annotations of ops, so they must not be postponed here.
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,20 +18,12 @@ from snapshot_assets.catalog.verify.rotation import Rotation
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import is_probe
 from snapshot_assets.format.units import human_seconds, parse_share
-from snapshot_assets.pipeline.checks import (
-    INTACT,
-    REPAIR,
-    check_of_chunk,
-    failed_chunks,
-    head_findings,
-    remedy,
-    suspected_files,
-)
-from snapshot_assets.pipeline.dagster_internals import check_event
+from snapshot_assets.pipeline.check_results import INTACT, record_report, remedy
+from snapshot_assets.pipeline.checks import suspected_files
+from snapshot_assets.pipeline.dagster_internals import CheckResult, check_events, store_results
 from snapshot_assets.pipeline.failures import joined, showing_failures
 from snapshot_assets.pipeline.keys import asset_key
 from snapshot_assets.pipeline.metadata import fault_metadata, with_sizes
-from snapshot_assets.pipeline.partitions import key_of_chunk
 from snapshot_assets.pipeline.replicas import replica_store
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.pipeline.tags import show_tags
@@ -141,8 +133,7 @@ def _verify_location(
         suspected = suspected_files(context.instance, plan, store, state)
         report = _report(store, state, depth, rotation, suspected)
         record_verification(store, report, datetime.now(UTC))
-    for event in _events(context.instance, plan, state, report):
-        context.log_event(event)  # type: ignore[arg-type]  # Dagster takes results of checks; its stub does not
+    record_report(context, plan, state, report, _WHOLE)
     show_tags(context, plan, state, store.uri)
     age = _age(state, datetime.now(UTC))
     context.log_event(dg.AssetObservation(asset_key(plan, "manifest"), description="Verification", metadata=age))
@@ -159,7 +150,7 @@ def _verify_replica(
     with showing_failures():
         report = _replica_report(context, plan, depth, rotation)
     check, result = dg.AssetCheckKey(asset_key(plan, "replica"), INTACT), _replica_result(plan, report)
-    context.log_event(check_event(context.instance, check, None, **result))  # type: ignore[arg-type]  # as above
+    store_results(context, check_events(context.instance, check, [CheckResult(None, **result)]))
     if report is None:
         context.log.warning(result["description"])
         return {"replica": result["description"]}
@@ -250,35 +241,3 @@ def _report(store: ObjectStore, state: State, depth: str, rotation: Rotation | N
     if read_marker(store) is not None:
         report.faults = list(map(with_replicas_remedy, report.faults))
     return report
-
-
-def _events(
-    instance: dg.DagsterInstance, plan: Plan, state: State, report: Report
-) -> Iterator[dg.AssetCheckEvaluation]:
-    """Yield the results of checks: of chunks that are damaged, or were when last checked, and of the manifest."""
-    by_chunk: dict[int, list[Fault]] = {chunk: [] for chunk in failed_chunks(instance, plan)}
-    for fault in report.faults:
-        if fault.is_damage and not fault.revisions and fault.chunk is not None and state.completed(fault.chunk):
-            by_chunk.setdefault(fault.chunk, []).append(fault)
-    for chunk, faults in sorted(by_chunk.items()):
-        check, repair = check_of_chunk(plan, chunk), REPAIR if faults else _WHOLE
-        yield _event(instance, check, key_of_chunk(plan, chunk), faults, repair, {})
-    manifest = asset_key(plan, "manifest")
-    for name, found in head_findings(plan, state, report).items():
-        check, read = dg.AssetCheckKey(manifest, name), {"hashed_bytes": report.bytes}
-        yield _event(instance, check, None, found.faults, found.description or _WHOLE, read, found.severity)
-
-
-def _event(
-    instance: dg.DagsterInstance,
-    check: dg.AssetCheckKey,
-    partition: str | None,
-    faults: Sequence[Fault],
-    description: str | None,
-    metadata: Mapping[str, Any],
-    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
-) -> dg.AssetCheckEvaluation:
-    facts = fault_metadata(faults) | with_sizes(metadata)
-    return check_event(
-        instance, check, partition, passed=not faults, metadata=facts, description=description, severity=severity
-    )

@@ -17,6 +17,7 @@ class Done:
     rows: int
     bytes: int
     counted: bool = True
+    status: str = "exported"
 
 
 def counts(found: Progress) -> dict[str, int]:
@@ -63,3 +64,23 @@ def test_a_line_is_logged_only_when_it_is_due(monkeypatch: pytest.MonkeyPatch) -
         "copying: 0 of 1 chunk, 31 rows, 0 B, 0 B in work after 31 s",
         "copying: 0 of 1 chunk, 62 rows, 0 B, 0 B in work after 62 s",
     ]
+
+
+@pytest.mark.parametrize("status", ["skipped", "adopted"])
+def test_the_time_left_is_that_of_the_chunks_that_take_time(monkeypatch: pytest.MonkeyPatch, status: str) -> None:
+    """A resumed run finds 400 of 410 chunks there, and takes 5 s for each of the others."""
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    found = Progress("exporting", 410, _started=0.0)
+    now = 20.0  # to start, and to find them
+    for chunk in range(400):
+        found.outcome(Done(chunk, 1, 1 << 30, status=status))
+    assert found.pace() == (0.0, None)
+    now = 30.0
+    committed = [Done(400, 1, 1 << 20), Done(401, 1, 1 << 20)]
+    for done in committed:
+        found.outcome(done)
+    assert found.pace() == ((2 << 20) / 10, 40.0)
+    assert found.committed(committed) == (
+        "Committed 2 chunks from 400 to 401: 2 rows, 2.0 MB. 402 of 410 chunks, 204.8 kB/s, about 40 s left."
+    )

@@ -1,7 +1,14 @@
+import threading
+from collections.abc import Sequence
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshot_assets.engine.retry import RetryPolicy
+from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.engine.jobs import by_cause, first_failures
+from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
+from snapshot_assets.errors import TransientError
 
 
 @given(st.integers(1, 40), st.floats(0, 100), st.floats(0, 300))
@@ -17,3 +24,30 @@ def test_waits_differ_so_that_chunks_do_not_come_back_together_and_end_at_five_m
     assert len(set(waits)) == len(waits)
     assert max(waits[:2]) <= 2
     assert max(waits) <= 300
+
+
+def test_failures_are_grouped_by_cause_whatever_their_own_objects_are_named() -> None:
+    gone = "The source answers no more."
+    failed = {
+        **dict.fromkeys(range(3, 11), gone),
+        1: "No space left for data/1/main.a-77.parquet: disk full.",
+        2: "No space left for data/2/main.a-12.parquet: disk full.",
+        12: "Another cause.",
+    }
+    assert [chunks for chunks, _ in by_cause(failed)] == [[1, 2], [*range(3, 11)], [12]]
+    assert first_failures(failed, lambda chunk: f"{chunk} (day {chunk})") == (
+        "chunks 1 (day 1), 2 (day 2): No space left for data/1/main.a-77.parquet: disk full;"
+        " chunks 3 (day 3), 4 (day 4), 5 (day 5), 6 (day 6), 7 (day 7) and 3 more: The source answers no more;"
+        " chunk 12 (day 12): Another cause"
+    )
+
+
+def test_chunks_that_are_tried_again_for_one_cause_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    tries = iter((TransientError("Busy."), None))
+
+    def attempt(chunks: Sequence[int]) -> list[Outcome]:
+        error = next(tries)
+        return [Outcome(chunk, "exported", error=error) for chunk in chunks]
+
+    attempt_chunks([1, 2, 3], threading.Event(), attempt, RetryPolicy(base=0.0))
+    assert caplog.messages == ["Chunks 1, 2, 3 failed and are tried again: Busy."]

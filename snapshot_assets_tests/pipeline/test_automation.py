@@ -8,10 +8,13 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
+from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatus, InstigatorType
 
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets_tests.pipeline.project import DAY, START, Project
+from snapshot_assets_tests.pipeline.test_exports import tick
 from snapshot_assets_tests.pipeline.test_verification import data_file, flip
 
 DAGSTER = {"automation": True, "fresh_for": "2d", "owners": ["team:data"], "tags": {"tier": "gold"}, "group": "vault"}
@@ -188,6 +191,33 @@ def test_each_plan_has_a_sensor_of_its_own_for_its_conditions(
     }
     assert targets["demo_automation_sensor"] | targets["other_automation_sensor"] == conditions
     assert targets["other_automation_sensor"] == {"other/schema", "other/manifest"}
+
+
+def turn_sensor(project: Project, status: InstigatorStatus) -> None:
+    """Turn the automation sensor on or off, as the UI does."""
+    origin = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("snapshots"), "__repository__")
+    of_sensor = origin.get_instigator_origin("demo_automation_sensor")
+    state = InstigatorState(of_sensor, InstigatorType.SENSOR, status)
+    if project.instance.all_instigator_state():
+        project.instance.update_instigator_state(state)
+    else:
+        project.instance.add_instigator_state(state)
+
+
+@pytest.mark.parametrize("status", ["stopped", "running"])
+def test_what_is_due_is_requested_by_the_sensor_or_by_the_schedule(
+    make_project: Callable[..., Project], status: str
+) -> None:
+    project = make_project(durable=True, dagster={"automation": True, "default_status": status})
+    schedule = project.definitions().get_repository_def().get_schedule_def("demo_export_schedule")
+    assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
+    assert asked(project)[0]["chunks"] == 6  # by the sensor, if it is on
+    by_sensor = "The sensor demo_automation_sensor is on, and requests what is due."
+    assert (tick(project) == by_sensor) is (status == "running")
+    turn_sensor(project, InstigatorStatus.STOPPED)
+    assert isinstance(tick(project), dg.RunRequest)
+    turn_sensor(project, InstigatorStatus.RUNNING)
+    assert tick(project) == by_sensor
 
 
 def test_automation_creates_the_tag_that_is_due(make_project: Callable[..., Project]) -> None:

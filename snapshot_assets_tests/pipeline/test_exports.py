@@ -16,7 +16,7 @@ from dagster import DagsterEvent, DagsterEventType
 from snapshot_assets.engine.export import chunks as engine_chunks
 from snapshot_assets.engine.export import run as engine_run
 from snapshot_assets.format.units import time_text
-from snapshot_assets.pipeline import partitions
+from snapshot_assets.pipeline import partitions, shared
 from snapshot_assets.pipeline.exports import ExportConfig
 from snapshot_assets.pipeline.runs import SILENT
 from snapshot_assets_tests.pipeline.project import DAY, RANGE_TAGS, ROWS, START, Project, run_job
@@ -29,13 +29,18 @@ def export(project: Project, **config: Any) -> dg.ExecuteInProcessResult:
     return run_job(project, "demo_export", ops, raise_on_error=False)
 
 
+def clock(days: int) -> Any:
+    """Return a class in place of `datetime` by which so many windows are closed."""
+    return type("clock", (datetime,), {"now": classmethod(lambda cls, tz=UTC: START + days * DAY)})
+
+
 @contextmanager
 def closed(monkeypatch: pytest.MonkeyPatch, days: int) -> Iterator[None]:
     """Let so many windows be closed."""
     with monkeypatch.context() as patched:
-        clock = type("clock", (datetime,), {"now": classmethod(lambda cls, tz=UTC: START + days * DAY)})
-        patched.setattr(partitions, "datetime", clock)
-        patched.setattr(engine_run, "datetime", clock)
+        patched.setattr(partitions, "datetime", clock(days))
+        patched.setattr(engine_run, "datetime", clock(days))
+        patched.setattr(shared, "start_of_run", lambda _: START + days * DAY)
         yield
 
 
@@ -75,7 +80,7 @@ def test_a_run_without_partitions_exports_what_is_due_and_seals_it(project: Proj
     for asset in ("schema", "untimed_tables", "manifest"):
         assert list(project.materialized(asset)) == [None]
     assert project.checks("manifest", "files_intact") == {None: True}
-    assert not project.checks("chunks", "file_checksums")  # the manifest has just read the files
+    assert project.checks("chunks", "file_checksums") == dict.fromkeys(project.keys, True)
 
     records = project.instance.fetch_materializations(project.key("chunks"), limit=100).records
     assert len(records) == len(ROWS)  # one for each chunk
@@ -136,6 +141,37 @@ def test_the_schedule_catches_up_and_then_has_nothing_to_do(make_project: Any, m
         assert requested(project).success
         assert (len(project.state().windows()), project.state().sealed) == (5, True)
         assert len(project.materialized("manifest")) == 1
+
+
+@pytest.mark.parametrize("late", ["partitions", "engine"])
+def test_a_window_that_closes_during_a_run_belongs_to_the_next(
+    make_project: Any, monkeypatch: pytest.MonkeyPatch, late: str
+) -> None:
+    """Whichever part of the run reads the clock first."""
+    project = make_project(durable=True, late_windows=1, **CONTINUOUS)
+    for days in (2, 3):
+        with closed(monkeypatch, days), monkeypatch.context() as patched:
+            request = tick(project)
+            assert isinstance(request, dg.RunRequest)
+            patched.setattr(partitions if late == "partitions" else engine_run, "datetime", clock(days + 1))
+            assert run_job(project, "demo_export", dict(request.run_config["ops"]), raise_on_error=False).success
+        assert (len(project.state().windows()), project.state().sealed) == (days, True)
+
+
+def test_a_run_has_the_start_that_dagster_records(make_project: Any) -> None:
+    """Its steps may run in processes of their own, some before midnight and some after it."""
+    project, seen = make_project(durable=True), list[datetime]()
+
+    @dg.asset(required_resource_keys={"snapshots"})
+    def reads(context) -> None:  # type: ignore[no-untyped-def]  # Dagster reads the annotation, which is text here
+        seen.append(context.resources.snapshots.started)
+
+    project.user_assets = [reads]
+    run = project.definitions().resolve_implicit_global_asset_job_def().get_subset(asset_selection={reads.key})
+    record = project.instance.get_run_record_by_id(run.execute_in_process(instance=project.instance).run_id)
+    assert record is not None
+    assert record.start_time is not None
+    assert seen == [datetime.fromtimestamp(record.start_time, UTC)]
 
 
 def test_coverage_warns_of_windows_that_closed_and_were_never_exported(

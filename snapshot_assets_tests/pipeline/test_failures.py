@@ -94,7 +94,7 @@ def test_the_sensor_of_the_documents_reports_a_failed_chunk_and_a_users_own_erro
         ).for_run_failure()
         sensor(context)
     chunk, own, crash = sent
-    assert "chunk 2: " in chunk
+    assert f"chunk 2 ({project.keys[1]}): " in chunk
     assert "chunks that are complete are skipped" in chunk
     assert "the user's own" in own
     assert "Steps failed: ['crashes']" in crash

@@ -6,11 +6,11 @@ Safety does not depend on asset checks or other verification: sealing itself rea
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from operator import attrgetter
-from typing import Literal
+from typing import Any, Literal
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
@@ -41,6 +41,7 @@ class Sealed:
         verified_bytes: Bytes of new files that were read and hashed before it; with `full`, of all.
         sampled_bytes: Bytes of older files that were hashed again, where no file was new.
         verified_before: Earlier seals verified files up to this revision; all later files were hashed.
+        report: What the call checked, and the paths of all files that it hashed.
     """
 
     seal: SealState
@@ -48,6 +49,7 @@ class Sealed:
     verified_bytes: int
     sampled_bytes: int
     verified_before: int
+    report: Report
 
 
 def seal(
@@ -69,10 +71,11 @@ def seal(
         suspects: Chunks that are hashed in any case, as is all damage on record at the location.
 
     Raises:
-        IncompleteError: Windows are missing, or files are damaged; names them.
+        IncompleteError: Windows are missing, or files are damaged; names them. Of damage, it has the `report`.
         SupersededError: The location has another snapshot now.
     """
     verified_bytes = sampled_bytes = 0
+    hashed: set[str] = set()
     before = verified = verified_revision(catalog.refresh()) if seal_verify == "new" else 0
     token = token or catalog.token()
     while True:
@@ -81,7 +84,8 @@ def seal(
         report = check_to_seal(catalog.store, state, catalog.now(), verified, suspects)
         if report.damaged:
             unsealed = "" if state.sealed else " and was not sealed"
-            raise damage_error(state, report.faults, f"The snapshot is damaged{unsealed}")
+            raise damage_error(state, report.faults, f"The snapshot is damaged{unsealed}", report=report)
+        hashed |= report.paths
         if any(known.added > verified for known in state.live_files()):
             verified_bytes += report.bytes
         else:
@@ -96,7 +100,7 @@ def seal(
     newest = catalog.state.newest_seal  # before `write_hints`, which may read a newer snapshot
     assert newest is not None
     write_hints(catalog.store, catalog.state, catalog.refresh)
-    return Sealed(newest, revision is not None, verified_bytes, sampled_bytes, before)
+    return Sealed(newest, revision is not None, verified_bytes, sampled_bytes, before, replace(report, paths=hashed))
 
 
 def _check_complete(state: State) -> None:
@@ -118,7 +122,7 @@ def _name(state: State, chunk: int) -> str:
 def check_to_seal(
     store: ObjectStore, state: State, now: datetime, verified: int, suspects: Set[int] = frozenset()
 ) -> Report:
-    """Check the newest state as before a seal, and record damage to what was hashed, so that later seals look for it.
+    """Check the newest state as before a seal, and record damage, so that later seals look for it.
 
     It hashes the files that a seal hashes (see `files_to_seal`), and all that was damaged when last verified.
 
@@ -132,18 +136,19 @@ def check_to_seal(
     hashed = files_to_seal(state, now, verified) | damage_on_record(store, state.location_id)
     hashed |= {known.file.path for chunk in suspects for known in state.live_files(chunk)}
     report = check_head(store, state, hashed)
-    if any(fault.object in hashed for fault in report.faults):
+    if report.damaged:
         record_verification(store, report, now)
     return report
 
 
-def damage_error(state: State, faults: Sequence[Fault], what: str) -> IncompleteError:
+def damage_error(state: State, faults: Sequence[Fault], what: str, **attributes: Any) -> IncompleteError:
     """Return the error that names damage to the newest state, and how to repair it.
 
     Args:
         state: The newest state.
         faults: What is damaged.
         what: Start of the message.
+        **attributes: More attributes of the error.
     """
     some = "; ".join(fault.message.rstrip(".") for fault in islice(faults, _SHOWN))
     more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
@@ -151,4 +156,5 @@ def damage_error(state: State, faults: Sequence[Fault], what: str) -> Incomplete
     ways = ", ".join(f"chunk {chunk} {again_with(state, chunk)}" for chunk in chunks[:_SHOWN])
     others = ", …" if len(chunks) > _SHOWN else ""
     repair = f" Export again {ways}{others}; then seal." if ways else ""
-    return IncompleteError(f"{what}: {some}{more}.{repair}", faults=[(fault.object, fault.chunk) for fault in faults])
+    objects = [(fault.object, fault.chunk) for fault in faults]
+    return IncompleteError(f"{what}: {some}{more}.{repair}", faults=objects, **attributes)

@@ -60,6 +60,7 @@ class Report:
         files: Number of data files checked.
         hashed: Number of data files read and hashed.
         bytes: Their size.
+        paths: Their paths.
         days: For a sample with a share: in how many daily runs all data files are hashed; else 0.
         temporary_files: Temporary files of running or killed writers: no damage.
         temporary_bytes: Their size.
@@ -79,6 +80,7 @@ class Report:
     files: int = 0
     hashed: int = 0
     bytes: int = 0
+    paths: set[str] = field(default_factory=set)
     days: int = 0
     temporary_files: int = 0
     temporary_bytes: int = 0
@@ -144,6 +146,7 @@ def file_faults(
         for (file, hashed), fault in zip(work, pool.map(check, work), strict=True):
             report.files += 1
             report.hashed += hashed
+            report.paths.update([file.path] if hashed else ())
             progress(file)
             if fault is not None:
                 yield fault
@@ -196,7 +199,9 @@ def check_chunk_checksum(state: State, chunk: int) -> Iterator[Fault]:
         yield Fault(FaultKind.CHUNK_CHECKSUM, f"data/{chunk}", message, chunk)
 
 
-def damaged_chunks(store: ObjectStore, state: State, chunks: Sequence[int]) -> dict[int, tuple[Fault, ...]]:
+def damaged_chunks(
+    store: ObjectStore, state: State, chunks: Sequence[int], *, hashed: bool = False
+) -> dict[int, tuple[Fault, ...]]:
     """Return the faults of chunks whose files or receipts are damaged, by chunk.
 
     All objects must exist, and files must have their size. The objects of a few chunks are hashed, too.
@@ -205,13 +210,14 @@ def damaged_chunks(store: ObjectStore, state: State, chunks: Sequence[int]) -> d
         store: The location.
         state: The newest state.
         chunks: Completed chunks, in order.
+        hashed: Whether the files of many chunks are hashed, too.
     """
     if not chunks:
         return {}
     few = len(chunks) <= FEW_CHUNKS
     objects = Listed(store, *(f"data/{chunk}/" for chunk in chunks)) if few else Listed(store, "data/")
     report = Report(store.uri, "full" if few else "quick")
-    work = [(known.file, few) for chunk in chunks for known in state.live_files(chunk)]
+    work = [(known.file, few or hashed) for chunk in chunks for known in state.live_files(chunk)]
     faults = list(file_faults(store, work, objects, report, lambda _: None))
     for chunk in chunks:
         for ref in state.chunks[chunk].chunk.receipts:

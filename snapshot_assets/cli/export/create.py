@@ -110,7 +110,8 @@ def _export(
     from snapshot_assets.pipeline.execute import run_plan
     from snapshot_assets.pipeline.partitions import key_of, windows_of
 
-    windows = windows_of(resolved)
+    now = datetime.now(UTC)  # a window that closes from here on belongs to the next run
+    windows = windows_of(resolved, now)
     replaced = request.windows_to_replace(windows, replace) if replace else ()
     todo = request.windows_to_export(resolved, state, windows, force=force)
     # Replaced first: a window may be replaced because it is damaged, and no seal takes place over damage.
@@ -135,6 +136,7 @@ def _export(
                 force=force,
                 replace=again,
                 require_complete=(chosen, again) == runs[-1],
+                started=now,
                 progress=watch,
                 on_skipped=skip,
             )

@@ -84,7 +84,8 @@ def verify(options: argparse.Namespace) -> int:
     record_verification(store, report, datetime.now(UTC))
     if options.json:
         faults = [asdict(fault) | {"damage": fault.is_damage} for fault in report.faults]
-        show_json(asdict(report) | {"faults": faults, "damaged": report.damaged})
+        shown = {name: value for name, value in asdict(report).items() if name != "paths"}
+        show_json(shown | {"faults": faults, "damaged": report.damaged})
     else:
         _show_report(report)
     return ExitStatus.DONE if report.sealed and not report.damaged else ExitStatus.DAMAGED

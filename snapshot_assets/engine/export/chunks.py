@@ -18,7 +18,7 @@ from snapshot_assets.catalog.receipts.receipts import Receipt, write_young_recei
 from snapshot_assets.catalog.receipts.selection import find_adoptable
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault
-from snapshot_assets.catalog.verify.objects import damaged_chunks
+from snapshot_assets.catalog.verify.objects import FEW_CHUNKS, damaged_chunks
 from snapshot_assets.engine.export.run_tasks import Export, run_tasks
 from snapshot_assets.engine.export.tasks import ChunkPlan, ChunkResult
 from snapshot_assets.engine.jobs import JOB_BYTES, Failures, FileSums, Pace, first_failures, shared_jobs, side_by_side
@@ -34,6 +34,7 @@ from snapshot_assets.format.counts import counted
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.scrub import scrub
+from snapshot_assets.format.windows import partition_key
 from snapshot_assets.storage.base import ObjectStore
 
 _LOG = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ class Outcome(FileSums):
             damaged), `adopted` (an earlier attempt's receipt), `skipped` (completed before), or `failed`.
         seconds: Time of the slowest task, reading and writing.
         faults: What was damaged.
+        hashed: Whether this run hashed all its files, as it wrote or read them.
     """
 
     chunk: int
@@ -56,6 +58,7 @@ class Outcome(FileSums):
     seconds: float = 0.0
     error: SnapshotError | None = None
     faults: tuple[Fault, ...] = ()
+    hashed: bool = True
 
     @property
     def counted(self) -> bool:
@@ -102,22 +105,26 @@ def export_chunks(export: Export, plans: Plans, chunks: Sequence[int]) -> Iterat
         tried += sum(each.counted for each in outcomes)
         yield [replace(each, faults=damaged[each.chunk]) for each in outcomes]
     if failed:
-        raise _failure(failed, tried)
+        raise _failure(failed, tried, export.catalog.state)
 
 
-def _failure(failed: Failures, tried: int) -> ExportFailedError:
+def _failure(failed: Failures, tried: int, state: State) -> ExportFailedError:
     """Return the error of a run of which chunks failed; chunks that were complete before it are not counted."""
+
+    def name(chunk: int) -> str:
+        return f"{chunk} ({partition_key(state.window(chunk))})" if chunk != UNTIMED_CHUNK else str(chunk)
+
     others = "The others are committed; run" if len(failed) < tried else "Run"
     return ExportFailedError(
-        f"{len(failed):,} of {counted(tried, 'chunk')} failed: {first_failures(failed)}. {others} again to retry what"
-        " failed.",
+        f"{len(failed):,} of {counted(tried, 'chunk')} failed: {first_failures(failed, name)}. {others} again to retry"
+        " what failed.",
         **failed.attributes(),
     )
 
 
-def skipped_chunk(state: State, chunk: int) -> Outcome:
+def _skipped(state: State, chunk: int, *, hashed: bool = False) -> Outcome:
     """Return the outcome of a chunk that was completed before."""
-    return Outcome(chunk, "skipped", tuple(each.file for each in state.live_files(chunk)))
+    return Outcome(chunk, "skipped", tuple(each.file for each in state.live_files(chunk)), hashed=hashed)
 
 
 def completed_chunks(
@@ -126,7 +133,8 @@ def completed_chunks(
     """Check the chunks that are completed; returns the faults of the damaged ones, and the outcomes of the others."""
     completed = [chunk for chunk in chunks if state.completed(chunk)]
     damaged = damaged_chunks(store, state, completed)
-    return damaged, [skipped_chunk(state, chunk) for chunk in completed if chunk not in damaged]
+    hashed = len(completed) <= FEW_CHUNKS
+    return damaged, [_skipped(state, chunk, hashed=hashed) for chunk in completed if chunk not in damaged]
 
 
 def _completed(
@@ -243,7 +251,7 @@ def _commit(
     return [
         Outcome(result.chunk, "exported" if result.chunk in export.new else status, result.files, result.seconds)
         if revision is not None and state.chunks[result.chunk].exported == revision
-        else skipped_chunk(state, result.chunk)
+        else _skipped(state, result.chunk)
         for result in results
     ]
 

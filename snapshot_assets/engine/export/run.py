@@ -56,6 +56,7 @@ class ExportRun:
         session: Returns the Spark session.
         parallelism: Chunks processed in parallel where the plan does not say; None asks the session.
         most_parts: Most slices of one table's scan; None for as many as the session runs tasks at a time.
+        started: When the run started; windows that close later are those of the next run. None for the present.
         check_rows: Whether `open` reads the rows once, to refuse what cannot be exported before anything is written.
     """
 
@@ -70,6 +71,7 @@ class ExportRun:
     parallelism: int | None = 1
     most_parts: int | None = 2
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    started: datetime | None = None
     check_rows: bool = False
 
     def read_catalog(self) -> Catalog:
@@ -92,7 +94,8 @@ class ExportRun:
 
     def header(self, schemas: Sequence[str]) -> Header:
         """Return the header of a snapshot that this run starts."""
-        return header_of(self.plan, schemas, self.address.alias, self.written or self.plan, datetime.now(UTC))
+        now = self.started or datetime.now(UTC)
+        return header_of(self.plan, schemas, self.address.alias, self.written or self.plan, now)
 
     def check_source(self) -> None:
         """Check that the source has what the plan exports; nothing is written.

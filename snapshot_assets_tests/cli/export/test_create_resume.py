@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from snapshot_assets_tests.cli.helpers import Snapshots, contents, export, make_plan, make_source, store_of
+from snapshot_assets.engine.export import run as engine_run
+from snapshot_assets.format.units import time_text
+from snapshot_assets_tests.cli.helpers import DAY, Snapshots, contents, export, make_plan, make_source, store_of
 
 FIELDS = {
     "chunk_time_window": "12h",
@@ -127,6 +130,25 @@ def test_options_in_another_spelling_are_those_of_the_same_export(
     assert contents(location) == before
     refused = snapshots(*create, "--tables", "MAIN.Readings", "--time-column", "main.READINGS=null")
     assert "time column of main.readings is moment, and it is null here" in " ".join(refused.err.split())
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_window_that_closes_before_the_seal_belongs_to_the_next_run(
+    snapshots: Snapshots, source: str, location: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - 10 * DAY  # one window has closed
+    file = tmp_path / "snapshots.yaml"
+    file.write_text(
+        f"sources: {{source: '{source}'}}\nplans: {{plan: {{source: source, to: '{location.as_uri()}', "
+        f"kind: continuous, start_time: {time_text(start)}, chunk_time_window: 7d}}}}\n"
+    )
+    later = datetime.now(UTC) + 7 * DAY
+    clock = type("clock", (datetime,), {"now": classmethod(lambda cls, tz=UTC: later)})
+    monkeypatch.setattr(engine_run, "datetime", clock)  # as if the second one closed once the windows are chosen
+    found = snapshots("--config", str(file), "export", "create", "--plan", "plan", "--json")
+    assert found.status == 0, found.err
+    assert found.json["exported_until"] == time_text(start + 7 * DAY)
+    assert found.json["sealed_at"]
 
 
 def test_a_continuous_snapshot_is_resumed_by_its_plan(snapshots: Snapshots, source: str, location: Path) -> None:
