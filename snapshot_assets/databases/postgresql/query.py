@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from snapshot_assets.databases.postgresql.introspect.columns import read_columns, read_types
 from snapshot_assets.databases.postgresql.read_forms import expression
+from snapshot_assets.databases.postgresql.reading_path import NO_PATH
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.postgresql.types import SourceType, carried
 from snapshot_assets.databases.query import Query, query_schema
@@ -23,7 +24,6 @@ from snapshot_assets.format.units import time_text
 OWN_PATH = "SET LOCAL search_path TO DEFAULT"
 """Lets names of a query without a schema mean what they mean for this user elsewhere."""
 
-NO_PATH = "SET LOCAL search_path TO ''"
 _REMEDIES = {
     "42P16": "Cast it to text.",  # a pseudo-type
     "42701": "Give each column a name of its own, with AS.",  # two columns of one name, or without any

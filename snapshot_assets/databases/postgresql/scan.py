@@ -16,8 +16,10 @@ import pyarrow as pa
 from snapshot_assets.databases.masks import mask_of
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
 from snapshot_assets.databases.postgresql.large_objects import ROWS, is_large_objects
+from snapshot_assets.databases.postgresql.partitions import EXPRESSIONS, PartitionTree, read_partitions
 from snapshot_assets.databases.postgresql.query import OWN_PATH, bounds_statements
 from snapshot_assets.databases.postgresql.read_forms import expression, sent
+from snapshot_assets.databases.postgresql.reading_path import CLEARED, NO_PATH, is_unresolved, reading_path
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.shape import shaped
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
@@ -27,16 +29,19 @@ from snapshot_assets.databases.ranges import SAMPLE_ROWS, ColumnRange, Quantiles
 from snapshot_assets.databases.scan_order import order_clause
 from snapshot_assets.databases.source import AllRows, Rows, Scan, WindowRows
 from snapshot_assets.databases.sql import identifier, literal, qualified
-from snapshot_assets.errors import ConsistencyLostError, DatabaseError, UnknownRelationError
+from snapshot_assets.errors import ConsistencyLostError, DatabaseError, SnapshotError, UnknownRelationError
 from snapshot_assets.format.relations import Table, TableName
 
 _QUOTED = re.compile(r'"([a-z_][a-z0-9_]*)"')
-_RELATION = """
-SELECT c.oid::int8 AS oid, c.relkind::text AS kind, has_table_privilege(c.oid, 'SELECT') AS lockable, (
+_RELATION = f"""
+SELECT c.oid::int8 AS oid, c.relkind::text AS kind, has_table_privilege(c.oid, 'SELECT') AS lockable, {EXPRESSIONS} AS
+    expressions, ARRAY(
+        SELECT quote_ident(a.attname) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
+            AND NOT a.attisdropped AND has_column_privilege(c.oid, a.attnum, 'SELECT') ORDER BY a.attnum) AS readable, (
     SELECT max(pg_relation_size(p.oid)) / current_setting('block_size')::int8 FROM pg_class p
     WHERE p.relkind IN ('r', 'm') AND (p.oid = c.oid OR c.relkind = 'p' AND p.oid IN (
         SELECT t.relid FROM pg_partition_tree(c.oid) t))) AS blocks
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = {schema} AND c.relname = {name}
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = {{schema}} AND c.relname = {{name}}
 """
 
 # System tables show the session's snapshot, pg_relation_filenode() the present. Where they differ, the table has been
@@ -67,12 +72,19 @@ WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation'
 
 @dataclass(frozen=True)
 class _LockedRelation:
-    """A relation that the session has locked against rewriting."""
+    """A relation that the session has locked against rewriting.
+
+    Attributes:
+        item: FROM item of its rows, without those of tables that inherit from it.
+        path: Statement that sets the path under which the server plans its queries; see `reading_path`.
+    """
 
     oid: int
     kind: str
     blocks: int | None
     columns: dict[str, SourceColumn]
+    item: str
+    path: str | None
 
 
 class Scanner:
@@ -82,6 +94,7 @@ class Scanner:
         self._session = session
         self._relations: dict[TableName, _LockedRelation] = {}
         self._queries: set[str] = set()
+        self._paths: dict[TableName, str] = {}
         self._recoveries = session.recoveries
 
     def interrupt(self) -> None:
@@ -91,8 +104,30 @@ class Scanner:
     @contextmanager
     def scan(self, scan: Scan) -> Iterator[Iterator[pa.RecordBatch]]:
         """Stream a scan's rows; see `Database`."""
-        with self._session.stream(self.query(scan), f"reading {scan.table.table_name}") as batches:
+        query, path, doing = self.query(scan), self._path(scan.table), f"reading {scan.table.table_name}"
+        if not is_query(scan.table):
+            self._session.prepare([path] if path else (), doing)
+        with self._session.stream(query, doing) as batches:
             yield shaped((batch for batch in batches if batch.num_rows), scan.table)
+        self._check_partitions(scan.table)
+
+    def rows_of(self, table: Table, sql: str, doing: str) -> list[dict[str, Any]]:
+        """Return the rows of a query of a table's FROM item; `doing` is its purpose, for messages."""
+        if (path := self._path(table)) is None:
+            return self._session.rows(sql, doing)
+        self._session.execute(path, doing)
+        rows = self._session.rows(sql, doing)
+        self._session.execute(NO_PATH, doing)
+        return rows
+
+    def _path(self, table: Table) -> str | None:
+        return None if is_query(table) or is_large_objects(table) else self._relation(table).path
+
+    def _check_partitions(self, table: Table) -> None:
+        """Check that no partition was attached or detached before the rows of a table were read."""
+        relation = self._relations.get(table.table_name)
+        if relation is not None and relation.kind == "p":
+            read_partitions(self._session, relation.oid, table.table_name)
 
     def query(self, scan: Scan) -> str:
         """Return the SQL of a scan."""
@@ -118,7 +153,8 @@ class Scanner:
             self._lock_query(scan.table.table_name, source)
         else:
             source, time = self.from_item(scan.table), self._predicate(scan.table, scan.rows)
-        where = " AND ".join(filter(None, (time, _part(scan.part))))
+        cleared = CLEARED if self._path(scan.table) else None
+        where = " AND ".join(filter(None, (time, _part(scan.part), cleared)))
         return f"{source} WHERE {where}" if where else source
 
     def from_item(self, table: Table) -> str:
@@ -128,8 +164,8 @@ class Scanner:
         """
         if is_large_objects(table):
             return ROWS
-        only = self._relation(table).kind == "r" and not table.options.get("hypertable")
-        return f"ONLY {qualified(table.table_name)}" if only else qualified(table.table_name)
+        relation = self._relation(table)
+        return qualified(table.table_name) if table.options.get("hypertable") else relation.item
 
     def time_column(self, table: Table, zone: str = "UTC") -> PostgresqlTimeColumn:
         """Return the time column of a timed table."""
@@ -162,7 +198,8 @@ class Scanner:
         present = f"SELECT * FROM (SELECT {identifier(column)} AS value FROM {self._rows(scan)}) p"
         sample = f"{present} WHERE value IS NOT NULL ORDER BY pg_catalog.random() LIMIT {SAMPLE_ROWS}"
         values = f"pg_catalog.percentile_disc({literal(f'{{{str(fractions(parts))[1:-1]}}}')}::pg_catalog.float8[])"
-        [row] = self._session.rows(
+        [row] = self.rows_of(
+            scan.table,
             f"SELECT pg_catalog.count(*) AS rows, {values} WITHIN GROUP (ORDER BY value)::pg_catalog.text[] AS values"
             f" FROM ({sample}) AS sample",
             f"sampling {column} of {scan.table.name}",
@@ -193,7 +230,8 @@ class Scanner:
         return [node for node in _nodes(self._plan(scan)) if "Relation Name" in node]
 
     def _plan(self, scan: Scan) -> dict[str, Any]:
-        rows = self._session.rows(f"EXPLAIN (FORMAT JSON, VERBOSE) {self.query(scan)}", f"planning {scan.table.name}")
+        query = f"EXPLAIN (FORMAT JSON, VERBOSE) {self.query(scan)}"
+        rows = self.rows_of(scan.table, query, f"planning {scan.table.name}")
         plan: dict[str, Any] = json.loads(rows[0]["QUERY PLAN"])[0]["Plan"]
         return plan
 
@@ -217,16 +255,31 @@ class Scanner:
                 table=str(name),
             )
         oid, kind = rows[0]["oid"], rows[0]["kind"]
-        # LOCK TABLE refuses views and foreign tables. A query that names one locks it and the tables that it reads.
-        sql = f"LOCK TABLE {qualified(name)} IN ACCESS SHARE MODE"
-        if kind not in "rp":
-            sql = f"SELECT FROM {qualified(name)} WHERE false"
-        elif not rows[0]["lockable"]:  # privileges on columns do not suffice for LOCK TABLE; the planner locks as well
-            sql = f"EXPLAIN SELECT FROM {qualified(name)}"
-        self._session.execute(sql, f"locking {name}")
+        # LOCK TABLE refuses views and foreign tables, and privileges on columns do not suffice; planning locks as well.
+        lockable = kind in "rp" and rows[0]["lockable"]
+        if lockable:
+            self._session.execute(f"LOCK TABLE {qualified(name)} IN ACCESS SHARE MODE", f"locking {name}")
+        tree = read_partitions(self._session, oid, name) if kind == "p" else PartitionTree(None, rows[0]["expressions"])
+        united, item = tree.items is not None, _from_item(name, kind, tree, rows[0]["readable"])
+        if (united or tree.expressions or not lockable) and not self._plans(name, item):
+            return self._read(name)
         self._refuse_rewritten(_REWRITTEN.format(oid=oid), name)
         columns = {column.name: column for column in read_columns(self._session, [oid]).get(oid, [])}
-        return _LockedRelation(oid, kind, rows[0]["blocks"], columns)
+        return _LockedRelation(oid, kind, None if united else rows[0]["blocks"], columns, item, self._paths.get(name))
+
+    def _plans(self, name: TableName, item: str) -> bool:
+        """Return whether the server plans queries of a FROM item, which locks it; if not, choose another path first."""
+        path, plan = self._paths.get(name), f"EXPLAIN SELECT FROM {item} WHERE pg_catalog.random() < 2"
+        try:
+            for statement in (path, plan, NO_PATH) if path else (plan,):
+                self._session.execute(statement, f"locking {name}")
+        except SnapshotError as error:
+            if path is not None or not is_unresolved(error):
+                raise
+            self._forget_lost_locks()
+            self._paths[name] = reading_path(self._session, name.schema)
+            return False
+        return True
 
     def _lock_query(self, name: TableName, source: str) -> None:
         """Lock the relations that a query reads, and check them like those of tables."""
@@ -251,6 +304,14 @@ class Scanner:
                 " Start a new run, and run no such commands during it.",
                 table=str(name),
             )
+
+
+def _from_item(name: TableName, kind: str, tree: PartitionTree, columns: Sequence[str]) -> str:
+    only = f"ONLY {qualified(name)}"
+    if tree.items is None:
+        return only if kind == "r" else qualified(name)
+    parts = (f"SELECT {', '.join(columns)} FROM {each}" for each in tree.items or [only])  # ONLY: without a partition
+    return f"({' UNION ALL '.join(parts)}) AS {identifier(name.table)}"
 
 
 def _check_unchanged(table: Table, relation: _LockedRelation) -> None:

@@ -21,6 +21,7 @@ import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
 from snapshot_assets.databases.interruptible import abandonable, interruptible
+from snapshot_assets.databases.postgresql.connect import connect
 from snapshot_assets.databases.postgresql.failures import connect_failure, lacks_state, translated
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import literal
@@ -54,6 +55,13 @@ SETTINGS = {
     "check_function_bodies": "off",
     # Compiling takes longer than it saves in plain scans.
     "jit": "off",
+    # What would change the meaning of texts and conditions, leave out rows, or end the session at its first error.
+    "array_nulls": "on",
+    "transform_null_equals": "off",
+    "gin_fuzzy_search_limit": "0",
+    "exit_on_error": "off",
+    # The driver prints notices.
+    "client_min_messages": "warning",
 }
 """Settings of every connection. The server's version may not know all of them; those are left out."""
 
@@ -99,14 +107,14 @@ class PostgresqlConnection:
         try:
             # Statements begin and end transactions: after an error, the driver would not begin its own again.
             self._connection = abandonable(
-                lambda: adbc.connect(address.uri, autocommit=True), lambda connection: connection.close()
+                lambda: connect(address.uri, settings), lambda connection: connection.close()
             )
         except _DRIVER_ERRORS as error:
             raise connect_failure(error, address.alias, self._secrets) from None
         values = ", ".join(f"({literal(name.lower())}, {literal(value)})" for name, value in settings.items())
         query = (
             "SELECT pg_catalog.set_config(s.name, v.value, false) FROM pg_catalog.pg_settings s"
-            f" JOIN (VALUES {values}) v (name, value) ON pg_catalog.lower(s.name) = v.name"
+            f" JOIN (VALUES {values}) v (name, value) ON pg_catalog.lower(s.name) OPERATOR(pg_catalog.=) v.name"
         )
         try:
             self.rows(query, "pinning the session")
@@ -172,11 +180,14 @@ class PostgresqlConnection:
 
     def _fail_again(self, query: str, doing: str) -> None:
         """Run a query again in the same state, to get the error that the driver lost."""
-        self.prepare(self._prepared, doing)
         # EXPLAIN ANALYZE runs COPY's plan, but neither fetches long values nor prints any. If it succeeds, the first
         # row is read too, outside COPY. Only read-only transactions stream, so nothing changes.
-        self.rows(f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) {query}", doing)
-        self.execute(f"SELECT * FROM ({query}) AS again LIMIT 1", doing)
+        for again in (
+            f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) {query}",
+            f"SELECT * FROM ({query}) AS again LIMIT 1",
+        ):
+            self.prepare(self._prepared, doing)
+            self.execute(again, doing)
 
     def prepare(self, statements: Sequence[str], doing: str) -> None:
         """Run statements that the next query needs; they run again if it does."""

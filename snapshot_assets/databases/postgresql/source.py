@@ -82,7 +82,7 @@ class PostgresqlDatabase(Scanner):
 
     def _check_masks(self, table: Table, conditions: str) -> None:
         query = f"EXPLAIN SELECT 1 AS one FROM {self.from_item(table)} WHERE {conditions}"
-        self._session.rows(query, f"reading the masks of {table.table_name}")
+        self.rows_of(table, query, f"reading the masks of {table.table_name}")
 
     def unfit(self, table: Table, rows: Sequence[Rows]) -> list[SnapshotError]:
         """Find values that native carriers cannot hold, or that no restore could load; see `Database`."""
@@ -94,7 +94,7 @@ class PostgresqlDatabase(Scanner):
         found = [f"coalesce(pg_catalog.bool_or({each.condition}), false)" for each in checks] or ["count(*) > 0"]
         values = ", ".join(f"{text} AS c{number}" for number, text in enumerate(found))
         query = f"SELECT {values} FROM {self.from_item(table)} WHERE {self.any_of(table, rows)}"
-        [row] = self._session.rows(query, f"looking for values of {table.table_name} that do not fit")
+        [row] = self.rows_of(table, query, f"looking for values of {table.table_name} that do not fit")
         if not checks:
             return [columnless_rows(str(table.table_name))] if row["c0"] else []
         unfit = [each for number, each in enumerate(checks) if row[f"c{number}"]]
@@ -107,7 +107,7 @@ class PostgresqlDatabase(Scanner):
         """Count the rows with a finite time outside `[start, end)`."""
         time = self.time_column(table, zone)
         query = f"SELECT pg_catalog.count(*) AS rows FROM {self.from_item(table)} WHERE {time.outside(start, end)}"
-        return int(self._session.rows(query, f"counting {table.table_name}")[0]["rows"])
+        return int(self.rows_of(table, query, f"counting {table.table_name}")[0]["rows"])
 
     def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
         """Return the least and greatest finite time over the timed tables, or None if there is no row."""
@@ -117,7 +117,7 @@ class PostgresqlDatabase(Scanner):
 
     def _bounds(self, table: Table, zone: str) -> tuple[datetime, datetime] | None:
         query = self.time_column(table, zone).bounds_query(self.from_item(table))
-        row = self._session.rows(query, f"finding the earliest and latest time of {table.table_name}")[0]
+        row = self.rows_of(table, query, f"finding the earliest and latest time of {table.table_name}")[0]
         try:
             return time_range((row["low"], row["high"]))
         except OverflowError:
