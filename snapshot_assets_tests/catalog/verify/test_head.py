@@ -212,8 +212,8 @@ def test_remedies_of_an_assets_snapshot_name_the_asset_and_no_command(store) -> 
         store.delete(path)
     messages = {fault.object: fault.message for fault in verify(store).faults}
     assert len(messages) == 3
-    assert "`snapshots" not in "".join(messages.values())
-    assert messages[MANIFEST].endswith("Materialising the asset `manifest` writes it again.")
+    assert "`snapshots export" not in "".join(messages.values())
+    assert messages[MANIFEST].endswith("`snapshots catalog repair` writes it again from the log.")
     assert sum(message.endswith("Bring it back from a copy.") for message in messages.values()) == 1
 
 
