@@ -105,7 +105,7 @@ def test_damage_comes_with_its_remedy(sealed):
     remedies = {fault.object: fault.message for fault in verify(sealed.store).faults}
     assert chunk == 1
     assert "`snapshots export create --replace 2025-01-01T00:00:00Z/2025-01-02T00:00:00Z`" in remedies[path]
-    assert "`snapshots catalog checkpoint`" in remedies[checkpoint_path(5)]
+    assert "`snapshots catalog repair`" in remedies[checkpoint_path(5)]
     flip(sealed.store, transaction_path(3))
     remedies = {fault.object: fault.message for fault in verify(sealed.store).faults}
     assert "`snapshots catalog rebuild`" in remedies[transaction_path(3)]
