@@ -34,6 +34,7 @@ from snapshot_assets.errors import (
     ObjectNotFoundError,
     OtherImportError,
     RestoreError,
+    UnsupportedVersionError,
 )
 from snapshot_assets.format.layout import checkpointed_revision, transaction_path
 from snapshot_assets.format.name_rules import NameRule, rule_of
@@ -198,7 +199,7 @@ def _is_needed(fault: Fault, scan: LogScan, state: State, settings: RestoreSetti
 
 def _is_lost_end(scan: LogScan, error: Exception) -> bool:
     following = transaction_path(scan.state.revision + 1)
-    return isinstance(error, LostLogError) or (
+    return isinstance(error, LostLogError | UnsupportedVersionError) or (
         isinstance(error, GapError) and error.attributes.get("object") == following
     )
 

@@ -13,6 +13,7 @@ from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import DamageError, LostLogError, PartlyRestoredError
 from snapshot_assets.format.relations import TableName
+from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into, Restored
 
@@ -153,6 +154,7 @@ def test_damaged_documents_of_an_older_schema_affect_the_files_written_with_them
     [first] = {path.parent for path in place.folder.glob("schema/*/*.json")}
     place.sql("ALTER TABLE readings ADD COLUMN extra INTEGER")
     place.export()
+    delete_rows(Catalog.open_for_writing(place.store), TableName("main", "readings"), "sensor = 's0'")
     good = flip(first / "tables.json")
     with pytest.raises(DamageError, match=r"data/1/main\.readings.*tables\.json"):
         duck.restore(place.store)
