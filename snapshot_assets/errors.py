@@ -288,6 +288,13 @@ class SchemaIncompleteError(RestoreError):
     """Steps of a restore's schema failed; the others are made, and rows are loaded. `attributes["steps"]` has each."""
 
 
+class PartlyRestoredError(DamageError):
+    """Files are damaged, and a restore that keeps going left out what needs them; all else is restored.
+
+    `attributes["left_out"]` has each table and window, `attributes["steps"]` each step of the schema that failed.
+    """
+
+
 class RefusedImportError(RestoreError, UsageError):
     """A target lacks what a snapshot's tables need, or refuses a restore for several reasons; nothing was changed."""
 

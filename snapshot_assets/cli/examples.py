@@ -69,6 +69,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "catalog tombstone": (f"catalog tombstone {_AT} --table public.users --where \"email = 'a@example.com'\"",),
     "catalog compact": (f"catalog compact {_AT} --dry-run", f"catalog compact {_AT} --table public.orders"),
     "catalog rebuild": (f"catalog rebuild {_AT} --dry-run",),
+    "catalog repair": (f"catalog repair {_AT} --dry-run",),
     "catalog upgrade": (f"catalog upgrade {_AT} --dry-run",),
 }
 """Examples by command, without the program's name, as a shell reads them."""

@@ -27,7 +27,7 @@ from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.spark_loader import is_spark, open_restore_target
 from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.engine.runner import InlineRunner
-from snapshot_assets.errors import PlanError, RestoreError, SchemaIncompleteError, SnapshotError
+from snapshot_assets.errors import PartlyRestoredError, PlanError, RestoreError, SchemaIncompleteError, SnapshotError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.windows import Window
@@ -111,8 +111,9 @@ def run(options: argparse.Namespace) -> int:
             refuse_unreachable_spark(request.configuration, request.named)
             start_spark_early(request.configuration, request.named)
         _restore(options, request, plan, work)
+    run.found_damaged({path: fault for each in work.outcomes for path, fault in each.damaged.items()})
     plan = run.current()
-    if not plan.ended:
+    if not plan.ended and not plan.left:
         lacking = [chunk.chunk for chunk in plan.chunks if plan.missing(chunk)]
         raise RestoreError(
             f"Run {work.run_id} succeeded, but the import is not finished:"
@@ -189,5 +190,5 @@ def _restore(options: argparse.Namespace, request: _Request, plan: RestorePlan, 
                 restore_plan=plan,
                 progress=watch,
             )
-        except SchemaIncompleteError as error:  # all rows are loaded; the report has the steps that failed
+        except (SchemaIncompleteError, PartlyRestoredError) as error:  # the report has what is not there
             work.run_id = error.attributes["run"]

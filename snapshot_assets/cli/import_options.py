@@ -33,8 +33,14 @@ def settings_of(options: argparse.Namespace, plan: Plan) -> RestoreSettings:
         code=options.with_code or (plan.with_code and not options.no_expressions),
         renaming=_renaming(options) or plan.renaming,
     )
-    verify_first = options.verify_first or plan.verify_first
-    return RestoreSettings(filters, options.at, options.into_nonempty, options.replace, verify_first)
+    return RestoreSettings(
+        filters,
+        options.at,
+        options.into_nonempty,
+        options.replace,
+        verify_first=options.verify_first or plan.verify_first,
+        keep_going=options.keep_going,
+    )
 
 
 def _renaming(options: argparse.Namespace) -> Renaming:

@@ -11,6 +11,7 @@ from typing import Any
 from snapshot_assets.cli.exit_status import ExitStatus, exit_status
 from snapshot_assets.cli.output import show, show_json, show_message
 from snapshot_assets.databases.kinds import counts_by_kind
+from snapshot_assets.engine.restore.damage import left_out, partly_restored
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.refusals import missing_facts
@@ -30,7 +31,7 @@ from snapshot_assets.engine.restore.row_counts import how_to_load_again, loaded_
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.steps import incomplete
 from snapshot_assets.engine.restore.windows import numbered
-from snapshot_assets.errors import RestoreError
+from snapshot_assets.errors import RestoreError, SnapshotError
 from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
@@ -74,10 +75,11 @@ def show_plan(options: argparse.Namespace, location: str, alias: str, plan: Rest
             for reason, names in plan.rehearsal.untried.items()
         ],
         "missing": missing_facts(plan.lacking),
+        "left_out_by_damage": [each.facts for each in left_out(plan)],
         **kept_facts(plan),
         **lost_facts(plan),
     }
-    status = 1 if plan.failing else 0
+    status = ExitStatus.DAMAGED if plan.left else ExitStatus.FAILED if plan.failing else ExitStatus.DONE
     if options.json:
         show_json(report)
         return status
@@ -85,6 +87,8 @@ def show_plan(options: argparse.Namespace, location: str, alias: str, plan: Rest
     show(f"  would load {counted(len(files), 'file')}, {counted(rows, 'row')}, {human_bytes(size)}")
     if replaced:
         show(f"  would delete the rows of {numbered(replaced)} first")
+    for left in left_out(plan):
+        show(f"  would leave out {left}")
     verbose = options.verbose
     lines = (*step_lines(plan, verbose=verbose), *_left_lines(plan, verbose=verbose))
     for line in (*lines, *untried_lines(plan), *failing_lines(plan)):
@@ -109,7 +113,9 @@ def report(options: argparse.Namespace, location: str, run: RestoreRun, work: Im
     plan = run.current()
     different = _refuse_differing(plan, work.counts)
     failed = run.failed_steps()
-    error = incomplete(failed, plan.absent) if failed else None
+    error: SnapshotError | None = incomplete(failed, plan.absent) if failed else None
+    if plan.left:
+        error = partly_restored(plan, failed)
     facts: dict[str, Any] = {
         "location": location,
         "target": run.address.alias,
@@ -121,6 +127,7 @@ def report(options: argparse.Namespace, location: str, run: RestoreRun, work: Im
         "rows_loaded": sum(outcome.rows for outcome in work.outcomes),
         "bytes": sum(outcome.bytes for outcome in work.outcomes),
         "tables": {table_text(name): found for name, (_, found) in sorted(work.counts.items())},
+        "left_out_by_damage": [each.facts for each in left_out(plan)],
         **schema_facts(plan, failed),
     }
     if error is not None:

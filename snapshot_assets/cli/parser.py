@@ -278,6 +278,9 @@ _COMMANDS = {
         "rebuild a lost or damaged log, and report what is lost",
         catalog_options.rebuild,
     ),
+    "catalog repair": _Command(
+        "catalog.maintain:repair", _PLANS, "write damaged hints, receipts, checkpoints and pins again from the log"
+    ),
     "catalog upgrade": _Command(
         "catalog.maintain:upgrade",
         _PLANS,

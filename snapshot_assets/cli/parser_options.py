@@ -180,6 +180,7 @@ def import_(parser: argparse.ArgumentParser) -> None:
         "--dry-run": "print what the import would do, change nothing. PostgreSQL rehearses the schema in a transaction"
         " that is rolled back: functions of the target that its defaults, checks, indexes and views call may run",
         "--verify-first": "hash the whole snapshot before the first row is loaded",
+        "--keep-going": "leave out the windows of tables whose files are damaged, restore all else, and exit with 3",
         "--replace": "delete and reload chunks that changed in the snapshot since",
         "--into-nonempty": "load into tables that contain other rows: equal rows are then duplicated, or violate keys",
         "--no-expressions": "run no SQL text of the snapshot: omit defaults, checks, generated columns and views; may"

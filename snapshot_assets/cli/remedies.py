@@ -7,7 +7,7 @@ import re
 import shlex
 
 _COMMANDS = (
-    *(f"catalog {name}" for name in ("checkpoint", "promote", "rebuild")),
+    *(f"catalog {name}" for name in ("checkpoint", "promote", "rebuild", "repair")),
     *(f"export {name}" for name in ("create", "delete", "verify")),
     "copy",
     *(f"tag {name}" for name in ("release", "replace")),

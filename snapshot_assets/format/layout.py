@@ -177,6 +177,11 @@ def attempt_of(path: str) -> str:
     return match[3] if match else ""
 
 
+def receipt_attempt(path: str) -> str:
+    """Return the attempt in the path of a receipt."""
+    return path.removesuffix(".json").rpartition("-")[2]
+
+
 def folders_of(path: str) -> str:
     """Return the folders of the partition in the path of a data file, each with its slash; "" without partitions."""
     match = _DATA_FILE.fullmatch(path)

@@ -20,6 +20,7 @@ from snapshot_assets.errors import (
     IncompleteError,
     LostLogError,
     MisnamedError,
+    PartlyRestoredError,
     RestoreFailedError,
     SchemaIncompleteError,
     SnapshotError,
@@ -39,6 +40,10 @@ _REMEDIES: tuple[tuple[tuple[type[SnapshotError], ...], str], ...] = (
         _OF_LOGS,
         "The message says what repairs the log: mostly `snapshots catalog rebuild`. `snapshots export verify` names all"
         " faults.",
+    ),
+    (
+        (PartlyRestoredError,),
+        "Bring the damaged files back from a copy or a replica, then run again: only what was left out is loaded.",
     ),
     (
         (DamageError,),

@@ -13,7 +13,7 @@ from pydantic import Field
 from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.engine.restore.row_counts import chunk_differences, rows_after
 from snapshot_assets.engine.restore.settings import RestoreSettings
-from snapshot_assets.errors import SchemaIncompleteError
+from snapshot_assets.errors import PartlyRestoredError, SchemaIncompleteError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.name_rules import rule_of
 from snapshot_assets.format.names import parse_table
@@ -74,6 +74,11 @@ class RestoreConfig(dg.Config):
         default=False, description="Hash the whole snapshot before the first row is loaded, also if the plan does not."
     )
 
+    keep_going: bool = Field(
+        default=False,
+        description="Leave out the windows of tables whose files are damaged, restore all else, and fail then.",
+    )
+
     def over(self, settings: RestoreSettings) -> RestoreSettings:
         """Return settings with the values that are configured here."""
         tables = ((parse_table(old), parse_table(new)) for old, new in self.map_tables.items())
@@ -87,6 +92,7 @@ class RestoreConfig(dg.Config):
             filters=dataclasses.replace(settings.filters, expressions=expressions, code=code, renaming=renaming),
             verify_first=self.verify_first or settings.verify_first,
             replace=self.replace or settings.replace,
+            keep_going=self.keep_going or settings.keep_going,
         )
 
 
@@ -130,13 +136,13 @@ def _restore(context: dg.AssetExecutionContext, plan: Plan, config: RestoreConfi
         for outcome in outcomes:
             progress.outcome(outcome)
             key = None if plan.schema_only else key_of_chunk(plan, outcome.chunk)
-            if key is not None and outcome.error is None:
+            if key is not None and outcome.status not in ("failed", "incomplete"):
                 event = materialization(context.asset_key, _metadata(outcome, restore_plan), key, "", made_from)
                 store_events(context, [event])
     try:
         finished = run.finish()
-    except SchemaIncompleteError:
-        _report_target(context, plan, run)  # all rows are loaded, and the metadata has the steps that failed
+    except (SchemaIncompleteError, PartlyRestoredError):
+        _report_target(context, plan, run)  # the metadata has the steps that failed, the error what is left out
         raise
     left = "finished" if finished else "other windows are still to be loaded"
     for warning in restore_plan.warnings:

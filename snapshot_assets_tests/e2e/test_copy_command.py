@@ -37,7 +37,7 @@ def test_copy_prints_the_number_of_rows_and_reads_back(snapshots: Snapshots, sou
     (location / "SHA256SUMS").unlink()
     shown = snapshots("export", "verify", "--snapshot", location.as_uri()).out
     assert "or export its chunk again with `snapshots copy --overwrite` of the same query." in shown
-    assert "`snapshots copy --overwrite`, run with the same query, writes it again." in shown
+    assert f"`snapshots catalog repair --snapshot {location.as_uri()}` writes it again from the log." in shown
     again = snapshots(*call, "--to", location.as_uri(), "--format", "json")
     assert (again.status, again.out) == (2, "")
     assert "is not empty: it has" in again.err

@@ -251,7 +251,7 @@ def _named_by_pin(store: ObjectStore, pin: PinState) -> Iterator[str]:
     if isinstance(content, Fault):
         raise DamageError(
             f"The object of {pin.pin} at {store.uri}, which pins files, cannot be read: {content.message} Nothing was "
-            "deleted. `snapshots catalog rebuild` writes it again from the log; or delete the "
+            "deleted. `snapshots catalog repair` writes it again from the log; or delete the "
             f"{'tag' if isinstance(pin.pin, TagCreated) else 'savepoint'}.",
             object=path,
         )

@@ -16,6 +16,7 @@ from snapshot_assets.catalog.log.replay import read_from_log
 from snapshot_assets.catalog.log.store import is_there, list_log
 from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_end
 from snapshot_assets.catalog.operations.collect_garbage import checked_grace
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.unreferenced import ReleasedObject
 from snapshot_assets.errors import ConflictError, DamageError
 from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, log_revision, revision_of, transaction_path
@@ -59,20 +60,25 @@ def checkpoint_head(catalog: Catalog) -> WrittenCheckpoint:
     new = not is_whole(store, revision)
     path = catalog.checkpoint() if new else checkpoint_path(revision)
     written = WrittenCheckpoint(path, catalog.state.revision, store.head(path).size, new)
-    return replace(written, mended=_mend_older(store, revision, catalog.state.rebuilt_at))
+    return replace(written, mended=_mend_older(store, catalog.state))
 
 
-def _mend_older(store: ObjectStore, head: int, rebuilt_at: int) -> tuple[str, ...]:
+def damaged_checkpoints(store: ObjectStore, head: State) -> list[int]:
+    """Return the revisions of the log's checkpoints that are damaged; those from before a rebuild are no part of it."""
+    own = [each for each in list_log(store).checkpoints if head.rebuilt_at <= each <= head.revision]
+    return [each for each in own if not is_whole(store, each) and is_there(store, checkpoint_path(each))]
+
+
+def _mend_older(store: ObjectStore, head: State) -> tuple[str, ...]:
     """Write damaged checkpoints before the head again, and return their paths."""
     mended, faults = list[str](), list[DamageError]()
-    for revision in list_log(store).checkpoints:
-        path = checkpoint_path(revision)
-        if rebuilt_at <= revision < head and not is_whole(store, revision) and is_there(store, path):
-            try:
-                mended.append(write_checkpoint(store, read_from_log(store, revision)))
-            except DamageError as fault:
-                what = f"{path} is damaged, and the log before it cannot reproduce it: {fault}"
-                faults.append(DamageError(what, object=path, uri=store.uri))
+    for revision in damaged_checkpoints(store, head):
+        try:
+            mended.append(write_checkpoint(store, read_from_log(store, revision)))
+        except DamageError as fault:
+            path = checkpoint_path(revision)
+            what = f"{path} is damaged, and the log before it cannot reproduce it: {fault}"
+            faults.append(DamageError(what, object=path, uri=store.uri))
     if faults:
         raise faults[0]
     return tuple(mended)

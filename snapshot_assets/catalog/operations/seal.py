@@ -23,6 +23,7 @@ from snapshot_assets.catalog.verify.objects import Report, check_head, files_to_
 from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.actions import RowsOutside, Seal
+from snapshot_assets.format.layout import is_receipt
 from snapshot_assets.storage.base import ObjectStore
 
 SealDepth = Literal["new", "full"]
@@ -152,7 +153,7 @@ def damage_error(state: State, faults: Sequence[Fault], what: str, **attributes:
     """
     some = "; ".join(fault.message.rstrip(".") for fault in islice(faults, _SHOWN))
     more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
-    chunks = sorted({fault.chunk for fault in faults if fault.chunk is not None})
+    chunks = sorted({fault.chunk for fault in faults if fault.chunk is not None and not is_receipt(fault.object)})
     ways = ", ".join(f"chunk {chunk} {again_with(state, chunk)}" for chunk in chunks[:_SHOWN])
     others = ", …" if len(chunks) > _SHOWN else ""
     repair = f" Export again {ways}{others}; then seal." if ways else ""

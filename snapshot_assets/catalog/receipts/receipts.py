@@ -104,7 +104,7 @@ def write_receipt(store: ObjectStore, receipt: Receipt) -> ObjectRef:
         ObjectExistsError: Another receipt has that name.
         LimitExceededError: It is larger than readers accept; nothing was written.
     """
-    data = pretty_json(_to_json(receipt))
+    data = pretty_json(receipt_json(receipt))
     advice = f"It has {counted(len(receipt.files), 'file')}; take a shorter chunk_time_window."
     check_writable(len(data), MAX_DOCUMENT_BYTES, receipt.path, advice)
     create_own(store, receipt.path, data)
@@ -153,7 +153,8 @@ def read_receipt(store: ObjectStore, path: str) -> tuple[Receipt, ObjectRef]:
     return receipt, ObjectRef(path, sha256_hex(data), len(data))
 
 
-def _to_json(receipt: Receipt) -> dict[str, Any]:
+def receipt_json(receipt: Receipt) -> dict[str, Any]:
+    """Return the members of a receipt's document."""
     return {
         "version": receipt.version,
         "location_id": receipt.location_id,

@@ -81,19 +81,6 @@ def completed_by(state: State) -> str:
             return f"The same {exporter_text(state)}, run again, copies and seals them."
 
 
-def rewritten_by(state: State) -> str:
-    """Return the sentence on what writes the hints again."""
-    match _exporter(state):
-        case _Exporter.DATABASE:
-            return f"{exporter_text(state)}, or materialising the asset `manifest`, writes it again."
-        case _Exporter.ASSET:
-            return "Materialising the asset `manifest` writes it again."
-        case _Exporter.COPY if state.sealed:
-            return f"{_ANOTHER_COPY} writes it again."
-        case _:
-            return f"The same {exporter_text(state)}, run again, writes it again."
-
-
 def described_by(state: State) -> str:
     """Return the sentence on what writes a schema document again."""
     match _exporter(state):

@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from snapshot_assets.catalog.log.remedies import FaultError, fault_remedy, is_replica
 from snapshot_assets.catalog.log.scan import LogScan
+from snapshot_assets.catalog.receipts.written_again import is_written_again
 from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.state.exporter import again_with
 from snapshot_assets.catalog.state.fold import State
@@ -30,7 +31,7 @@ from snapshot_assets.errors import (
 from snapshot_assets.format.actions import ObjectRef, TagCreated
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
-from snapshot_assets.format.layout import checkpointed_revision
+from snapshot_assets.format.layout import checkpointed_revision, is_receipt
 from snapshot_assets.storage.base import ObjectStore
 
 
@@ -100,15 +101,16 @@ def read_object(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int | N
         exists: Whether a listing shows it.
         chunk: Its chunk, for the fault.
     """
+    limit = MAX_DOCUMENT_BYTES if is_receipt(ref.path) else min(max(ref.bytes, 1), MAX_DOCUMENT_BYTES)
     try:
-        data = store.get(ref.path, limit=min(max(ref.bytes, 1), MAX_DOCUMENT_BYTES)) if exists else None
+        data = store.get(ref.path, limit=limit) if exists else None
     except ObjectNotFoundError:
         data = None
     except DamageError as error:
         return Fault(FaultKind.SIZE, ref.path, str(error), chunk)
     if data is None:
         return missing(store, ref.path, chunk)
-    if (found := sha256_hex(data)) != ref.sha256:
+    if (found := sha256_hex(data)) != ref.sha256 and not is_written_again(data, ref):
         return Fault(FaultKind.CHECKSUM, ref.path, f"{ref.path} has SHA-256 {found}; expected {ref.sha256}.", chunk)
     return data
 
@@ -144,13 +146,21 @@ def log_remedy(scan: LogScan, path: str, error: FaultError) -> str:
     stray = isinstance(error, ForeignLocationError | ForkError | LostLogError | MisnamedError | UnsupportedVersionError)
     here = not is_replica(scan.store)  # which only replication writes to
     if here and revision is not None and not stray and scan.start < revision <= scan.state.revision:
-        return " `snapshots catalog checkpoint` writes it again."
+        return f" {REPAIRED}"
     return fault_remedy(scan.store, path, error)
+
+
+REPAIRED = "`snapshots catalog repair` writes it again from the log."
+
+
+def with_repair(fault: Fault) -> Fault:
+    """Return the fault of an object that a repair writes again, with that remedy."""
+    return replace(fault, message=f"{fault.message} {REPAIRED}")
 
 
 def with_remedy(state: State, fault: Fault) -> Fault:
     """Return a fault of the newest state with how it is repaired, if exporting its chunk again does that."""
-    if fault.chunk is None:
+    if fault.chunk is None or is_receipt(fault.object):
         return fault
     advice = f"Bring it back from a copy, or export its chunk again {again_with(state, fault.chunk)}."
     undone = " Then delete rows again: deleted rows that the source still has come back." if state.tombstones else ""
@@ -165,7 +175,7 @@ def with_replicas_remedy(fault: Fault) -> Fault:
         advice = "Move it away; `snapshots replicate` then copies it again."
     else:
         return fault
-    return replace(fault, message=f"{fault.message} {advice}")
+    return replace(fault, message=f"{fault.message.removesuffix(f' {REPAIRED}')} {advice}")
 
 
 @dataclass(frozen=True)
@@ -190,8 +200,11 @@ class Remedy:
 
 
 def remedy_of(head: State, uri: str, faults: Iterable[Fault]) -> Remedy | None:
-    """Return how to end damage, given all faults of a location; None if the newest state, `head`, has any."""
-    damage = [fault for fault in faults if fault.is_damage]
+    """Return how to end damage, given all faults of a location; None if the newest state, `head`, has any.
+
+    No version is given up for what a repair writes again.
+    """
+    damage = [fault for fault in faults if fault.is_damage and not fault.message.endswith(REPAIRED)]
     damaged = {revision for fault in damage for revision in fault.revisions}
     if not damage or not all(fault.revisions for fault in damage):
         return None

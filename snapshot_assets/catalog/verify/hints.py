@@ -9,9 +9,8 @@ from snapshot_assets.catalog.load_manifests import load_manifests_of
 from snapshot_assets.catalog.log.scan import LogScan
 from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.manifest import hints_of, manifest_of, sums_of
-from snapshot_assets.catalog.state.exporter import rewritten_by
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.faults import Fault, FaultKind, missing, object_faults
+from snapshot_assets.catalog.verify.faults import REPAIRED, Fault, FaultKind, missing, object_faults
 from snapshot_assets.catalog.verify.retained import sealed_states
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, UnsupportedVersionError
 from snapshot_assets.format.actions import ObjectRef
@@ -20,7 +19,7 @@ from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pre
 from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 
-_LATER = "Load nothing by it: the next deletion of rows or compaction writes it again, and so does a new copy."
+_LATER = f"Load nothing by it until then: {REPAIRED}"
 
 
 def hint_faults(store: ObjectStore, scan: LogScan, *, replica: bool) -> Iterator[Fault]:
@@ -32,7 +31,7 @@ def hint_faults(store: ObjectStore, scan: LogScan, *, replica: bool) -> Iterator
         replica: Whether it is a replica, to which only replication writes.
     """
     newest = scan.state.newest_seal
-    again = "`snapshots replicate` writes it again." if replica else rewritten_by(scan.state)
+    again = "`snapshots replicate` writes it again." if replica else REPAIRED
     shown = scan.state if newest is None else scan.state.at(newest.revision)  # before the first seal: work in progress
     try:
         manifest = store.get(MANIFEST, limit=MAX_DOCUMENT_BYTES)

@@ -18,11 +18,11 @@ from snapshot_assets.catalog.pins.objects import pin_document
 from snapshot_assets.catalog.state.fold import SealState, State, first_version
 from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.retained_events import between, documents_of, lives
-from snapshot_assets.catalog.verify.faults import Fault, FaultKind, object_faults, read_object
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind, object_faults, read_object, with_repair
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.counts import noun
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.layout import chunk_of, transaction_path
+from snapshot_assets.format.layout import chunk_of, is_receipt, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.in_parallel import threads
 from snapshot_assets.storage.listed import Listed
@@ -60,7 +60,7 @@ def some_of(revisions: Sequence[int]) -> str:
     return f"{noun(len(revisions), 'revision')} {named}{more}"
 
 
-def _older_documents(state: State) -> dict[ObjectRef, list[int]]:
+def older_documents(state: State) -> dict[ObjectRef, list[int]]:
     """Return the receipts and schema documents that readable revisions name and the head does not, by object."""
     readable, heads = [sealed.revision for sealed in state.readable()], set()
     found: defaultdict[ObjectRef, set[int]] = defaultdict(set)
@@ -81,14 +81,15 @@ def older_document_faults(store: ObjectStore, head: State, objects: Listed) -> I
         head: The head's state.
         objects: The location's objects by path.
     """
-    needed = _older_documents(head)
+    needed = older_documents(head)
 
     def check(ref: ObjectRef) -> list[Fault]:
         return list(object_faults(store, ref, ref.path in objects, chunk_of(ref.path)))
 
     with threads(_READERS) as pool:
         for ref, faults in zip(needed, pool.map(check, needed), strict=True):
-            yield from (of_older(fault, head, needed[ref]) for fault in faults)
+            older = [of_older(fault, head, needed[ref]) for fault in faults]
+            yield from map(with_repair, older) if is_receipt(ref.path) else older
 
 
 def older_seal_faults(head: State) -> Iterator[Fault]:
@@ -136,13 +137,12 @@ def pin_faults(store: ObjectStore, scan: LogScan, objects: Listed, only: int | N
 def _pin_faults(store: ObjectStore, scan: LogScan, state: State, known: PinState, objects: Listed) -> Iterator[Fault]:
     pin, path = known.pin, known.pin.object.path
     document = read_object(store, pin.object, path in objects)
-    advice = "`snapshots catalog rebuild` writes it again from the log."
     if isinstance(document, Fault):
         if document.kind is not FaultKind.MISSING or _still_there(store, scan, known):
-            yield replace(document, message=f"{document.message} {advice}")
+            yield with_repair(document)
     elif document != pin_document(pin, known.created_by, known.version, manifest_of(state), known.hold):
-        message = f"{path} is not what the log gives for {pin} at revision {pin.revision}. {advice}"
-        yield Fault(FaultKind.DOCUMENT, path, message)
+        message = f"{path} is not what the log gives for {pin} at revision {pin.revision}."
+        yield with_repair(Fault(FaultKind.DOCUMENT, path, message))
 
 
 def _still_there(store: ObjectStore, scan: LogScan, known: PinState) -> bool:

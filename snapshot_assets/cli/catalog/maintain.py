@@ -1,4 +1,4 @@
-"""`snapshots catalog checkpoint | prune | rebuild | upgrade`: work on the log itself."""
+"""`snapshots catalog checkpoint | prune | rebuild | repair | upgrade`: work on the log itself."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from dataclasses import asdict
 
 from snapshot_assets.catalog.operations.maintain_log import PrunePlan, checkpoint_head, execute_pruning, plan_pruning
+from snapshot_assets.catalog.operations.repair import RepairPlan, execute_repair, plan_repair
 from snapshot_assets.catalog.operations.upgrade import UpgradePlan, execute_upgrade, plan_upgrade
 from snapshot_assets.catalog.rebuild.rebuild import Rebuild
 from snapshot_assets.catalog.rebuild.rebuild import rebuild as rebuild_log
@@ -54,6 +55,22 @@ def _report_pruning(options: argparse.Namespace, uri: str, plan: PrunePlan, done
         show_reasons(plan.released)
         verb = "deleted" if done else "would be deleted"
         show(f"{sizes(plan.released)}, {verb}; the log is whole from {plan.kept} on")
+
+
+def repair(options: argparse.Namespace) -> int:
+    """Write damaged objects again that the log gives."""
+    catalog = open_catalog(options, writing=not options.dry_run)
+    return execute_confirmed(options, catalog, plan_repair(catalog), execute_repair, _report_repair)
+
+
+def _report_repair(options: argparse.Namespace, uri: str, plan: RepairPlan, done: bool) -> None:
+    if options.json:
+        show_json({"uri": uri, "dry_run": options.dry_run, "written": list(plan.paths)})
+    elif not plan.paths:
+        show(f"{uri}: nothing to repair; `snapshots export verify` names what the log cannot give")
+    else:
+        for path in plan.paths:
+            show(f"{path} {'is' if done else 'would be'} written again")
 
 
 def upgrade(options: argparse.Namespace) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -23,12 +24,32 @@ class ChunkLoad:
         plans: The files to load.
         replace: Delete the chunk's rows first.
         renewal: The ledger rows to replace first, without touching table rows; None for none.
+        left: Files that are left out, because they or others of their table and chunk are damaged.
     """
 
     chunk: ChunkFiles
     plans: tuple[FilePlan, ...]
     replace: bool = False
     renewal: Renewal | None = None
+    left: tuple[FilePlan, ...] = ()
+
+    def without(self, damaged: Collection[str]) -> ChunkLoad:
+        """Return the load without the tables of damaged files, whose rows in the target then stay as they are.
+
+        Args:
+            damaged: Paths of damaged files.
+        """
+        tables = {plan.table.table_name for plan in self.plans if plan.file.path in damaged}
+        if not tables:
+            return self
+        chunk, left = self.chunk.without(tables), [plan for plan in self.plans if plan.table.table_name in tables]
+        return dataclasses.replace(
+            self,
+            chunk=chunk,
+            plans=tuple(plan for plan in self.plans if plan.table.table_name not in tables),
+            replace=self.replace and bool(chunk.tables),
+            left=(*self.left, *left),
+        )
 
     @property
     def counted(self) -> bool:

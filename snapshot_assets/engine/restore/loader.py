@@ -34,11 +34,13 @@ class ChunkOutcome:
     """The outcome of one chunk.
 
     Attributes:
-        status: `loaded`, `replaced`, `skipped` (the ledger has all its files) or `failed`.
+        status: `loaded`, `replaced`, `skipped` (the ledger has all its files), `incomplete` (tables with damaged files
+            are left out) or `failed`.
         rows: Rows inserted since the restore was planned.
         bytes: Bytes of the files that they came from.
         seconds: Time of its job, hashing and loading; of a job of several chunks, its part by bytes.
         counted: Whether people count the chunk; see `ChunkLoad.counted`.
+        damaged: Faults of files that only their hash showed, by path.
     """
 
     chunk: int
@@ -48,6 +50,7 @@ class ChunkOutcome:
     seconds: float = 0.0
     error: SnapshotError | None = None
     counted: bool = True
+    damaged: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Loader:
         documents: Schemas by id; the schema that a file was written with has its columns' carriers.
         parallelism: Returns the jobs at a time.
         slots: Returns the tasks of one job.
+        keep_going: Whether tables of a chunk whose files are damaged are left out, instead of the whole chunk.
     """
 
     store: ObjectStore
@@ -70,6 +74,7 @@ class Loader:
     parallelism: Callable[[], int] = lambda: 1
     slots: Callable[[], int] = lambda: 1
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    keep_going: bool = False
 
     def run(self, loads: Sequence[ChunkLoad]) -> Iterator[ChunkOutcome]:
         """Load chunks and yield the outcome of each.
@@ -83,7 +88,8 @@ class Loader:
             if load.plans or load.replace:
                 todo.append(load)
             else:
-                yield ChunkOutcome(load.chunk.chunk, "skipped", counted=load.counted)
+                status = "incomplete" if load.left else "skipped"
+                yield ChunkOutcome(load.chunk.chunk, status, counted=load.counted or bool(load.left))
         jobs = shared_jobs(todo, lambda load: load.bytes)
         run_job = partial(attempt_chunks, attempt=self._attempt, policy=self.retry)
         for outcomes in side_by_side(run_job, jobs, self.parallelism, "restore", failed, self.runner.interrupt):
@@ -103,12 +109,17 @@ class Loader:
             works = {load.chunk.chunk: [self._work(plan) for plan in load.plans] for load in loads}
             tasks = self._tasks([work for each in works.values() for work in each])
             errors: list[FileResult] = list(self.runner.map(hash_files, tasks))
-            damaged = {result.chunk for result in errors}
-            results = self._load([load for load in loads if load.chunk.chunk not in damaged], works)
+            found = {each.damaged: str(each.error) for each in errors if each.damaged} if self.keep_going else {}
+            loads = [load.without(found) for load in loads]
+            errors = [each for each in errors if each.damaged not in found]
+            failed = {result.chunk for result in errors}
+            left = {plan.file.path for load in loads for plan in load.left}
+            works = {chunk: [work for work in some if work.plan.file.path not in left] for chunk, some in works.items()}
+            results = self._load([load for load in loads if load.chunk.chunk not in failed], works)
         except SnapshotError as error:
             return [ChunkOutcome(load.chunk.chunk, "failed", error=error) for load in loads]
         per_byte = (time.monotonic() - started) / max(sum(load.bytes for load in loads), 1)
-        return [self._outcome(load, [*errors, *results], load.bytes * per_byte) for load in loads]
+        return [self._outcome(load, [*errors, *results], load.bytes * per_byte, found) for load in loads]
 
     def _load(self, loads: Sequence[ChunkLoad], works: Mapping[int, list[FileWork]]) -> list[FileResult]:
         plain = [work for load in loads if not load.replace for work in works[load.chunk.chunk]]
@@ -145,11 +156,15 @@ class Loader:
             sizes[smallest] += work.plan.file.bytes
         return [FilesTask(self.address, self.store, tuple(share)) for share in shares]
 
-    def _outcome(self, load: ChunkLoad, results: Sequence[FileResult], seconds: float) -> ChunkOutcome:
+    def _outcome(
+        self, load: ChunkLoad, results: Sequence[FileResult], seconds: float, damaged: Mapping[str, str]
+    ) -> ChunkOutcome:
         chunk = load.chunk.chunk
         mine = [result for result in results if result.chunk == chunk]
         error = next((result.error for result in mine if result.error is not None), None)
         if error is not None:
             return ChunkOutcome(chunk, "failed", error=error)
         rows = sum(result.rows or 0 for result in mine)
-        return ChunkOutcome(chunk, "replaced" if load.replace else "loaded", rows, load.bytes, seconds)
+        status = "incomplete" if load.left else "replaced" if load.replace else "loaded"
+        own = {path: damaged[path] for path in (plan.file.path for plan in load.left) if path in damaged}
+        return ChunkOutcome(chunk, status, rows, load.bytes, seconds, damaged=own)

@@ -6,7 +6,7 @@ Only the ledger's part changes while a run loads files; `RestorePlan.with_ledger
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -14,7 +14,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.steps import SchemaStep, StepResult
 from snapshot_assets.databases.target import Definition, FailedStatement, Rehearsal, RestoreRecord
-from snapshot_assets.engine.files.read import text_schemas
+from snapshot_assets.engine.files.read import TextOf, text_schemas
 from snapshot_assets.engine.restore.changes import ChunkChanges
 from snapshot_assets.engine.restore.coverage import outside
 from snapshot_assets.engine.restore.decide import ChunkLoad, check_files, check_replaceable
@@ -30,7 +30,7 @@ from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.engine.restore.record import new_record, resumed_record
 from snapshot_assets.engine.restore.refusals import refuse, schema_refusals
 from snapshot_assets.engine.restore.settings import RestoreSettings
-from snapshot_assets.engine.restore.source import RestoreSource
+from snapshot_assets.engine.restore.source import RestoreSource, refuse_damage
 from snapshot_assets.engine.restore.steps import KeptStep, RestoreSteps
 from snapshot_assets.engine.restore.target import TargetContents, check_ledger, table_refusals
 from snapshot_assets.engine.restore.windows import PinnedWindows, check_windows, numbered
@@ -38,6 +38,11 @@ from snapshot_assets.engine.schema_history import left_out
 from snapshot_assets.errors import RestoreError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
+
+KEEP_GOING = (
+    "--keep-going (in Dagster keep_going: true) restores everything but the windows of tables that need damaged files."
+)
+_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,7 @@ class RestorePlan:
         lacking: Objects that the target lacks, and that only keys, indexes and views need.
         foreseen: Of a dry run, how the steps would end that keep the target's own objects.
         differing: What differs between the source's database and the target's as a whole, a sentence each.
+        damaged: The fault of each damaged object, by path; loading adds files that it finds damaged.
     """
 
     settings: RestoreSettings
@@ -78,6 +84,7 @@ class RestorePlan:
     lacking: tuple[Need, ...] = ()
     foreseen: Mapping[str, StepResult] = field(default_factory=dict)
     differing: tuple[str, ...] = ()
+    damaged: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def state(self) -> State:
@@ -96,9 +103,15 @@ class RestorePlan:
 
     @property
     def complete(self) -> bool:
-        """Whether the tables that could be made have exactly the chunks' rows, by what the target's ledger lists."""
-        same = (not change.reason and not change.renewal for change in map(self._changes.of, self.chunks))
-        return all(same) and not any(self._loadable(chunk) for chunk in self.chunks)
+        """Whether the tables that could be made have exactly the chunks' rows, by what the target's ledger lists.
+
+        Files that are left out because of damage do not count.
+        """
+        left = {plan.file.chunk for plan in self.left}
+        changes = (self._changes.of(chunk) for chunk in self.chunks if chunk.chunk not in left)
+        return all(not change.reason and not change.renewal for change in changes) and not any(
+            self._loadable(chunk) for chunk in self.chunks
+        )
 
     @property
     def lost(self) -> tuple[str, ...]:
@@ -116,16 +129,36 @@ class RestorePlan:
 
     @property
     def has_foreign_keys(self) -> bool:
-        """Whether a table that existed before has foreign keys: then parents must be loaded before their children."""
+        """Whether tables have foreign keys before rows are loaded: then parents must be loaded before their children.
+
+        They have if they existed before, or if an earlier run of this restore left out damaged files.
+        """
         created = set(self.record.made)
-        return any(table.foreign_keys and table.table_name not in created for table in self.definition.tables)
+        existed = any(table.foreign_keys and table.table_name not in created for table in self.definition.tables)
+        return existed or any(step.kind == "foreign key" for step in self.steps.made_steps())
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the user may not have meant, a sentence each."""
         restored = {table.table_name for table in self.source.schema.tables}
         gone = left_out(self.state, self.source.documents, restored)
-        return (*outside(self.state, self.source.filters), *gone, *self.differing)
+        return (*outside(self.state, self.source.filters), *gone, *self.differing, *self._unneeded_damage())
+
+    def _unneeded_damage(self) -> Iterator[str]:
+        """Yield the damage that keeps nothing from being restored; what repairs it, the fault says."""
+        needed = {plan.file.path for chunk in self.chunks for plan in self.missing(chunk)}
+        found = [text for path, text in self.damaged.items() if path not in needed]
+        yield from (f"Damage elsewhere: {text}" for text in found[:_SHOWN])
+        if (more := len(found) - _SHOWN) > 0:
+            yield f"{more:,} more objects are damaged; `snapshots export verify` names them."
+
+    @cached_property
+    def left(self) -> tuple[FilePlan, ...]:
+        """The files that the ledger lacks and that are left out, with all others of their table and chunk."""
+        if not self.settings.keep_going:
+            return ()
+        loads = (ChunkLoad(chunk, self._of_tables(chunk)).without(self.damaged) for chunk in self.chunks)
+        return tuple(plan for load in loads for plan in load.left)
 
     @cached_property
     def steps(self) -> RestoreSteps:
@@ -162,6 +195,11 @@ class RestorePlan:
         return tuple(plan for plan in chunk.files if plan.key not in self.ledger.files)
 
     def _loadable(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
+        """Return the files of a chunk that the ledger lacks, of tables that could be made, unless they are left out."""
+        left = {plan.key for plan in self.left}
+        return tuple(plan for plan in self._of_tables(chunk) if plan.key not in left)
+
+    def _of_tables(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
         """Return the files of a chunk that the ledger lacks, of tables that could be made."""
         return tuple(plan for plan in self.missing(chunk) if plan.table.table_name not in self.absent)
 
@@ -179,10 +217,12 @@ class RestorePlan:
         Raises:
             RestoreError: The revision lacks a chunk. Or a chunk changed and may not be replaced, or is carried in a
                 way that the target cannot read.
+            DamageError: A file to load is damaged, and the settings do not allow to leave it out.
             PlanError: Rows are to be filtered by a time that is carried as text.
         """
         chosen = replace(self, only=frozenset(only), again=frozenset(again))
         chosen._check_chunks()
+        chosen._check_damage()
         tables = {table.table_name: table for table in self.definition.tables}
         check_files(chosen.loads, tables, self.source.documents, any_carrier=self.any_carrier)
         return chosen
@@ -191,7 +231,12 @@ class RestorePlan:
     def loads(self) -> tuple[ChunkLoad, ...]:
         """What is done with each chosen chunk; `choose` has checked it."""
         chosen = (chunk for chunk in self.chunks if not self.only or chunk.chunk in self.only)
-        return tuple(self._load(chunk.without(self.absent) if self.tried else chunk) for chunk in chosen)
+        loads = (self._load(chunk.without(self.absent) if self.tried else chunk) for chunk in chosen)
+        return tuple(load.without(self.damaged) if self.settings.keep_going else load for load in loads)
+
+    def _check_damage(self) -> None:
+        damage = {plan.file.path for load in self.loads for plan in load.plans} & self.damaged.keys()
+        refuse_damage(self.source.location, [self.damaged[path] for path in sorted(damage)], KEEP_GOING)
 
     def _load(self, chunk: ChunkFiles) -> ChunkLoad:
         again = chunk.chunk in self.again
@@ -275,14 +320,20 @@ def planned(
     ]
     deleted = _deleted(source, ledger)
     tables = dict(zip((table.table_name for table in source.schema.tables), source.tables, strict=True))
-    text_of = text_schemas(source.state.header, source.documents)
+    text_of = _text_schemas(source)
     chunks = tuple(chunk_files(source.state, tables, source.filters, definition.tables, deleted, text_of))
     if resumed is None:
         windows = PinnedWindows.parse(record.windows)
         ids = {chunk.chunk for chunk in chunks}
         check_windows(ledger.loaded, ledger.earlier, windows, ids, source.state.revision)
     plan = RestorePlan(settings, source, definition, ledger, record, resumed is not None, deleted, chunks, any_carrier)
-    return replace(plan, differing=tuple(contents.differing)), refusals
+    return replace(plan, differing=tuple(contents.differing), damaged=source.damaged), refusals
+
+
+def _text_schemas(source: RestoreSource) -> TextOf:
+    """Return the function that finds the schemas of text files; a file whose schema is damaged is never read."""
+    of = text_schemas(source.state.header, source.documents)
+    return lambda file: of(file) if file.schema_id in source.documents else None
 
 
 def _deleted(source: RestoreSource, ledger: TargetLedger) -> TombstoneDeletions:

@@ -50,7 +50,8 @@ def plan_restore(
         RefusedImportError: The target refuses it for several reasons, or lacks what tables need; lists all of it.
         NoSnapshotError: There is no snapshot.
         IncompleteError: Nothing is sealed; names how many chunks are not exported.
-        DamageError: The location is damaged, or has lost its log; names the objects.
+        DamageError: The log or the newest schema is damaged, or the log is lost; names the objects. Of data files, see
+            `RestorePlan.choose`.
         VersionNotFoundError: There is no such sealed version.
         UnknownRelationError: A chosen schema or table is not in the snapshot.
         PlanError: A chosen table lies outside the chosen schemas.
@@ -82,7 +83,7 @@ def plan_restore(
 
 
 def _too_long(store: ObjectStore, plan: RestorePlan, contents: TargetContents) -> Iterable[SnapshotError]:
-    files = (file for chunk in plan.chunks for file in plan.missing(chunk))
+    files = (file for chunk in plan.chunks for file in plan.missing(chunk) if file.file.path not in plan.damaged)
     shorter = [each for each in contents.other_types if each.limit is not None]
     return too_long(store, files, plan.definition.tables, plan.source.documents, shorter)
 

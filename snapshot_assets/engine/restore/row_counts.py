@@ -180,10 +180,11 @@ def rows_after(plan: RestorePlan, outcome: ChunkOutcome) -> int:
 
 
 def table_counts(target: RestoreTarget, plan: RestorePlan) -> dict[TableName, tuple[int, int]]:
-    """Return rows expected and rows found, for every restored table."""
+    """Return rows expected and rows found, for every restored table; rows that damage left out are not expected."""
     expected: Counter[TableName] = Counter()
+    left = {file.key for file in plan.left}
     for chunk in plan.chunks:
-        for file in chunk.files:
+        for file in (file for file in chunk.files if file.key not in left):
             expected[file.table.table_name] += expected_rows(plan, file)
     return {
         name: (expected[name], 0 if name in plan.absent else target.count(table, AllRows()))

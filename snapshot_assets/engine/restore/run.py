@@ -6,7 +6,7 @@ ledger in the target decides what is loaded already, so every step can be repeat
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -20,6 +20,7 @@ from snapshot_assets.databases.target import RestoreTarget
 from snapshot_assets.engine.jobs import MapRunner
 from snapshot_assets.engine.restore import pin as restore_pins
 from snapshot_assets.engine.restore.compare import ComparedRows, compare_plan
+from snapshot_assets.engine.restore.damage import left_out, partly_restored
 from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.engine.restore.loader import ChunkOutcome, Loader
 from snapshot_assets.engine.restore.plan import RestorePlan
@@ -138,8 +139,9 @@ class RestoreRun:
                 self.runner.ready()
             plan = plan if plan.resumed else self._record(plan)
             superseded = {record.tag for record in plan.ledger.earlier if record.id != plan.record.id}
-            restore_pins.unpin(self.store, superseded.intersection(plan.source.head.tags))
-            if not plan.finished or again:
+            if not plan.source.contradicted:  # else nothing may be committed
+                restore_pins.unpin(self.store, superseded.intersection(plan.source.head.tags))
+            if (not plan.finished or again) and not plan.source.contradicted:
                 self._pinned = restore_pins.pin(self.store, plan.record, plan.source.head, self.pin_for)
             plan = self._make(plan, plan.steps.pending_before())
             self._started = True
@@ -182,7 +184,17 @@ class RestoreRun:
         plan = self.plan if self.plan is not None and self._started else self.begin()
         for outcome in self._loader(plan).run(self._renew(plan).loads):
             self.changed = self.changed or outcome.status != "skipped"
+            self.found_damaged(outcome.damaged)
             yield outcome
+
+    def found_damaged(self, damaged: Mapping[str, str]) -> None:
+        """Take note of files that were found damaged while chunks were loaded.
+
+        Args:
+            damaged: Their faults, by path.
+        """
+        if damaged and self.plan is not None:
+            self.plan = replace(self.plan, damaged={**self.plan.damaged, **damaged})
 
     def _renew(self, plan: RestorePlan) -> RestorePlan:
         """Record the current files of chunks whose files were only compacted."""
@@ -209,6 +221,7 @@ class RestoreRun:
             parallelism=(lambda: 1) if in_order or spark else self._parallelism,
             slots=(lambda: 1) if in_order and not spark else self._slots,
             retry=self.retry,
+            keep_going=plan.settings.keep_going,
         )
 
     def _parallelism(self) -> int:
@@ -245,17 +258,23 @@ class RestoreRun:
 
         Raises:
             SchemaIncompleteError: It is finished, except for steps of the schema that failed, now or before.
+            PartlyRestoredError: Damaged files are left out, and all else is done. The restore stays unfinished, and the
+                revision pinned: a later run loads what was left out.
         """
         plan = self.plan if self.plan is not None and self._started else self.begin()
         with self.target() as target:
             plan = self._refresh(plan, target)
         if not plan.complete:
+            if left_out(plan):
+                raise partly_restored(plan, self.failed_steps())
             return False
         plan = self._make(plan, plan.steps.pending_after(changed=self.changed), plan.absent)
         tried: list[SchemaStep] = []
         while (steps := plan.steps.retried()) and steps != tried:  # what they need may have come after them
             plan, tried = self._make(plan, steps, plan.absent), steps
         self.plan = plan
+        if plan.left:
+            raise partly_restored(plan, self.failed_steps())
         if not plan.record.finished:
             with self.target() as target:
                 target.finish(plan.record)
@@ -275,7 +294,11 @@ class RestoreRun:
 
     def unpin(self) -> None:
         """Delete the tag of this restore, if it is there."""
-        if (plan := self.plan) is not None and (self._pinned or plan.record.tag in plan.source.head.tags):
+        if (
+            (plan := self.plan) is not None
+            and not plan.source.contradicted
+            and (self._pinned or plan.record.tag in plan.source.head.tags)
+        ):
             restore_pins.unpin(self.store, [plan.record.tag])
 
     def check_counts(self) -> dict[TableName, tuple[int, int]]:

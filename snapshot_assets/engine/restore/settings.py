@@ -122,6 +122,7 @@ class RestoreSettings:
         into_nonempty: Load into tables that hold rows which the ledger does not list.
         replace: Replace whole chunks that changed since they were loaded.
         verify_first: Hash the whole snapshot before the first row is loaded.
+        keep_going: Leave out the windows of tables whose files are damaged, and restore all others.
     """
 
     filters: Filters = field(default_factory=Filters)
@@ -129,6 +130,7 @@ class RestoreSettings:
     into_nonempty: bool = False
     replace: bool = False
     verify_first: bool = False
+    keep_going: bool = False
 
     @classmethod
     def of(cls, plan: Plan) -> RestoreSettings:

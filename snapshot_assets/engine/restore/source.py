@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from snapshot_assets.catalog.log.scan import scan_log
+from snapshot_assets.catalog.log.scan import LogScan, scan_log
 from snapshot_assets.catalog.log.truncation import existing_state, refuse_lost_log
-from snapshot_assets.catalog.schemas import read_schema, read_schemas
+from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.exporter import finished_by
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import missing_text
 from snapshot_assets.catalog.state.versions import resolve_version
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.databases.renaming import Renaming, check_renaming, renamed_tables
@@ -23,17 +25,28 @@ from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.engine.restore.spelled_filters import spelled_filters
 from snapshot_assets.errors import (
     DamageError,
+    ForeignLocationError,
+    ForkError,
+    GapError,
     IncompleteError,
+    LostLogError,
     NoSnapshotError,
     ObjectNotFoundError,
     OtherImportError,
     RestoreError,
+    UnsupportedVersionError,
 )
+from snapshot_assets.format.layout import checkpointed_revision, transaction_path
 from snapshot_assets.format.name_rules import NameRule, rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 from snapshot_assets.storage.base import ObjectStore
 
 _SHOWN = 10
+
+_OF_LOGS = frozenset({FaultKind.CHUNK_CHECKSUM, FaultKind.SNAPSHOT_CHECKSUM, FaultKind.DUPLICATE, FaultKind.COVERAGE})
+"""Faults by which the log contradicts itself."""
+
+_OLDER = "--at VERSION restores a version that the log has."
 
 _LARGE_OBJECTS = "large_objects"
 """The option of the table that large objects are exported as."""
@@ -43,12 +56,16 @@ _LARGE_OBJECTS = "large_objects"
 class RestoreSource:
     """A sealed, verified revision.
 
+    What it was verified for is the log and the newest schema; `damaged` may have any other object.
+
     Attributes:
         location: The location's URI.
         head: The newest state.
         state: The state at the restored revision.
         schema: The selected part of its newest schema.
-        documents: Every schema that a file was written with, by id.
+        documents: Every schema that a file was written with, by id, except older ones that are damaged.
+        damaged: The fault of each damaged object, by path; of data files, also of those whose schema is damaged.
+        contradicted: Whether objects contradict the log, so that nothing may be committed to it.
         lost: One sentence for each view that the selection leaves out.
         filters: What the restore selects, with names as the snapshot spells them, and new names as the target does;
             `schema` and `documents` have no new names.
@@ -62,6 +79,8 @@ class RestoreSource:
     checksum: str
     lost: tuple[str, ...] = ()
     filters: Filters = field(default_factory=Filters)
+    damaged: Mapping[str, str] = field(default_factory=dict)
+    contradicted: bool = False
 
     @property
     def renaming(self) -> Renaming:
@@ -105,19 +124,18 @@ def open_source(
         SnapshotError: The revision cannot be restored; see `plan_restore`.
     """
     scan = scan_log(store)
-    head = existing_state(store) if scan.faults else scan.state  # raises the fault, unless an older checkpoint helps
+    head = scan.state if _reaches_end(scan) else existing_state(store)  # raises the fault
     if not head.revision:
         refuse_lost_log(store)
     revision = _chosen_revision(store, head, settings, records, recorded=recorded)
     report = verify(store, depth=depth, at=lambda _: revision, scan=scan)
-    if damage := [fault.message for fault in report.faults if fault.is_damage]:
-        more = f" and {len(damage) - _SHOWN} more" if len(damage) > _SHOWN else ""
-        raise DamageError(
-            f"{store.uri} is damaged, and nothing was restored: {' '.join(damage[:_SHOWN])}{more}", faults=damage
-        )
+    damage = [fault for fault in report.faults if fault.is_damage]
     state = head.at(revision)
     assert state.newest_seal is not None
-    documents = read_schemas(store, state)
+    needed = [each for each in damage if _is_needed(each, scan, state, settings)]
+    older = settings.version is None and _reaches_end(scan) and all(each.kind is FaultKind.LOG for each in needed)
+    refuse_damage(store.uri, [each.message for each in needed], _OLDER if older else "")
+    documents = _read_documents(store, state)
     filters = spelled_filters(settings.filters, documents[state.schema_id], records, in_target)
     schema, lost = _select(documents[state.schema_id], filters)
     chosen = {item.table_name for item in (*schema.tables, *schema.views)}
@@ -125,7 +143,89 @@ def open_source(
     if not filters.tables and not filters.schemas:
         _check_complete(state, schema)
     checksum = state.newest_seal.seal.checksum
-    return RestoreSource(store.uri, head, state, schema, documents, checksum, tuple(lost), filters)
+    damaged = {each.object: each.message for each in damage}
+    return RestoreSource(
+        location=store.uri,
+        head=head,
+        state=state,
+        schema=schema,
+        documents=documents,
+        checksum=checksum,
+        lost=tuple(lost),
+        filters=filters,
+        damaged=damaged | dict(_without_document(state, documents, damaged)),
+        contradicted=any(_contradicts(scan, error) for _, error in scan.faults),
+    )
+
+
+def refuse_damage(uri: str, damage: Sequence[str], way: str = "") -> None:
+    """Refuse a restore if objects that it needs are damaged.
+
+    Args:
+        uri: The location.
+        damage: Their faults, a sentence each.
+        way: How to restore what does not need them, as a sentence.
+
+    Raises:
+        DamageError: There is damage; lists the first ones.
+    """
+    if damage:
+        more = f" and {len(damage) - _SHOWN} more" if len(damage) > _SHOWN else ""
+        raise DamageError(
+            f"{uri} is damaged, and nothing was restored: {' '.join(damage[:_SHOWN])}{more}{way and ' '}{way}",
+            faults=list(damage),
+        )
+
+
+def _reaches_end(scan: LogScan) -> bool:
+    """Return whether a scan has the state of the log's last transaction."""
+    return scan.state.revision >= max(scan.transactions, default=1)
+
+
+def _is_needed(fault: Fault, scan: LogScan, state: State, settings: RestoreSettings) -> bool:
+    """Return whether a fault keeps the revision's state or its newest schema from being known.
+
+    A lost end of the log matters only if the newest version is to be restored.
+    """
+    if fault.kind is not FaultKind.LOG:
+        newest = state.schemas[state.schema_id].files
+        return fault.kind in _OF_LOGS or any(ref.path == fault.object for ref in newest)
+    errors = [error for path, error in scan.faults if path == fault.object]
+    lost = settings.version is None and any(_is_lost_end(scan, error) for error in errors)
+    # Two transactions claim one place: nothing shows which is this log's.
+    forked = checkpointed_revision(fault.object) is None and any(isinstance(error, ForkError) for error in errors)
+    return lost or forked or not _reaches_end(scan)
+
+
+def _is_lost_end(scan: LogScan, error: Exception) -> bool:
+    following = transaction_path(scan.state.revision + 1)
+    return isinstance(error, LostLogError | UnsupportedVersionError) or (
+        isinstance(error, GapError) and error.attributes.get("object") == following
+    )
+
+
+def _contradicts(scan: LogScan, error: Exception) -> bool:
+    return isinstance(error, ForeignLocationError | ForkError) or _is_lost_end(scan, error)
+
+
+def _read_documents(store: ObjectStore, state: State) -> dict[int, DatabaseSchema]:
+    """Return by id the newest schema, and those of live files that are whole."""
+    documents = {state.schema_id: read_schema(store, state.schemas[state.schema_id])}
+    for number in sorted(state.files.schema_ids() - documents.keys()):
+        with suppress(DamageError, ObjectNotFoundError):  # verification reports it
+            documents[number] = read_schema(store, state.schemas[number])
+    return documents
+
+
+def _without_document(
+    state: State, documents: Mapping[int, DatabaseSchema], damaged: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the data files whose schema is damaged, with its fault."""
+    lacking = state.files.schema_ids() - documents.keys()
+    for known in state.live_files() if lacking else ():
+        if known.file.schema_id in lacking and known.file.path not in damaged:
+            faults = [damaged[ref.path] for ref in state.schemas[known.file.schema_id].files if ref.path in damaged]
+            yield known.file.path, f"The schema that {known.file.path} was written with is damaged: {' '.join(faults)}"
 
 
 def _chosen_revision(

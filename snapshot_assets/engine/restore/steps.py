@@ -177,8 +177,12 @@ class RestoreSteps:
 
     def made(self) -> list[str]:
         """Return the names of the steps that this restore has made."""
+        return [step.name for step in self.made_steps()]
+
+    def made_steps(self) -> list[SchemaStep]:
+        """Return the steps that this restore has made."""
         return [
-            step.name
+            step
             for step in (*self.before, *self.after)
             if (result := self.results.get(step.name)) and result.made and result.import_id == self.record.id
         ]

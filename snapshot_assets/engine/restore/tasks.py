@@ -18,7 +18,7 @@ from snapshot_assets.databases.target import Load, LoadedFile, RestoreRecord
 from snapshot_assets.engine.files.read import check_hash, read_batches
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.engine.restore.files import FilePlan
-from snapshot_assets.errors import SnapshotError, TaskFailedError
+from snapshot_assets.errors import DamageError, ObjectNotFoundError, SnapshotError, TaskFailedError
 from snapshot_assets.format.relations import Table
 from snapshot_assets.storage.base import ObjectStore
 
@@ -68,11 +68,13 @@ class FileResult:
 
     Attributes:
         rows: Rows inserted since the restore was planned; None if the file was not loaded.
+        damaged: Path of the file if the error is its damage; else "".
     """
 
     chunk: int
     rows: int | None = None
     error: SnapshotError | None = None
+    damaged: str = ""
 
 
 def hash_files(task: FilesTask) -> Iterator[FileResult]:
@@ -81,6 +83,8 @@ def hash_files(task: FilesTask) -> Iterator[FileResult]:
         file = work.plan.file
         try:
             check_hash(task.store, file)
+        except (DamageError, ObjectNotFoundError) as error:
+            yield FileResult(file.chunk, error=error, damaged=file.path)
         except SnapshotError as error:
             yield FileResult(file.chunk, error=error)
 

@@ -168,7 +168,7 @@ def test_a_file_that_only_a_savepoint_needs_is_missed_by_verification_and_kept_b
     sealed.store.put(old, data)
     document = sealed.store.get(path)
     sealed.store.delete(path)
-    with pytest.raises(DamageError, match=r"savepoint 1 .* `snapshots catalog rebuild` writes it .* or delete"):
+    with pytest.raises(DamageError, match=r"savepoint 1 .* `snapshots catalog repair` writes it .* or delete"):
         garbage(sealed)
     sealed.store.put(path, document)
     delete_savepoint(sealed.catalog, 1)

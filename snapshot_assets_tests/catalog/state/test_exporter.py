@@ -16,7 +16,6 @@ from snapshot_assets.catalog.state.exporter import (
     exporter_text,
     finished_by,
     replaced_by,
-    rewritten_by,
 )
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format.actions import Header
@@ -52,14 +51,6 @@ def _replaced(state: State) -> str:
         ),
         (completed_by, WINDOWS, "The same `snapshots copy`, run again, copies and seals them."),
         (completed_by, ASSET, f"Materialise these partitions of {DAILY}, then seal again."),
-        (
-            rewritten_by,
-            DATABASE,
-            "`snapshots export create`, or materialising the asset `manifest`, writes it again.",
-        ),
-        (rewritten_by, WINDOWS, "The same `snapshots copy`, run again, writes it again."),
-        (rewritten_by, COPY, f"{ANOTHER} writes it again."),
-        (rewritten_by, ASSET, "Materialising the asset `manifest` writes it again."),
         (
             described_by,
             DATABASE,
@@ -113,8 +104,6 @@ def test_an_unfinished_snapshot(store: ObjectStore, header: Header, replica_of: 
     writer = Writer(store)
     writer.begin(header)
     assert finished_by(writer.catalog.state, "file:///b", replica_of) == text
-    if header is COPY:  # a run continues it
-        assert rewritten_by(writer.catalog.state) == "The same `snapshots copy`, run again, writes it again."
 
 
 def _sealed(store: ObjectStore, header: Header) -> State:

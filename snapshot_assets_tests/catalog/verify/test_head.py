@@ -57,7 +57,8 @@ def test_what_was_sealed_long_ago_and_is_damaged_since_is_not_sealed_again(seale
     for _ in range(2):
         with pytest.raises(IncompleteError, match=path) as raised:
             seal(Catalog.open_for_writing(sealed.store))
-        assert "--replace 2025-01-03T00:00:00Z/2025-01-04T00:00:00Z`" in str(raised.value)
+        remedy = "catalog repair`" if of is receipt else "--replace 2025-01-03T00:00:00Z/2025-01-04T00:00:00Z`"
+        assert remedy in str(raised.value)
         assert raised.value.attributes["faults"] == [(path, 3)]
     assert read_state(sealed.store).revision == before
 
@@ -212,8 +213,8 @@ def test_remedies_of_an_assets_snapshot_name_the_asset_and_no_command(store) -> 
         store.delete(path)
     messages = {fault.object: fault.message for fault in verify(store).faults}
     assert len(messages) == 3
-    assert "`snapshots" not in "".join(messages.values())
-    assert messages[MANIFEST].endswith("Materialising the asset `manifest` writes it again.")
+    assert "`snapshots export" not in "".join(messages.values())
+    assert messages[MANIFEST].endswith("`snapshots catalog repair` writes it again from the log.")
     assert sum(message.endswith("Bring it back from a copy.") for message in messages.values()) == 1
 
 

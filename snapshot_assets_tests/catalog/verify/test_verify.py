@@ -8,6 +8,7 @@ import pytest
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of, write_hints
+from snapshot_assets.catalog.operations.repair import execute_repair, plan_repair
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag
@@ -121,7 +122,7 @@ def test_damage_comes_with_its_remedy(sealed):
     remedies = {fault.object: fault.message for fault in verify(sealed.store).faults}
     assert chunk == 1
     assert "`snapshots export create --replace 2025-01-01T00:00:00Z/2025-01-02T00:00:00Z`" in remedies[path]
-    assert "`snapshots catalog checkpoint`" in remedies[checkpoint_path(5)]
+    assert "`snapshots catalog repair`" in remedies[checkpoint_path(5)]
     flip(sealed.store, transaction_path(3))
     remedies = {fault.object: fault.message for fault in verify(sealed.store).faults}
     assert "`snapshots catalog rebuild`" in remedies[transaction_path(3)]
@@ -144,8 +145,11 @@ def test_the_remedy_of_a_damaged_pin_ends_the_damage(sealed, pin, damage):
     damage(sealed.store, path)
     [fault] = (fault for fault in verify(sealed.store).faults if fault.is_damage)
     assert fault.object == path
-    assert fault.message.endswith("`snapshots catalog rebuild` writes it again from the log.")
-    rebuild(sealed.store)
+    assert fault.message.endswith("`snapshots catalog repair` writes it again from the log.")
+    if pin == "tag":
+        execute_repair(sealed.catalog, plan_repair(sealed.catalog))
+    else:
+        rebuild(sealed.store)  # it does so too
     assert not verify(sealed.store).damaged
 
 

@@ -203,13 +203,13 @@ def test_a_flipped_byte_loads_no_row_of_its_chunk_and_names_the_file(exported, d
     assert duck.differences(exported.source, IN_RANGE) == {}
 
 
-def test_a_damaged_log_or_manifest_is_refused_before_the_target_is_touched(exported, duck):
-    manifest = exported.folder / "manifest.json"
-    good = manifest.read_bytes()
-    manifest.write_bytes(good.replace(b'"rows"', b'"rowz"', 1))
-    with pytest.raises(DamageError, match=r"manifest\.json"):
+def test_a_damaged_log_or_newest_schema_is_refused_before_the_target_is_touched(exported, duck):
+    last = max(exported.folder.glob("transactions/*.txn"))
+    good = last.read_bytes()
+    last.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    with pytest.raises(DamageError, match=last.name):
         duck.restore(exported.store)
-    manifest.write_bytes(good)
+    last.write_bytes(good)
     [schema] = exported.folder.glob("schema/*/tables.json")
     schema.write_bytes(schema.read_bytes().replace(b"sensor", b"sens0r"))
     with pytest.raises(DamageError, match=r"tables\.json"):

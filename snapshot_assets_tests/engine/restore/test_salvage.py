@@ -1,0 +1,207 @@
+"""Restores from a damaged location: damage of what a restore does not need keeps nothing from being restored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.engine.restore.settings import Filters
+from snapshot_assets.errors import DamageError, LostLogError, PartlyRestoredError
+from snapshot_assets.format.relations import TableName
+from snapshot_assets_tests.catalog.execute import delete_rows
+from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into, Restored
+
+THIRD = "NOT ({0} >= '2025-01-03' AND {0} < '2025-01-04')"
+"""Rows outside of the window of chunk 3."""
+
+
+def flip(path: Path, at: int | None = None) -> bytes:
+    """Flip a bit of a file, in its middle by default; returns what it held."""
+    good = path.read_bytes()
+    place = len(good) // 2 if at is None else at
+    path.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
+    return good
+
+
+def only(folder: Path, pattern: str) -> Path:
+    [path] = folder.glob(pattern)
+    return path
+
+
+@pytest.fixture
+def checkpointed(exported: Place) -> Place:
+    """A location with a tag, and with a checkpoint that the log continues after."""
+    catalog = Catalog.open_for_writing(exported.store)
+    create_tag(catalog, "kept", read_state(exported.store).seals[-1].revision)
+    catalog.checkpoint()
+    create_tag(catalog, "later", read_state(exported.store).seals[-1].revision)
+    return exported
+
+
+UNNEEDED = ["SHA256SUMS", "manifest.json", "transactions/*.ckpt", "data/3/chunk-*.json", "tag/tag-kept-*"]
+
+
+@pytest.mark.parametrize("pattern", UNNEEDED)
+@pytest.mark.parametrize("damage", [flip, lambda path: path.write_bytes(path.read_bytes()[:-9])])
+def test_damage_of_what_a_restore_does_not_need_is_a_warning(
+    checkpointed: Place, duck: Into, pattern: str, damage: Callable[[Path], object]
+) -> None:
+    victim = only(checkpointed.folder, pattern)
+    damage(victim)
+    done = duck.restore(checkpointed.store)
+    assert done.finished
+    assert duck.differences(checkpointed.source, IN_RANGE) == {}
+    [warning] = [each for each in done.plan.warnings if victim.name in each]
+    assert "snapshots" in warning, "it names a command"
+
+
+@pytest.mark.parametrize("version", [None, "newest"])
+def test_only_a_restore_of_the_newest_version_needs_the_logs_end(
+    exported: Place, duck: Into, version: str | None
+) -> None:
+    """A manifest of a later revision is all that shows whether the log has lost its end."""
+    manifest, revision = exported.folder / "manifest.json", read_state(exported.store).revision
+    before = sorted(exported.folder.rglob("*"))
+    manifest.write_text(manifest.read_text().replace(f'"revision": {revision}', f'"revision": {revision + 1}', 1))
+    if version is None:
+        with pytest.raises(DamageError, match=r"the log's end was lost.*--at"):
+            duck.restore(exported.store)
+        return
+    done = duck.restore(exported.store, version=f"rev:{revision}")
+    assert done.finished
+    assert any("the log's end was lost" in warning for warning in done.plan.warnings)
+    assert sorted(exported.folder.rglob("*")) == before, "nothing is committed to a log that may have lost its end"
+    with pytest.raises(LostLogError):
+        Catalog.open_for_writing(exported.store)
+
+
+def test_damaged_files_outside_of_the_selection_do_not_matter(exported: Place, duck: Into) -> None:
+    only(exported.folder, "data/3/main.readings*.parquet").unlink()
+    places = Filters(tables=(TableName("main", "events"), TableName("main", "places")))
+    done = duck.restore(exported.store, filters=places)
+    assert done.finished
+    assert any("data/3/main.readings" in warning for warning in done.plan.warnings)
+    with pytest.raises(DamageError, match=r"data/3/main\.readings.*--keep-going"):
+        duck.restore(exported.store, filters=Filters(tables=(TableName("main", "readings"),)))
+    assert set(duck.tables()) == {"events", "places"}
+
+
+def test_a_file_that_was_loaded_before_it_was_damaged_is_not_needed(exported: Place, duck: Into) -> None:
+    duck.restore(exported.store, [3], finish=False)
+    only(exported.folder, "data/3/main.readings*.parquet").unlink()
+    assert duck.restore(exported.store).finished
+    assert duck.differences(exported.source, IN_RANGE) == {}
+    assert duck.restore(exported.store).finished
+
+
+def _partly(into: Into, place: Place) -> tuple[Restored, PartlyRestoredError]:
+    done = into.restore(place.store, keep_going=True, finish=False)
+    with pytest.raises(PartlyRestoredError) as caught:
+        done.run.finish()
+    return done, caught.value
+
+
+@pytest.mark.parametrize(
+    "damage", [flip, Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1])], ids=["bit", "gone", "short"]
+)
+def test_keep_going_leaves_out_the_window_of_the_damaged_table_alone(
+    exported: Place, into: Into, damage: Callable[[Path], object]
+) -> None:
+    victim = only(exported.folder, "data/3/main.readings*.parquet")
+    good = victim.read_bytes()
+    damage(victim)
+    done, error = _partly(into, exported)
+    without = f"({IN_RANGE['readings']}) AND (t IS NULL OR {THIRD.format('t')})"
+    assert into.differences(exported.source, {**IN_RANGE, "readings": without}) == {}
+    [left] = error.attributes["left_out"]
+    assert (left["table"], left["window"]) == ("main.readings", "2025-01-03T00:00:00Z/2025-01-04T00:00:00Z")
+    assert left["rows"] == sum(
+        file["rows"]
+        for chunk in exported.manifest()["chunks"]
+        if chunk["id"] == 3
+        for file in chunk["files"]
+        if file["table"] == "readings"
+    )
+    assert victim.name in str(error)
+    assert {chunk for chunk, outcome in done.outcomes.items() if outcome.status == "incomplete"} == {3}
+    assert all(expected == found for expected, found in done.run.check_counts().values())
+    assert not into.imports()[0].finished
+    again, _ = _partly(into, exported)  # nothing changed meanwhile
+    assert again.rows == 0
+
+    victim.write_bytes(good)
+    done = into.restore(exported.store)
+    assert done.finished
+    assert done.rows == left["rows"]
+    assert into.differences(exported.source, IN_RANGE) == {}
+    assert into.imports()[0].finished
+    assert read_state(exported.store).tags == {}
+
+
+def test_keep_going_without_damage_is_a_restore_like_any_other(exported: Place, duck: Into) -> None:
+    assert duck.restore(exported.store, keep_going=True).finished
+    assert duck.differences(exported.source, IN_RANGE) == {}
+
+
+def test_damaged_documents_of_an_older_schema_affect_the_files_written_with_them(place: Place, duck: Into) -> None:
+    place.export(chunks=[0, 1, 2], seal=False)
+    [first] = {path.parent for path in place.folder.glob("schema/*/*.json")}
+    place.sql("ALTER TABLE readings ADD COLUMN extra INTEGER")
+    place.export()
+    delete_rows(Catalog.open_for_writing(place.store), TableName("main", "readings"), "sensor = 's0'")
+    good = flip(first / "tables.json")
+    with pytest.raises(DamageError, match=r"data/1/main\.readings.*tables\.json"):
+        duck.restore(place.store)
+    _, error = _partly(duck, place)
+    windows = {(left["table"], left["chunk"]) for left in error.attributes["left_out"]}
+    assert {chunk for _, chunk in windows} <= {0, 1, 2}
+    assert ("main.readings", 1) in windows
+    (first / "tables.json").write_bytes(good)
+    done = duck.restore(place.store)
+    assert done.finished
+    assert all(expected == found for expected, found in done.run.check_counts().values())
+
+
+def test_a_foreign_key_whose_rows_are_left_out_fails_by_itself_and_is_made_later(place: Place, into: Into) -> None:
+    place.sql(
+        "CREATE TABLE parents (id INTEGER PRIMARY KEY);"
+        "CREATE TABLE children (id INTEGER PRIMARY KEY, parent INTEGER REFERENCES parents (id));"
+        "INSERT INTO parents FROM range(5); INSERT INTO children SELECT range, range FROM range(5)"
+    )
+    place.export()
+    victim = only(place.folder, "data/0/main.parents*.parquet")
+    good = flip(victim)
+    done, error = _partly(into, place)
+    assert [left["table"] for left in error.attributes["left_out"]] == ["main.parents"]
+    [failed] = done.run.failed_steps()
+    assert failed.object.startswith("foreign key")
+    victim.write_bytes(good)
+    done = into.restore(place.store)
+    assert done.finished
+    assert done.run.failed_steps() == []
+    assert all(expected == found for expected, found in done.run.check_counts().values())
+
+
+def test_replacing_keeps_the_rows_of_a_table_whose_new_files_are_damaged(exported: Place, into: Into) -> None:
+    into.restore(exported.store)
+    exported.sql("UPDATE readings SET value = value + 1; UPDATE events SET moment = moment + INTERVAL 1 SECOND")
+    before = set(exported.folder.glob("data/3/*.parquet"))
+    exported.export(chunks=[3], replace=True)
+    [victim] = set(exported.folder.glob("data/3/main.readings*")) - before
+    good = flip(victim)
+    old = into.tables()["readings"].num_rows
+    run = into.run(exported.store, replace=True, keep_going=True)
+    run.begin()
+    outcomes = {each.chunk: each.status for each in run.restore()}
+    assert outcomes[3] == "incomplete"
+    with pytest.raises(PartlyRestoredError):
+        run.finish()
+    assert into.tables()["readings"].num_rows == old
+    victim.write_bytes(good)
+    assert into.restore(exported.store, replace=True).finished
