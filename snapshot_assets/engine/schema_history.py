@@ -8,12 +8,14 @@ leaves it out (FORMAT.md, section 5). Nobody would see either in a sealed snapsh
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.exporter import replaced_by
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import schema_ids
+from snapshot_assets.databases.postgresql.former_partitions import partitions_of, relation_names
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.layout import UNTIMED_CHUNK
@@ -37,7 +39,9 @@ def history_warnings(store: ObjectStore, state: State) -> list[str]:
         return []
     found = {schema_id: _read(store, state, schema_id) for schema_id in {*windows, state.schema_id}}
     documents = {schema_id: schema for schema_id, schema in found.items() if schema is not None}
-    added = _differing(state, documents, _more, _lacking)
+    names = {schema_id: relation_names(schema) for schema_id, schema in documents.items()}
+    gone = sorted(set().union(*names.values()) - names.get(state.schema_id, set()))
+    added = _differing(state, documents, _added, partial(_lacking, gone))
     return [*added, *left_out(state, documents)]
 
 
@@ -59,6 +63,23 @@ def left_out(
         return _more(chosen, newest)
 
     return _differing(state, documents, gone, _left_out)
+
+
+def dropped_table(name: TableName) -> str:
+    """Return the sentence of an import that leaves out a table which the newest schema lacks."""
+    return (
+        f"Table {table_text(name)} is not in the newest schema, so its rows are left out. To restore them too, import"
+        f" again with --tables {table_text(name)}: it gets the definition that it had last. If its name is taken by"
+        " now, also give --map-table."
+    )
+
+
+def former_partition(name: TableName) -> str:
+    """Return the sentence of an import that brings back a partition which the newest schema lacks."""
+    return (
+        f"Partition {table_text(name)} is not in the newest schema. The import makes it unless it is there, because"
+        " windows that were exported before may have rows that no other partition takes."
+    )
 
 
 def _differing(
@@ -118,19 +139,27 @@ def _more(tables: _Tables, others: _Tables) -> Iterator[str]:
                 yield f"Column {column_text(ColumnPath(name, column.name))}"
 
 
-def _lacking(state: State, name: str, chunks: list[int]) -> str:
+def _added(newest: _Tables, older: _Tables) -> Iterator[str]:
+    """Yield what `_more` does, without tables that were partitions: their rows were exported with their table."""
+    parts = {f"Table {table_text(part)}" for table in older.values() for part in partitions_of(table)}
+    return (name for name in _more(newest, older) if name not in parts)
+
+
+def _lacking(gone: Sequence[TableName], state: State, name: str, chunks: list[int]) -> str:
     first, last = state.window(chunks[0]).start, state.window(chunks[-1]).end
+    lost = f" It leaves out what the database does not have any more, such as {table_text(gone[0])}." if gone else ""
     return (
         f"{name} was not exported with {_windows(state, chunks)}, which {noun(len(chunks), 'was', 'were')} exported"
         f" before it was there: what it holds for {noun(len(chunks), 'it', 'them')} is not in the snapshot."
-        f" {replaced_by(state, first, last)} exports {noun(len(chunks), 'it', 'them')} again."
+        f" {replaced_by(state, first, last)} exports {noun(len(chunks), 'it', 'them')} again.{lost}"
     )
 
 
 def _left_out(state: State, name: str, chunks: list[int]) -> str:
+    unless = ", except imports that name it under --tables" if name.startswith("Table ") else ""
     return (
         f"{name} was exported with {_windows(state, chunks)}, and is not in the newest schema: restores and reads of"
-        " this version leave out what it holds. Versions from before it went have it."
+        f" this version leave out what it holds{unless}. Versions from before it went have it."
     )
 
 

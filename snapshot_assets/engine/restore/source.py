@@ -15,20 +15,14 @@ from snapshot_assets.catalog.state.totals import missing_text
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.databases.postgresql.former_partitions import partitions_of, relation_names, with_former_partitions
 from snapshot_assets.databases.renaming import Renaming, check_renaming, renamed_tables
 from snapshot_assets.databases.selection import check_selection
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.engine.restore.spelled_filters import spelled_filters
-from snapshot_assets.errors import (
-    DamageError,
-    IncompleteError,
-    NoSnapshotError,
-    ObjectNotFoundError,
-    OtherImportError,
-    RestoreError,
-)
+from snapshot_assets.errors import DamageError, IncompleteError, NoSnapshotError, ObjectNotFoundError, OtherImportError
 from snapshot_assets.format.name_rules import NameRule, rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 from snapshot_assets.storage.base import ObjectStore
@@ -50,6 +44,7 @@ class RestoreSource:
         schema: The selected part of its newest schema.
         documents: Every schema that a file was written with, by id.
         lost: One sentence for each view that the selection leaves out.
+        dropped: Tables that are left out because the newest schema lacks them, though the revision has rows of them.
         filters: What the restore selects, with names as the snapshot spells them, and new names as the target does;
             `schema` and `documents` have no new names.
     """
@@ -61,6 +56,7 @@ class RestoreSource:
     documents: Mapping[int, DatabaseSchema]
     checksum: str
     lost: tuple[str, ...] = ()
+    dropped: tuple[TableName, ...] = ()
     filters: Filters = field(default_factory=Filters)
 
     @property
@@ -118,14 +114,25 @@ def open_source(
     state = head.at(revision)
     assert state.newest_seal is not None
     documents = read_schemas(store, state)
-    filters = spelled_filters(settings.filters, documents[state.schema_id], records, in_target)
-    schema, lost = _select(documents[state.schema_id], filters)
+    written = _written(state, documents)
+    newest, dropped = documents[state.schema_id], _dropped(documents[state.schema_id], written)
+    filters = spelled_filters(settings.filters, _with(newest, dropped), records, in_target)
+    every = _with(newest, [each for each in dropped if each.table.table_name in filters.tables])
+    schema, lost = _select(every, filters)
     chosen = {item.table_name for item in (*schema.tables, *schema.views)}
-    check_renaming(filters.renaming, documents[state.schema_id], chosen)
-    if not filters.tables and not filters.schemas:
-        _check_complete(state, schema)
-    checksum = state.newest_seal.seal.checksum
-    return RestoreSource(store.uri, head, state, schema, documents, checksum, tuple(lost), filters)
+    check_renaming(filters.renaming, every, chosen)
+    left = () if filters.tables else (each.table.table_name for each in dropped)
+    return RestoreSource(
+        store.uri,
+        head,
+        state,
+        _with_former_partitions(schema, newest, written),
+        documents,
+        state.newest_seal.seal.checksum,
+        tuple(lost),
+        tuple(name for name in left if not filters.schemas or name.schema in filters.schemas),
+        filters,
+    )
 
 
 def _chosen_revision(
@@ -203,7 +210,8 @@ def _select(schema: DatabaseSchema, filters: Filters) -> tuple[DatabaseSchema, l
     restored = {table.table_name for table in tables} | {view.table_name for view in views}
     lost = [_without_large(table, filters) for table in large if table not in tables]
     complete = _without_broken(views, restored, set(relations), lost)
-    used = {name.schema for name in restored} | (set() if filters.tables else set(filters.schemas))
+    parts = {part.schema for table in tables for part in partitions_of(table)}
+    used = {name.schema for name in restored} | parts | (set() if filters.tables else set(filters.schemas))
     narrowed = bool(filters.schemas or filters.tables)
     selected = {
         "schemas": tuple(
@@ -247,14 +255,52 @@ def _without_broken(
     return remaining
 
 
-def _check_complete(state: State, schema: DatabaseSchema) -> None:
-    """Refuse a revision that has files of a table which its newest schema lacks."""
-    tables = {table.table_name for table in schema.tables}
-    unknown = {TableName(each.file.schema, each.file.table) for each in state.live_files()} - tables
-    if unknown:
-        names = ", ".join(sorted(map(str, unknown)))
-        raise RestoreError(
-            f"The snapshot holds rows of {names}, which its newest schema does not have any more: the table was dropped"
-            " or renamed between chunks. Choose tables with --tables, or a version from before with --at.",
-            tables=names,
-        )
+@dataclass(frozen=True)
+class _Written:
+    """A table as a schema has it that files of it were written with, and that schema."""
+
+    table: Table
+    schema: DatabaseSchema
+
+
+def _written(state: State, documents: Mapping[int, DatabaseSchema]) -> dict[TableName, list[_Written]]:
+    """Return how the schemas have each table that its live files were written with, the newest first."""
+    ids: dict[TableName, set[int]] = {}
+    for each in state.live_files():
+        ids.setdefault(TableName(each.file.schema, each.file.table), set()).add(each.file.schema_id)
+    return {
+        name: [_Written(documents[each].table(name), documents[each]) for each in sorted(found, reverse=True)]
+        for name, found in sorted(ids.items())
+    }
+
+
+def _dropped(newest: DatabaseSchema, written: Mapping[TableName, Sequence[_Written]]) -> list[_Written]:
+    """Return the tables that the newest schema lacks, though there are files of them, as the last schema has them."""
+    there = {table.table_name for table in newest.tables}
+    return [found[0] for name, found in written.items() if name not in there]
+
+
+def _with(newest: DatabaseSchema, dropped: Sequence[_Written]) -> DatabaseSchema:
+    """Return the newest schema with tables that it lacks."""
+    added = {each.table.schema_name for each in dropped} - {each.name for each in newest.schemas}
+    schemas = {item.name: item for each in dropped for item in each.schema.schemas if item.name in added}
+    update = {
+        "schemas": (*newest.schemas, *(schemas[name] for name in sorted(schemas))),
+        "tables": tuple(sorted((*newest.tables, *(each.table for each in dropped)), key=lambda each: each.table_name)),
+    }
+    return newest.model_copy(update=update)
+
+
+def _with_former_partitions(
+    schema: DatabaseSchema, newest: DatabaseSchema, written: Mapping[TableName, Sequence[_Written]]
+) -> DatabaseSchema:
+    """Return a schema of PostgreSQL whose partitions have a place for all rows that are restored."""
+    if schema.database != "postgresql":
+        return schema
+    taken = relation_names(newest).union(view.table_name for view in newest.views)
+    schemas = {each.name for each in schema.schemas}
+    tables = (
+        with_former_partitions(table, [each.table for each in written.get(table.table_name, ())], schemas, taken)
+        for table in schema.tables
+    )
+    return schema.model_copy(update={"tables": tuple(tables)})
