@@ -37,7 +37,7 @@ def history_warnings(store: ObjectStore, state: State) -> list[str]:
     windows = _windows_by_schema(state)
     if not windows.keys() - {state.schema_id}:
         return []
-    found = {schema_id: _read(store, state, schema_id) for schema_id in {*windows, state.schema_id}}
+    found = {schema_id: read_kept_schema(store, state, schema_id) for schema_id in {*windows, state.schema_id}}
     documents = {schema_id: schema for schema_id, schema in found.items() if schema is not None}
     names = {schema_id: relation_names(schema) for schema_id, schema in documents.items()}
     gone = sorted(set().union(*names.values()) - names.get(state.schema_id, set()))
@@ -101,21 +101,23 @@ def _differing(
 
 def _windows_by_schema(state: State) -> dict[int, list[int]]:
     """Return the completed windows by the schema that they were exported with."""
-    import numpy as np
-
-    exported = sorted(
-        (known.exported, chunk)
-        for chunk, known in state.chunks.items()
-        if chunk != UNTIMED_CHUNK and state.completed(chunk)
-    )
-    ids = schema_ids(state, np.array([revision for revision, _ in exported], dtype=np.int64))
     windows: dict[int, list[int]] = defaultdict(list)
-    for schema_id, (_, chunk) in zip(ids, exported, strict=True):
-        windows[schema_id].append(chunk)
+    for chunk, schema_id in exported_with(state).items():
+        if chunk != UNTIMED_CHUNK:
+            windows[schema_id].append(chunk)
     return windows
 
 
-def _read(store: ObjectStore, state: State, schema_id: int) -> DatabaseSchema | None:
+def exported_with(state: State) -> dict[int, int]:
+    """Return the id of the schema that each completed chunk was exported with; 0 where the log does not tell."""
+    import numpy as np
+
+    exported = sorted((known.exported, chunk) for chunk, known in state.chunks.items() if state.completed(chunk))
+    ids = schema_ids(state, np.array([revision for revision, _ in exported], dtype=np.int64))
+    return {chunk: schema_id for schema_id, (_, chunk) in zip(ids, exported, strict=True)}
+
+
+def read_kept_schema(store: ObjectStore, state: State, schema_id: int) -> DatabaseSchema | None:
     """Return a schema; None if nothing keeps its documents any more."""
     try:
         return read_schema(store, state.schemas[schema_id])

@@ -7,9 +7,11 @@ a change of bounds or of the partition key, the rows go into a DEFAULT partition
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl.checked_sql import INDEX, reading_options
@@ -29,21 +31,18 @@ _KEPT = ("partition_by", "persistence", "access_method", "storage_parameters", "
 _Part = Mapping[str, Any]
 
 
-def with_former_partitions(
-    table: Table, older: Iterable[Table], schemas: Collection[str], taken: Collection[TableName]
-) -> Table:
+def with_former_partitions(table: Table, older: Iterable[Table], taken: Collection[TableName]) -> Table:
     """Return a table that has a place for every row of older documents.
 
     Args:
         table: The table as the newest schema has it.
         older: The table as the schemas have it that its files were written with, newest first.
-        schemas: Names of the schemas that are there; partitions of others go into that of their parent.
         taken: Names that no partition can get.
     """
     if table.options.get("partition_by") is None:
         return table
     with reading_options():
-        places = _Places(table, schemas, {*taken})
+        places = _Places(table, {*taken})
         for each in older:
             places.add_lost(each)
     return table.model_copy(update={"options": {**table.options, "partitions": places.parts}})
@@ -71,9 +70,18 @@ def _name(part: _Part) -> TableName:
 class _Places:
     """The partitions of a table, to which those are added that it has lost."""
 
-    def __init__(self, table: Table, schemas: Collection[str], taken: set[TableName]) -> None:
-        self.parts: list[dict[str, Any]] = [*table.options.get("partitions", ())]
-        self._table, self._schemas, self._taken = table, schemas, taken
+    def __init__(self, table: Table, taken: set[TableName]) -> None:
+        self.parts: list[_Part] = []
+        self._table, self._taken = table, taken
+        self._named: dict[TableName, _Part] = {table.table_name: table.options}
+        self._children: defaultdict[TableName, dict[str, TableName]] = defaultdict(dict)  # by bounds
+        for part in table.options.get("partitions", ()):
+            self._append(part)
+
+    def _append(self, part: _Part) -> None:
+        self.parts.append(part)
+        self._named[_name(part)] = part
+        self._children[TableName(*part["of"])][part["bounds"]] = _name(part)
 
     def add_lost(self, older: Table) -> None:
         """Add what an older document of the table has more."""
@@ -86,7 +94,7 @@ class _Places:
             parent = now.get(TableName(*part["of"]))
             if parent is None:
                 continue
-            found = self._same(parent, part) or self._add_alike(parent, part)
+            found = self._children[parent].get(part["bounds"]) or self._add_alike(parent, part)
             if found is None:
                 self._take_all(parent, part["bounds"])
             elif self._key(found) == part.get("partition_by"):
@@ -96,20 +104,12 @@ class _Places:
 
     def _key(self, name: TableName) -> str | None:
         """Return the partition key of the table, or of a partition."""
-        every = {_name(part): part for part in self.parts} | {self._table.table_name: self._table.options}
-        key: str | None = every[name].get("partition_by")
+        key: str | None = self._named[name].get("partition_by")
         return key
-
-    def _children(self, parent: TableName) -> list[dict[str, Any]]:
-        return [part for part in self.parts if TableName(*part["of"]) == parent]
-
-    def _same(self, parent: TableName, part: _Part) -> TableName | None:
-        """Return the present partition with the bounds of an older one."""
-        return next((_name(each) for each in self._children(parent) if each["bounds"] == part["bounds"]), None)
 
     def _add_alike(self, parent: TableName, part: _Part) -> TableName | None:
         """Add an older partition, unless others may take some of its rows."""
-        there = [each["bounds"] for each in self._children(parent)]
+        there = self._children[parent]
         if _DEFAULT in there or not all(_disjoint(part["bounds"], each) for each in there):
             return None
         kept = {option: part[option] for option in _KEPT if option in part}
@@ -117,25 +117,24 @@ class _Places:
 
     def _take_all(self, parent: TableName, bounds: str = _DEFAULT) -> None:
         """Let a partitioned relation, and those of its partitions that may overlap bounds, take every row."""
-        there = self._children(parent)
+        there = dict(self._children[parent])
         if str(self._key(parent)).startswith("HASH"):
-            for modulus, remainder in list(_uncovered(each["bounds"] for each in there)):
+            for modulus, remainder in _uncovered(there):
                 one = f"FOR VALUES WITH (modulus {modulus}, remainder {remainder})"
                 self._add(parent, TableName(parent.schema, f"{parent.table}_{remainder}"), one, {})
-        elif not any(each["bounds"] == _DEFAULT for each in there):
+        elif _DEFAULT not in there:
             self._add(parent, TableName(parent.schema, f"{parent.table}_default"), _DEFAULT, {})
-        for each in there:
-            apart = _DEFAULT not in (bounds, each["bounds"]) and _disjoint(bounds, each["bounds"])
-            if each.get("partition_by") is not None and not apart:
-                self._take_all(_name(each))
+        for others, name in there.items():
+            apart = _DEFAULT not in (bounds, others) and _disjoint(bounds, others)
+            if self._key(name) is not None and not apart:
+                self._take_all(name)
 
     def _add(self, parent: TableName, wanted: TableName, bounds: str, options: Mapping[str, Any]) -> TableName:
-        schema = wanted.schema if wanted.schema in self._schemas else parent.schema
-        name = self._free(TableName(schema, wanted.table))
-        above = {_name(part): part for part in self.parts}.get(parent)
-        keys = _keys_of_table(self._table) if above is None else _keys_of_partition(above)
+        name = self._free(wanted)
+        of_table = parent == self._table.table_name
+        keys = _keys_of_table(self._table) if of_table else _keys_of_partition(self._named[parent])
         place = {"schema": name.schema, "name": name.table, "of": list(parent), "bounds": bounds, FORMER: True}
-        self.parts.append({**place, **options, **_keys_of_place(name, parent, keys)})
+        self._append({**place, **options, **_keys_of_place(name, parent, keys)})
         self._taken.add(name)
         return name
 
@@ -215,6 +214,7 @@ def _uncovered(bounds: Iterable[str]) -> Iterator[tuple[int, int]]:
             yield greatest, remainder
 
 
+@lru_cache(4096)
 def _range(bounds: str) -> tuple[list[str], list[str]]:
     start, _, end = bounds.partition(") TO (")
     return _CONSTANT.findall(start.partition(" FROM ")[2]), _CONSTANT.findall(end)

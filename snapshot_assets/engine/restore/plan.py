@@ -128,7 +128,9 @@ class RestorePlan:
         restored = newest & {table.table_name for table in self.source.schema.tables}
         gone = left_out(self.state, self.source.documents, restored)
         dropped = map(dropped_table, self.source.dropped)
-        former = (former_partition(part) for table in self.definition.tables for part in former_partitions(table))
+        made = {each.makes for each in self.definition.before}
+        places = (part for table in self.definition.tables for part in former_partitions(table))
+        former = (former_partition(part) for part in places if f"partition {part}" in made)
         return (*outside(self.state, self.source.filters), *dropped, *former, *gone, *self.differing)
 
     @cached_property

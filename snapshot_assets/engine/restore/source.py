@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from snapshot_assets.catalog.log.scan import scan_log
@@ -15,13 +15,14 @@ from snapshot_assets.catalog.state.totals import missing_text
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.databases.postgresql.former_partitions import partitions_of, relation_names, with_former_partitions
+from snapshot_assets.databases.postgresql.former_partitions import relation_names, with_former_partitions
 from snapshot_assets.databases.renaming import Renaming, check_renaming, renamed_tables
 from snapshot_assets.databases.selection import check_selection
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.engine.restore.spelled_filters import spelled_filters
+from snapshot_assets.engine.schema_history import exported_with, read_kept_schema
 from snapshot_assets.errors import DamageError, IncompleteError, NoSnapshotError, ObjectNotFoundError, OtherImportError
 from snapshot_assets.format.name_rules import NameRule, rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
@@ -114,7 +115,7 @@ def open_source(
     state = head.at(revision)
     assert state.newest_seal is not None
     documents = read_schemas(store, state)
-    written = _written(state, documents)
+    written = _written(store, state, documents)
     newest, dropped = documents[state.schema_id], _dropped(documents[state.schema_id], written)
     filters = spelled_filters(settings.filters, _with(newest, dropped), records, in_target)
     every = _with(newest, [each for each in dropped if each.table.table_name in filters.tables])
@@ -210,8 +211,7 @@ def _select(schema: DatabaseSchema, filters: Filters) -> tuple[DatabaseSchema, l
     restored = {table.table_name for table in tables} | {view.table_name for view in views}
     lost = [_without_large(table, filters) for table in large if table not in tables]
     complete = _without_broken(views, restored, set(relations), lost)
-    parts = {part.schema for table in tables for part in partitions_of(table)}
-    used = {name.schema for name in restored} | parts | (set() if filters.tables else set(filters.schemas))
+    used = {name.schema for name in restored} | (set() if filters.tables else set(filters.schemas))
     narrowed = bool(filters.schemas or filters.tables)
     selected = {
         "schemas": tuple(
@@ -257,21 +257,36 @@ def _without_broken(
 
 @dataclass(frozen=True)
 class _Written:
-    """A table as a schema has it that files of it were written with, and that schema."""
+    """A table as a schema has it that rows of it were exported with, and that schema."""
 
     table: Table
     schema: DatabaseSchema
 
 
-def _written(state: State, documents: Mapping[int, DatabaseSchema]) -> dict[TableName, list[_Written]]:
-    """Return how the schemas have each table that its live files were written with, the newest first."""
+def _written(
+    store: ObjectStore, state: State, documents: Mapping[int, DatabaseSchema]
+) -> dict[TableName, list[_Written]]:
+    """Return how the schemas have each table that its live rows were exported with, the newest first.
+
+    A compaction writes rows of an older schema with a newer one. If nothing keeps the older one any more, the table is
+    there without options: nothing is known of its partitions.
+    """
+    exported = exported_with(state)
+    found = {each: read_kept_schema(store, state, each) for each in set(exported.values()) - documents.keys() - {0}}
+    known = {**documents, **{each: schema for each, schema in found.items() if schema is not None}}
     ids: dict[TableName, set[int]] = {}
     for each in state.live_files():
-        ids.setdefault(TableName(each.file.schema, each.file.table), set()).add(each.file.schema_id)
-    return {
-        name: [_Written(documents[each].table(name), documents[each]) for each in sorted(found, reverse=True)]
-        for name, found in sorted(ids.items())
-    }
+        some = {each.file.schema_id, exported.get(each.file.chunk, 0)} - {0}
+        ids.setdefault(TableName(each.file.schema, each.file.table), set()).update(some)
+    tables = {each: {table.table_name: table for table in schema.tables} for each, schema in known.items()}
+    written = {}
+    for name, some in sorted(ids.items()):
+        kept = [each for each in sorted(some & known.keys(), reverse=True) if name in tables[each]]
+        written[name] = [_Written(tables[each][name], known[each]) for each in kept]
+        if some - known.keys():
+            newest = written[name][0]
+            written[name].append(replace(newest, table=newest.table.model_copy(update={"options": {}})))
+    return written
 
 
 def _dropped(newest: DatabaseSchema, written: Mapping[TableName, Sequence[_Written]]) -> list[_Written]:
@@ -298,9 +313,8 @@ def _with_former_partitions(
     if schema.database != "postgresql":
         return schema
     taken = relation_names(newest).union(view.table_name for view in newest.views)
-    schemas = {each.name for each in schema.schemas}
     tables = (
-        with_former_partitions(table, [each.table for each in written.get(table.table_name, ())], schemas, taken)
+        with_former_partitions(table, [each.table for each in written.get(table.table_name, ())], taken)
         for table in schema.tables
     )
     return schema.model_copy(update={"tables": tuple(tables)})

@@ -6,10 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.databases.postgresql.helpers import client
+from snapshot_assets_tests.engine.compact.compactions import compact, scatter
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into, Restored, execute
 from snapshot_assets_tests.servers.postgresql import MakeDatabase
@@ -216,10 +218,11 @@ def test_a_target_that_is_divided_otherwise_keeps_its_partitions(source: Place, 
     assert check(done, into) == {"all_of_it": 15}
 
 
-def test_a_partition_of_a_schema_that_went_goes_where_its_table_is(source: Place, into: Into) -> None:
+def test_a_partition_comes_back_with_its_schema(source: Place, into: Into) -> None:
     older = (*EVENTS[:-1], "CREATE SCHEMA old", "ALTER TABLE events_1 SET SCHEMA old", EVENTS[-1])
     changed_after_two_days(source, "DROP SCHEMA old CASCADE", table=older)
-    assert check(into.restore(source.store), into)["events_1"] == 3
+    chosen = Filters(tables=(TableName("public", "events"),))
+    assert check(into.restore(source.store, filters=chosen), into)["old.events_1"] == 3
 
 
 def test_windows_are_restored_one_after_the_other_with_the_former_partition(source: Place, into: Into) -> None:
@@ -230,11 +233,23 @@ def test_windows_are_restored_one_after_the_other_with_the_former_partition(sour
     assert check(done, into)["events_1"] == 3
 
 
-def test_a_chosen_table_has_its_partitions_of_other_schemas(source: Place, into: Into) -> None:
-    elsewhere = (*EVENTS[:-1], "CREATE SCHEMA old", "ALTER TABLE events_1 SET SCHEMA old", EVENTS[-1])
-    changed_after_two_days(source, table=elsewhere)
-    done = into.restore(source.store, filters=Filters(tables=(TableName("public", "events"),)))
-    assert check(done, into)["old.events_1"] == 3
+@pytest.mark.parametrize(
+    ("kept", "leaf"), [(True, "events_1"), (False, "events_default")], ids=["compacted", "without the old schema"]
+)
+def test_compacted_rows_find_a_place_too(source: Place, into: Into, kept: bool, leaf: str) -> None:
+    execute(source.source, *EVENTS)
+    source.export(chunks=[0, 1, 2], seal=False, **CONTINUOUS)
+    scatter(source.store, sealed=False)
+    execute(source.source, "DROP TABLE events_1")
+    source.export(**CONTINUOUS)
+    assert compact(source.store)
+    state = read_state(source.store)
+    assert {known.file.schema_id for known in state.live_files()} == {state.schema_id}
+    if not kept:
+        paths = [{file.path for file in state.schemas[each].files} for each in (1, state.schema_id)]
+        for path in paths[0] - paths[1]:
+            source.store.delete(path)
+    assert check(into.restore(source.store), into)[leaf] == 3
 
 
 def test_former_partitions_follow_the_names_of_their_table(source: Place, into: Into) -> None:
