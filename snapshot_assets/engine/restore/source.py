@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from snapshot_assets.catalog.log.scan import scan_log
@@ -268,8 +268,7 @@ def _written(
 ) -> dict[TableName, list[_Written]]:
     """Return how the schemas have each table that its live rows were exported with, the newest first.
 
-    A compaction writes rows of an older schema with a newer one. If nothing keeps the older one any more, the table is
-    there without options: nothing is known of its partitions.
+    A compaction writes rows of an older schema with a newer one, so both count. A rebuilt log may lack the older one.
     """
     exported = exported_with(state)
     found = {each: read_kept_schema(store, state, each) for each in set(exported.values()) - documents.keys() - {0}}
@@ -283,9 +282,6 @@ def _written(
     for name, some in sorted(ids.items()):
         kept = [each for each in sorted(some & known.keys(), reverse=True) if name in tables[each]]
         written[name] = [_Written(tables[each][name], known[each]) for each in kept]
-        if some - known.keys():
-            newest = written[name][0]
-            written[name].append(replace(newest, table=newest.table.model_copy(update={"options": {}})))
     return written
 
 

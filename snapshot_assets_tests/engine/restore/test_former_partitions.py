@@ -233,10 +233,7 @@ def test_windows_are_restored_one_after_the_other_with_the_former_partition(sour
     assert check(done, into)["events_1"] == 3
 
 
-@pytest.mark.parametrize(
-    ("kept", "leaf"), [(True, "events_1"), (False, "events_default")], ids=["compacted", "without the old schema"]
-)
-def test_compacted_rows_find_a_place_too(source: Place, into: Into, kept: bool, leaf: str) -> None:
+def test_compacted_rows_find_a_place_too(source: Place, into: Into) -> None:
     execute(source.source, *EVENTS)
     source.export(chunks=[0, 1, 2], seal=False, **CONTINUOUS)
     scatter(source.store, sealed=False)
@@ -245,11 +242,7 @@ def test_compacted_rows_find_a_place_too(source: Place, into: Into, kept: bool, 
     assert compact(source.store)
     state = read_state(source.store)
     assert {known.file.schema_id for known in state.live_files()} == {state.schema_id}
-    if not kept:
-        paths = [{file.path for file in state.schemas[each].files} for each in (1, state.schema_id)]
-        for path in paths[0] - paths[1]:
-            source.store.delete(path)
-    assert check(into.restore(source.store), into)[leaf] == 3
+    assert check(into.restore(source.store), into)["events_1"] == 3
 
 
 def test_former_partitions_follow_the_names_of_their_table(source: Place, into: Into) -> None:
