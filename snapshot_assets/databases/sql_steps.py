@@ -194,7 +194,7 @@ class SqlSteps(ABC):
                     raise
                 except SnapshotError:  # it names what only another step makes; then nothing is there to be kept
                     continue
-                kept |= {step.name: result} if result.kept else {}
+                kept |= {step.name: result} if not result.made else {}
         return kept
 
     def _run(self, statement: Statement) -> None:
@@ -237,7 +237,9 @@ class SqlSteps(ABC):
         """
         prior = before.get(step.name)
         status = "failed"
-        if self._exists_already(error, step.kind):
+        if step.kind == "partition" and step.table not in record.made:
+            status = "kept"  # the table's own partitions may take the rows
+        elif self._exists_already(error, step.kind):
             # Where only the error tells that it is there, a name that was taken before is taken still.
             proven = any(each.there for each in step.statements)
             tried = prior is not None and (prior.status in ("failed", "made") or (prior.status == "taken" and proven))

@@ -8,12 +8,14 @@ leaves it out (FORMAT.md, section 5). Nobody would see either in a sealed snapsh
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.exporter import replaced_by
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import schema_ids
+from snapshot_assets.databases.postgresql.former_partitions import partitions_of, relation_names
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.layout import UNTIMED_CHUNK
@@ -35,9 +37,11 @@ def history_warnings(store: ObjectStore, state: State) -> list[str]:
     windows = _windows_by_schema(state)
     if not windows.keys() - {state.schema_id}:
         return []
-    found = {schema_id: _read(store, state, schema_id) for schema_id in {*windows, state.schema_id}}
+    found = {schema_id: read_kept_schema(store, state, schema_id) for schema_id in {*windows, state.schema_id}}
     documents = {schema_id: schema for schema_id, schema in found.items() if schema is not None}
-    added = _differing(state, documents, _more, _lacking)
+    names = {schema_id: relation_names(schema) for schema_id, schema in documents.items()}
+    gone = sorted(set().union(*names.values()) - names.get(state.schema_id, set()))
+    added = _differing(state, documents, _added, partial(_lacking, gone))
     return [*added, *left_out(state, documents)]
 
 
@@ -61,6 +65,23 @@ def left_out(
     return _differing(state, documents, gone, _left_out)
 
 
+def dropped_table(name: TableName) -> str:
+    """Return the sentence of an import that leaves out a table which the newest schema lacks."""
+    return (
+        f"Table {table_text(name)} is not in the newest schema, so its rows are left out. To restore them too, import"
+        f" again with --tables {table_text(name)}: it gets the definition that it had last. If its name is taken by"
+        " now, also give --map-table."
+    )
+
+
+def former_partition(name: TableName) -> str:
+    """Return the sentence of an import that brings back a partition which the newest schema lacks."""
+    return (
+        f"Partition {table_text(name)} is not in the newest schema. The import makes it unless it is there, because"
+        " windows that were exported before may have rows that no other partition takes."
+    )
+
+
 def _differing(
     state: State,
     documents: Mapping[int, DatabaseSchema],
@@ -80,21 +101,23 @@ def _differing(
 
 def _windows_by_schema(state: State) -> dict[int, list[int]]:
     """Return the completed windows by the schema that they were exported with."""
-    import numpy as np
-
-    exported = sorted(
-        (known.exported, chunk)
-        for chunk, known in state.chunks.items()
-        if chunk != UNTIMED_CHUNK and state.completed(chunk)
-    )
-    ids = schema_ids(state, np.array([revision for revision, _ in exported], dtype=np.int64))
     windows: dict[int, list[int]] = defaultdict(list)
-    for schema_id, (_, chunk) in zip(ids, exported, strict=True):
-        windows[schema_id].append(chunk)
+    for chunk, schema_id in exported_with(state).items():
+        if chunk != UNTIMED_CHUNK:
+            windows[schema_id].append(chunk)
     return windows
 
 
-def _read(store: ObjectStore, state: State, schema_id: int) -> DatabaseSchema | None:
+def exported_with(state: State) -> dict[int, int]:
+    """Return the id of the schema that each completed chunk was exported with; 0 where the log does not tell."""
+    import numpy as np
+
+    exported = sorted((known.exported, chunk) for chunk, known in state.chunks.items() if state.completed(chunk))
+    ids = schema_ids(state, np.array([revision for revision, _ in exported], dtype=np.int64))
+    return {chunk: schema_id for schema_id, (_, chunk) in zip(ids, exported, strict=True)}
+
+
+def read_kept_schema(store: ObjectStore, state: State, schema_id: int) -> DatabaseSchema | None:
     """Return a schema; None if nothing keeps its documents any more."""
     try:
         return read_schema(store, state.schemas[schema_id])
@@ -118,19 +141,27 @@ def _more(tables: _Tables, others: _Tables) -> Iterator[str]:
                 yield f"Column {column_text(ColumnPath(name, column.name))}"
 
 
-def _lacking(state: State, name: str, chunks: list[int]) -> str:
+def _added(newest: _Tables, older: _Tables) -> Iterator[str]:
+    """Yield what `_more` does, without tables that were partitions: their rows were exported with their table."""
+    parts = {f"Table {table_text(part)}" for table in older.values() for part in partitions_of(table)}
+    return (name for name in _more(newest, older) if name not in parts)
+
+
+def _lacking(gone: Sequence[TableName], state: State, name: str, chunks: list[int]) -> str:
     first, last = state.window(chunks[0]).start, state.window(chunks[-1]).end
+    lost = f" It leaves out what the database does not have any more, such as {table_text(gone[0])}." if gone else ""
     return (
         f"{name} was not exported with {_windows(state, chunks)}, which {noun(len(chunks), 'was', 'were')} exported"
         f" before it was there: what it holds for {noun(len(chunks), 'it', 'them')} is not in the snapshot."
-        f" {replaced_by(state, first, last)} exports {noun(len(chunks), 'it', 'them')} again."
+        f" {replaced_by(state, first, last)} exports {noun(len(chunks), 'it', 'them')} again.{lost}"
     )
 
 
 def _left_out(state: State, name: str, chunks: list[int]) -> str:
+    unless = ", except imports that name it under --tables" if name.startswith("Table ") else ""
     return (
         f"{name} was exported with {_windows(state, chunks)}, and is not in the newest schema: restores and reads of"
-        " this version leave out what it holds. Versions from before it went have it."
+        f" this version leave out what it holds{unless}. Versions from before it went have it."
     )
 
 

@@ -49,20 +49,9 @@ def read_scan(database: Database, scan: Scan) -> pa.Table:
 def extracted(
     address: DatabaseAddress, *tables: TableName, carriers: Mapping[tuple[TableName, str], Carrier] | None = None
 ) -> DatabaseSchema:
-    """Return a database's documents without the ledger; the given tables are untimed."""
+    """Return a database's documents; the given tables are untimed."""
     with source(address) as database:
-        schema = database.extract(Selection(tables=tables, time_columns=dict.fromkeys(tables), carriers=carriers or {}))
-    return without_ledger(schema)
-
-
-def without_ledger(schema: DatabaseSchema) -> DatabaseSchema:
-    ledger = "snapshot_assets_ledger"
-    return schema.model_copy(
-        update={
-            "schemas": tuple(each for each in schema.schemas if each.name != ledger),
-            "tables": tuple(each for each in schema.tables if each.schema_name != ledger),
-        }
-    )
+        return database.extract(Selection(tables=tables, time_columns=dict.fromkeys(tables), carriers=carriers or {}))
 
 
 def definition_of(schema: DatabaseSchema, into: DatabaseAddress, *, expressions: bool = True) -> Definition:

@@ -14,7 +14,7 @@ from snapshot_assets.databases.ledger import FILES
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.databases.target import LEDGER_SCHEMA
-from snapshot_assets.errors import DatabaseDeniedError, PlanError, RestoreError, TargetNotEmptyError
+from snapshot_assets.errors import DatabaseDeniedError, RestoreError, TargetNotEmptyError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.relations import Column, Table, TableName
 
@@ -77,16 +77,11 @@ def is_large_objects(table: Table) -> bool:
     return table.table_name == LARGE_OBJECTS and OPTION in table.options
 
 
-def large_objects_table(session: PostgresqlConnection, existing: Iterable[TableName]) -> Table | None:
+def large_objects_table(session: PostgresqlConnection) -> Table | None:
     """Return the document of the large objects, None if there are none.
-
-    Args:
-        session: The source.
-        existing: The tables of the source.
 
     Raises:
         DatabaseDeniedError: This user may not read some of them.
-        PlanError: The source has a table of the same name.
     """
     [row] = session.rows(_COUNT, "looking for large objects")
     if not row["objects"]:
@@ -97,12 +92,6 @@ def large_objects_table(session: PostgresqlConnection, existing: Iterable[TableN
             " them, or give"
             " --skip-large-objects (in a plan: `large_objects: skip`), and they are left out.",
             large_objects=row["denied"],
-        )
-    if LARGE_OBJECTS in existing:
-        raise PlanError(
-            f"The source has a table {LARGE_OBJECTS}, and large objects are exported under this name. Rename the table,"
-            " or give --skip-large-objects (in a plan: `large_objects: skip`).",
-            table=str(LARGE_OBJECTS),
         )
     return Table(
         schema_name=LARGE_OBJECTS.schema,

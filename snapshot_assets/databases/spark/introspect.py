@@ -12,11 +12,11 @@ from pyspark.sql.types import StructField, StructType
 from snapshot_assets.databases.columns import choose_time_index, scanned_column
 from snapshot_assets.databases.hidden import hidden_of
 from snapshot_assets.databases.refusals import Refusals
+from snapshot_assets.databases.reserved_names import is_ledger_schema
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.sql import qualified
 from snapshot_assets.databases.spark.types import TIMESTAMPS, carry, collation, column_type_text
-from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.errors import UnknownRelationError
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.names import ColumnPath, column_text
@@ -36,6 +36,7 @@ class SparkRelations:
 
     Attributes:
         relations: Its tables and views, temporary ones left out; whether each is a view.
+        reserved: Its tables and views that have names of the ledger of imports, with their columns.
         namespaces: Its namespaces, by the names that documents use.
     """
 
@@ -45,20 +46,27 @@ class SparkRelations:
         self._catalog = catalog
         self.namespaces: dict[str, tuple[str, ...]] = {}
         self.relations: dict[TableName, bool] = {}
+        self.reserved: dict[TableName, list[str]] = {}
         for path in [namespace] if namespace else self._top_level():
-            if path == (LEDGER_SCHEMA,):
-                continue  # the ledger of imports into this catalog is no table of a user
             schema, where = ".".join(path), qualified((self._catalog, *path))
-            self.namespaces[schema] = path
+            if not is_ledger_schema(schema):
+                self.namespaces[schema] = path
             tables = self.rows(f"SHOW TABLES IN {where}", f"listing {where}")
-            names = {row["tableName"] for row in tables if not row["isTemporary"]} - {LEDGER_SCHEMA}
+            names = {row["tableName"] for row in tables if not row["isTemporary"]}
             views = {row["viewName"] for row in self._views(where) if not row["isTemporary"]}
             for name in names | views:  # some catalogs do not list views among their tables
-                self.relations[TableName(schema, name)] = name in views
+                if is_ledger_schema(schema) or is_ledger_schema(name):
+                    self.reserved[TableName(schema, name)] = self._columns((*path, name))
+                else:
+                    self.relations[TableName(schema, name)] = name in views
 
     def _top_level(self) -> list[tuple[str, ...]]:
         rows = self.rows(f"SHOW NAMESPACES IN {qualified((self._catalog,))}", "listing namespaces")
         return [(_unquoted(row[0]),) for row in rows]
+
+    def _columns(self, path: tuple[str, ...]) -> list[str]:
+        with translated(f"Spark catalog {self._alias!r}: reading the columns of {'.'.join(path)}"):
+            return list(self._spark.table(qualified((self._catalog, *path))).columns)
 
     def _path(self, name: TableName) -> tuple[str, ...]:
         return (self._catalog, *self.namespaces[name.schema], name.table)

@@ -14,6 +14,7 @@ from snapshot_assets.databases.hidden import hides
 from snapshot_assets.databases.masks import check_masks
 from snapshot_assets.databases.query import Query, is_query, query_schema
 from snapshot_assets.databases.refusals import Refusals
+from snapshot_assets.databases.reserved_names import refuse_reserved
 from snapshot_assets.databases.revealing import refuse_revealing_views
 from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows, Scan, Selection, WindowRows
@@ -65,6 +66,7 @@ class SparkCatalogDatabase(TimedSource):
         if selection.query is not None:
             return self._query_schema(selection, selection.query)
         relations = self._catalog.relations
+        refuse_reserved(selection, self._catalog.reserved, found)
         columns = self._columns_named(selection)
         selection = check_selection(selection, self._catalog.namespaces, columns, found, rule_of(self.kind))
         selected = sorted(name for name in relations if selects(selection, name))

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.needs import Need
+from snapshot_assets.databases.postgresql.former_partitions import former_partitions
 from snapshot_assets.databases.steps import SchemaStep, StepResult
 from snapshot_assets.databases.target import Definition, FailedStatement, Rehearsal, RestoreRecord
 from snapshot_assets.engine.files.read import TextOf, text_schemas
@@ -34,7 +35,7 @@ from snapshot_assets.engine.restore.source import RestoreSource, refuse_damage
 from snapshot_assets.engine.restore.steps import KeptStep, RestoreSteps
 from snapshot_assets.engine.restore.target import TargetContents, check_ledger, table_refusals
 from snapshot_assets.engine.restore.windows import PinnedWindows, check_windows, numbered
-from snapshot_assets.engine.schema_history import left_out
+from snapshot_assets.engine.schema_history import dropped_table, former_partition, left_out
 from snapshot_assets.errors import RestoreError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
@@ -140,9 +141,15 @@ class RestorePlan:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the user may not have meant, a sentence each."""
-        restored = {table.table_name for table in self.source.schema.tables}
+        newest = {table.table_name for table in self.source.documents[self.state.schema_id].tables}
+        restored = newest & {table.table_name for table in self.source.schema.tables}
         gone = left_out(self.state, self.source.documents, restored)
-        return (*outside(self.state, self.source.filters), *gone, *self.differing, *self._unneeded_damage())
+        dropped = map(dropped_table, self.source.dropped)
+        made = {each.makes for each in self.definition.before}
+        places = (part for table in self.definition.tables for part in former_partitions(table))
+        former = (former_partition(part) for part in places if f"partition {part}" in made)
+        edges = outside(self.state, self.source.filters)
+        return (*edges, *dropped, *former, *gone, *self.differing, *self._unneeded_damage())
 
     def _unneeded_damage(self) -> Iterator[str]:
         """Yield the damage that keeps nothing from being restored; what repairs it, the fault says."""

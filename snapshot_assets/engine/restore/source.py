@@ -17,12 +17,14 @@ from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.databases.postgresql.former_partitions import relation_names, with_former_partitions
 from snapshot_assets.databases.renaming import Renaming, check_renaming, renamed_tables
 from snapshot_assets.databases.selection import check_selection
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.engine.restore.spelled_filters import spelled_filters
+from snapshot_assets.engine.schema_history import exported_with
 from snapshot_assets.errors import (
     DamageError,
     ForeignLocationError,
@@ -33,7 +35,6 @@ from snapshot_assets.errors import (
     NoSnapshotError,
     ObjectNotFoundError,
     OtherImportError,
-    RestoreError,
     UnsupportedVersionError,
 )
 from snapshot_assets.format.layout import checkpointed_revision, transaction_path
@@ -67,6 +68,7 @@ class RestoreSource:
         damaged: The fault of each damaged object, by path; of data files, also of those whose schema is damaged.
         contradicted: Whether objects contradict the log, so that nothing may be committed to it.
         lost: One sentence for each view that the selection leaves out.
+        dropped: Tables that are left out because the newest schema lacks them, though the revision has rows of them.
         filters: What the restore selects, with names as the snapshot spells them, and new names as the target does;
             `schema` and `documents` have no new names.
     """
@@ -78,6 +80,7 @@ class RestoreSource:
     documents: Mapping[int, DatabaseSchema]
     checksum: str
     lost: tuple[str, ...] = ()
+    dropped: tuple[TableName, ...] = ()
     filters: Filters = field(default_factory=Filters)
     damaged: Mapping[str, str] = field(default_factory=dict)
     contradicted: bool = False
@@ -136,22 +139,24 @@ def open_source(
     older = settings.version is None and _reaches_end(scan) and all(each.kind is FaultKind.LOG for each in needed)
     refuse_damage(store.uri, [each.message for each in needed], _OLDER if older else "")
     documents = _read_documents(store, state)
-    filters = spelled_filters(settings.filters, documents[state.schema_id], records, in_target)
-    schema, lost = _select(documents[state.schema_id], filters)
+    written = _written(state, documents)
+    newest, dropped = documents[state.schema_id], _dropped(documents[state.schema_id], written)
+    filters = spelled_filters(settings.filters, _with(newest, dropped), records, in_target)
+    every = _with(newest, [each for each in dropped if each.table.table_name in filters.tables])
+    schema, lost = _select(every, filters)
     chosen = {item.table_name for item in (*schema.tables, *schema.views)}
-    check_renaming(filters.renaming, documents[state.schema_id], chosen)
-    if not filters.tables and not filters.schemas:
-        _check_complete(state, schema)
-    checksum = state.newest_seal.seal.checksum
+    check_renaming(filters.renaming, every, chosen)
+    left = () if filters.tables else (each.table.table_name for each in dropped)
     damaged = {each.object: each.message for each in damage}
     return RestoreSource(
         location=store.uri,
         head=head,
         state=state,
-        schema=schema,
+        schema=_with_former_partitions(schema, newest, written),
         documents=documents,
-        checksum=checksum,
+        checksum=state.newest_seal.seal.checksum,
         lost=tuple(lost),
+        dropped=tuple(name for name in left if not filters.schemas or name.schema in filters.schemas),
         filters=filters,
         damaged=damaged | dict(_without_document(state, documents, damaged)),
         contradicted=any(_contradicts(scan, error) for _, error in scan.faults),
@@ -209,9 +214,13 @@ def _contradicts(scan: LogScan, error: Exception) -> bool:
 
 
 def _read_documents(store: ObjectStore, state: State) -> dict[int, DatabaseSchema]:
-    """Return by id the newest schema, and those of live files that are whole."""
+    """Return by id the newest schema, and those of live files and of completed chunks that are whole.
+
+    A compaction writes rows of an older schema with a newer one, so both count. A rebuilt log may lack the older one.
+    """
     documents = {state.schema_id: read_schema(store, state.schemas[state.schema_id])}
-    for number in sorted(state.files.schema_ids() - documents.keys()):
+    wanted = state.files.schema_ids().union(exported_with(state).values()) & state.schemas.keys()
+    for number in sorted(wanted - documents.keys()):
         with suppress(DamageError, ObjectNotFoundError):  # verification reports it
             documents[number] = read_schema(store, state.schemas[number])
     return documents
@@ -347,14 +356,55 @@ def _without_broken(
     return remaining
 
 
-def _check_complete(state: State, schema: DatabaseSchema) -> None:
-    """Refuse a revision that has files of a table which its newest schema lacks."""
-    tables = {table.table_name for table in schema.tables}
-    unknown = {TableName(each.file.schema, each.file.table) for each in state.live_files()} - tables
-    if unknown:
-        names = ", ".join(sorted(map(str, unknown)))
-        raise RestoreError(
-            f"The snapshot holds rows of {names}, which its newest schema does not have any more: the table was dropped"
-            " or renamed between chunks. Choose tables with --tables, or a version from before with --at.",
-            tables=names,
-        )
+@dataclass(frozen=True)
+class _Written:
+    """A table as a schema has it that rows of it were exported with, and that schema."""
+
+    table: Table
+    schema: DatabaseSchema
+
+
+def _written(state: State, documents: Mapping[int, DatabaseSchema]) -> dict[TableName, list[_Written]]:
+    """Return how the schemas have each table that its live rows were exported with, the newest first."""
+    exported = exported_with(state)
+    ids: dict[TableName, set[int]] = {}
+    for each in state.live_files():
+        some = {each.file.schema_id, exported.get(each.file.chunk, 0)} - {0}
+        ids.setdefault(TableName(each.file.schema, each.file.table), set()).update(some)
+    tables = {each: {table.table_name: table for table in schema.tables} for each, schema in documents.items()}
+    written = {}
+    for name, some in sorted(ids.items()):
+        kept = [each for each in sorted(some & documents.keys(), reverse=True) if name in tables[each]]
+        written[name] = [_Written(tables[each][name], documents[each]) for each in kept]
+    return written
+
+
+def _dropped(newest: DatabaseSchema, written: Mapping[TableName, Sequence[_Written]]) -> list[_Written]:
+    """Return the tables that the newest schema lacks, though there are files of them, as the last schema has them."""
+    there = {table.table_name for table in newest.tables}
+    return [found[0] for name, found in written.items() if name not in there]
+
+
+def _with(newest: DatabaseSchema, dropped: Sequence[_Written]) -> DatabaseSchema:
+    """Return the newest schema with tables that it lacks."""
+    added = {each.table.schema_name for each in dropped} - {each.name for each in newest.schemas}
+    schemas = {item.name: item for each in dropped for item in each.schema.schemas if item.name in added}
+    update = {
+        "schemas": (*newest.schemas, *(schemas[name] for name in sorted(schemas))),
+        "tables": tuple(sorted((*newest.tables, *(each.table for each in dropped)), key=lambda each: each.table_name)),
+    }
+    return newest.model_copy(update=update)
+
+
+def _with_former_partitions(
+    schema: DatabaseSchema, newest: DatabaseSchema, written: Mapping[TableName, Sequence[_Written]]
+) -> DatabaseSchema:
+    """Return a schema of PostgreSQL whose partitions have a place for all rows that are restored."""
+    if schema.database != "postgresql":
+        return schema
+    taken = relation_names(newest).union(view.table_name for view in newest.views)
+    tables = (
+        with_former_partitions(table, [each.table for each in written.get(table.table_name, ())], taken)
+        for table in schema.tables
+    )
+    return schema.model_copy(update={"tables": tuple(tables)})

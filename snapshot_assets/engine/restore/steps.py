@@ -148,6 +148,8 @@ class RestoreSteps:
         """Return whether this restore makes a step; tables that existed before it are left as they are."""
         if step.of_existing:
             return step.table not in self._of_imports
+        if step.kind == "partition":
+            return True  # rows of new windows may need it; where it is there, it is kept
         return step.table is None or step.table in (self._of_imports if step.always else self._made)
 
     @cached_property

@@ -187,8 +187,8 @@ def table_refusals(
     if filled and not into_nonempty:
         yield TargetNotEmptyError(
             f"Target tables hold rows that no import of this snapshot put there: {', '.join(filled)}. Empty or drop"
-            " them. With --into-nonempty rows are added to theirs: what both have is then there twice, or violates"
-            " their keys, and no chunk of them can be replaced later.",
+            " them, or import under other names with --map-table. With --into-nonempty rows are added to theirs: what"
+            " both have is then there twice, or violates their keys, and no chunk of them can be replaced later.",
             tables=filled,
         )
 

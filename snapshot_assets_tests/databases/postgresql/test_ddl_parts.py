@@ -199,7 +199,8 @@ def test_the_ledger_of_imports_is_neither_exported_nor_restored(
     postgresql_server: PostgresqlServer, postgresql_database: str
 ) -> None:
     ledger = TableName(LEDGER_SCHEMA, "files")
-    postgresql_server.psql(postgresql_database, f"CREATE SCHEMA {LEDGER_SCHEMA}", f"CREATE TABLE {ledger} (path text)")
+    create = f"CREATE TABLE {ledger} (import_id text)"
+    postgresql_server.psql(postgresql_database, f"CREATE SCHEMA {LEDGER_SCHEMA}", create)
     schema = extracted(postgresql_database)
     assert [found.name for found in schema.schemas] == ["public"]
     assert schema.tables == ()

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from snapshot_assets.databases.open import open_database, open_target
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, Selection
-from snapshot_assets.databases.target import LEDGER_SCHEMA, RestoreRecord
+from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.run import RestoreRun
@@ -87,14 +87,13 @@ class Into:
             return target.imports()
 
     def tables(self) -> dict[str, pa.Table]:
-        """Return all rows of all tables but the ledger's, by table name."""
+        """Return all rows of all tables, by table name."""
         with closing(open_database(self.address)) as database:
             schema = database.extract(Selection())
             found = {}
             for table in schema.tables:
-                if table.schema_name != LEDGER_SCHEMA:
-                    with database.scan(Scan(table, AllRows())) as batches:
-                        found[table.name] = pa.Table.from_batches(batches, table.arrow_schema())
+                with database.scan(Scan(table, AllRows())) as batches:
+                    found[table.name] = pa.Table.from_batches(batches, table.arrow_schema())
         return found
 
     def differences(self, source: str, where: dict[str, str]) -> dict[str, list[tuple[Any, ...]]]:

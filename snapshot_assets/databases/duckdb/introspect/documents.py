@@ -21,6 +21,7 @@ from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.exclusions import NOT_CARRIED, without_hidden
 from snapshot_assets.databases.hidden import excludes, hidden_of, hides
 from snapshot_assets.databases.refusals import Refusals
+from snapshot_assets.databases.reserved_names import is_ledger_schema, refuse_reserved
 from snapshot_assets.databases.revealing import refuse_revealing_views
 from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.source import Selection
@@ -63,7 +64,9 @@ def extract_schema(session: DuckDBSession, selection: Selection, refusals: Refus
     """Describe the selected schemas, tables and views; see `Database.extract`."""
     schemas = session.schema_names()
     tables = TableReader(session, schemas)
-    comments = {schemas[oid]: comment for oid, comment in session.rows(_SCHEMAS, [session.database])}
+    found = {schemas[oid]: comment for oid, comment in session.rows(_SCHEMAS, [session.database])}
+    comments = {name: comment for name, comment in found.items() if not is_ledger_schema(name)}
+    refuse_reserved(selection, tables.take_reserved(), refusals)
     columns = {name: tables.column_names(name) for name in tables.relations}
     selection = check_selection(selection, comments, columns, refusals, rule_of("duckdb"))
     selected = sorted(name for name in tables.relations if selects(selection, name))

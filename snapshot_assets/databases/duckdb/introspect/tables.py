@@ -17,6 +17,7 @@ from snapshot_assets.databases.duckdb.time_predicates import TIMESTAMPS
 from snapshot_assets.databases.duckdb.types import carry
 from snapshot_assets.databases.hidden import hidden_of
 from snapshot_assets.databases.refusals import Refusals
+from snapshot_assets.databases.reserved_names import is_ledger_schema
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.format.arrow_types import arrow_type_text
@@ -112,6 +113,12 @@ class TableReader:
     def column_names(self, name: TableName) -> list[str]:
         """Return the names of a relation's columns; none if it is a view that no longer works."""
         return [record["name"] for record in self._columns[self.relations[name].oid]]
+
+    def take_reserved(self) -> dict[TableName, list[str]]:
+        """Take what is in the ledger's schema out of the relations; return it with its columns."""
+        reserved = {name: self.column_names(name) for name in self.relations if is_ledger_schema(name.schema)}
+        self.relations = {name: each for name, each in self.relations.items() if name not in reserved}
+        return reserved
 
     def columns(self, name: TableName, selection: Selection, refusals: Refusals) -> tuple[Column, ...]:
         """Describe the columns of a table or view; see `DuckDBConnection.column_types` for errors."""

@@ -7,6 +7,7 @@ from graphlib import TopologicalSorter
 
 from snapshot_assets.databases.clashes import too_long
 from snapshot_assets.databases.columns import identity_sequences
+from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl import columns, defaults, keys, tables, types, views
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject
 from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
@@ -23,14 +24,8 @@ __all__ = ["define"]
 
 def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = False) -> Definition:
     """Return how to create a schema of PostgreSQL; see `DatabaseModule`."""
-    try:
+    with text.reading_options():
         return _define(RestoreContext(schema, expressions, code))
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        # Options have no model of their own: in a hostile document their values may be anything.
-        raise RestoreError(
-            "The snapshot's schema documents do not have the form of PostgreSQL's:"
-            f" {type(error).__name__}: {' '.join(str(error).split()):.300}"
-        ) from error
 
 
 def _define(context: RestoreContext) -> Definition:

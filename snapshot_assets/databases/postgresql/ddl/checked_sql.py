@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from snapshot_assets.databases.sql import identifier, literal, qualified
@@ -75,6 +76,18 @@ def refusal(what: str, text: object, wanted: str) -> RestoreError:
         f"{what} is refused: the snapshot gives {str(text)!r:.300}, which is not {wanted}. Nothing of it was run.",
         object=what,
     )
+
+
+@contextmanager
+def reading_options() -> Iterator[None]:
+    """Refuse documents whose options have another form: they have no model, and may be anything in hostile ones."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise RestoreError(
+            "The snapshot's schema documents do not have the form of PostgreSQL's:"
+            f" {type(error).__name__}: {' '.join(str(error).split()):.300}"
+        ) from error
 
 
 def _is_closed(text: str, *, commas: bool) -> bool:

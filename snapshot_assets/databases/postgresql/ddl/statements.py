@@ -45,6 +45,29 @@ def index_of(relation: TableName, name: str, *, unique: bool) -> str:
     )
 
 
+def partition_of(parent: TableName, name: TableName, *, default: bool) -> str:
+    """Return the query that yields a row if a table has a partition, or is there and has no partitions at all.
+
+    Args:
+        parent: The table, or a partition with partitions of its own.
+        name: The partition.
+        default: Whether any partition that is DEFAULT is as good.
+    """
+    same = f"i.inhrelid = pg_catalog.to_regclass({literal(qualified(name))})"
+    found = f"({same} OR i.inhrelid = p.partdefid)" if default else same
+    return (
+        "SELECT 1 AS one FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_partitioned_table p ON p.partrelid = c.oid"
+        f" WHERE c.oid = pg_catalog.to_regclass({literal(qualified(parent))}) AND (p.partrelid IS NULL OR EXISTS ("
+        f"SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid AND {found}))"
+    )
+
+
+def has_checks(relation: TableName, has: bool) -> str:
+    """Return the query that yields a row if a relation has checks, or if it has none."""
+    check = f"k.conrelid = pg_catalog.to_regclass({literal(qualified(relation))}) AND k.contype = 'c'"
+    return f"SELECT 1 AS one WHERE {'' if has else 'NOT '}EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE {check})"
+
+
 def column_of(relation: TableName, column: str, condition: str) -> str:
     """Return the query that yields a row if a column has a property.
 

@@ -24,7 +24,14 @@ from snapshot_assets.databases.postgresql.ddl.inheritance import (
     own_properties,
 )
 from snapshot_assets.databases.postgresql.ddl.inheritance import inherit as inherit_from
-from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, before_version, from_version
+from snapshot_assets.databases.postgresql.ddl.statements import (
+    Relation,
+    RestoreContext,
+    before_version,
+    from_version,
+    has_checks,
+    partition_of,
+)
 from snapshot_assets.databases.postgresql.quiet import QUIET
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement, comment
@@ -213,10 +220,18 @@ def _create_partition(context: RestoreContext, table: Table, part: Relation) -> 
     elements = ", ".join(_partition_column(context, columns[each], part) for each in order)
     key = options.get("partition_by")
     by = f" PARTITION BY {text.partition_key(key, f'partition key of {name}')[0]}" if key else ""
-    yield from _create_table(part, f" ({elements}){by}{part.storage(what)}", what, partitioned=key is not None)
     bounds = text.bounds(options["bounds"], f"bounds of {what}")
     parent = Relation(TableName(*options["of"]), {}, of)
-    yield parent.alter(f"ATTACH PARTITION {qualified(name)} {bounds}", what)
+    made = _create_table(part, f" ({elements}){by}{part.storage(what)}", what, partitioned=key is not None)
+    attached = parent.alter(f"ATTACH PARTITION {qualified(name)} {bounds}", what)
+    # Attaching needs the checks that a table has after an earlier import.
+    whole = f" PARTITION OF {qualified(parent.name)} {bounds}{by}{part.storage(what)}"
+    created = _create_table(part, whole, what, partitioned=key is not None)
+    there = partition_of(parent.name, name, default=bounds == "DEFAULT")
+    for statements, checks in (((*made, attached), True), (created, False)):
+        for statement in statements:
+            unless = filter(None, (statement.unless, there, has_checks(parent.name, checks)))
+            yield replace(statement, unless=" UNION ALL ".join(unless), keeps=True)
     yield from comment(f"TABLE {qualified(name)}", options.get("comment"), what, of)
     yield from part.column_comments(options.get("comments", {}).get("columns", {}))
     yield from _identities(part)

@@ -20,13 +20,19 @@ from snapshot_assets.databases.postgresql.introspect.refused_exclusions import (
     refuse_excluded_partitions,
     refuse_referred_large_objects,
 )
-from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation, read_relations, read_schemas
+from snapshot_assets.databases.postgresql.introspect.relations import (
+    SourceRelation,
+    read_relations,
+    read_reserved,
+    read_schemas,
+)
 from snapshot_assets.databases.postgresql.introspect.revealing_views import refuse_revealing_rows
 from snapshot_assets.databases.postgresql.introspect.row_types import with_row_types
 from snapshot_assets.databases.postgresql.large_objects import count_large_objects, large_objects_table
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.types import TIMESTAMPS, carried
 from snapshot_assets.databases.refusals import Refusals
+from snapshot_assets.databases.reserved_names import refuse_reserved
 from snapshot_assets.databases.revealing import refuse_revealing, refuse_views
 from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.source import Selection
@@ -42,6 +48,7 @@ def extract(session: PostgresqlSession, selection: Selection, refusals: Refusals
     """Describe the selected schemas, tables and views (see `Database.extract`)."""
     schemas = read_schemas(session)
     relations = read_relations(session)
+    refuse_reserved(selection, read_reserved(session, relations), refusals)
     _check(selection, schemas, relations, refusals)
     chosen = [each for each in relations if not each.row["is_partition"] and selects(selection, each.name)]
     tables = [each for each in chosen if not each.is_view or selection.tables]
@@ -102,7 +109,7 @@ def _large_objects(
     referring = any(column.type.builtin == "oid" for table in tables for column in table.columns)
     if selection.large_objects is False or not (everything or referring):
         return []
-    found = large_objects_table(session, [relation.name for relation in relations])
+    found = large_objects_table(session)
     if found is not None:
         refuse_referred_large_objects(session, selection, relations)
     return [found] if found else []

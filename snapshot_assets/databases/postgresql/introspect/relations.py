@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
 from snapshot_assets.databases.postgresql.introspect.sequences import SourceSequence
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import UsedTypes
+from snapshot_assets.databases.postgresql.large_objects import LARGE_OBJECTS
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.databases.target import LEDGER_SCHEMA
@@ -76,6 +78,13 @@ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't' AND {OW
     AND NOT EXISTS (
         SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
 ORDER BY n.nspname, c.relname
+"""
+
+_IN_LEDGER_SCHEMA = f"""
+SELECT c.relname::text AS name, ARRAY(
+    SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0) AS columns
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = {literal(LEDGER_SCHEMA)} AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'
 """
 
 _NOT_CARRIED = """
@@ -166,6 +175,13 @@ def read_relations(session: PostgresqlSession) -> list[SourceRelation]:
         if relation.row["is_partition"]:
             relation.parents[0].children.append(relation)
     return list(relations.values())
+
+
+def read_reserved(session: PostgresqlSession, relations: Iterable[SourceRelation]) -> dict[TableName, list[str]]:
+    """Return the relations that have reserved names, with their columns: the ledger's, and those of users."""
+    named = {each.name: each.row["columns"] for each in relations if each.name == LARGE_OBJECTS}
+    rows = session.rows(_IN_LEDGER_SCHEMA, "looking for the ledger of imports")
+    return named | {TableName(LEDGER_SCHEMA, row["name"]): row["columns"] for row in rows}
 
 
 def read_schemas(session: PostgresqlSession) -> list[Schema]:

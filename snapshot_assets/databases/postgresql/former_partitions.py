@@ -1,0 +1,237 @@
+"""Partitions that a table has lost, which rows of older windows need: the newest document has no place for them.
+
+A partition is brought back as an older document has it, if its bounds certainly overlap no other. If they may, as after
+a change of bounds or of the partition key, the rows go into a DEFAULT partition.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from snapshot_assets.databases.postgresql.ddl.checked_sql import INDEX, reading_options
+from snapshot_assets.databases.renaming import LONGEST, derived_name
+from snapshot_assets.databases.sql import identifier, qualified
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+
+FORMER = "former"
+"""Option of a partition that the newest document lacks."""
+
+_DEFAULT = "DEFAULT"
+_CONSTANT = re.compile(r"'(?:[^']|'')*'|[^\s,()']+")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_DATE = re.compile(r"'\d{4}-\d\d-\d\d[^A-Z]*'")
+_KEPT = ("partition_by", "persistence", "access_method", "storage_parameters", "comment")
+
+_Part = Mapping[str, Any]
+
+
+def with_former_partitions(table: Table, older: Iterable[Table], taken: Collection[TableName]) -> Table:
+    """Return a table that has a place for every row of older documents.
+
+    Args:
+        table: The table as the newest schema has it.
+        older: The table as the schemas have it that its files were written with, newest first.
+        taken: Names that no partition can get.
+    """
+    if table.options.get("partition_by") is None:
+        return table
+    with reading_options():
+        places = _Places(table, {*taken})
+        for each in older:
+            places.add_lost(each)
+    return table.model_copy(update={"options": {**table.options, "partitions": places.parts}})
+
+
+def former_partitions(table: Table) -> list[TableName]:
+    """Return the partitions that only rows of older windows need."""
+    return [_name(part) for part in table.options.get("partitions", ()) if part.get(FORMER)]
+
+
+def partitions_of(table: Table) -> list[TableName]:
+    """Return the partitions of all levels."""
+    return [_name(part) for part in table.options.get("partitions", ())]
+
+
+def relation_names(schema: DatabaseSchema) -> set[TableName]:
+    """Return the names of all tables and partitions."""
+    return {name for table in schema.tables for name in (table.table_name, *partitions_of(table))}
+
+
+def _name(part: _Part) -> TableName:
+    return TableName(part["schema"], part["name"])
+
+
+class _Places:
+    """The partitions of a table, to which those are added that it has lost."""
+
+    def __init__(self, table: Table, taken: set[TableName]) -> None:
+        self.parts: list[_Part] = []
+        self._table, self._taken = table, taken
+        self._named: dict[TableName, _Part] = {table.table_name: table.options}
+        self._children: defaultdict[TableName, dict[str, TableName]] = defaultdict(dict)  # by bounds
+        for part in table.options.get("partitions", ()):
+            self._append(part)
+
+    def _append(self, part: _Part) -> None:
+        self.parts.append(part)
+        self._named[_name(part)] = part
+        self._children[TableName(*part["of"])][part["bounds"]] = _name(part)
+
+    def add_lost(self, older: Table) -> None:
+        """Add what an older document of the table has more."""
+        own = self._table.table_name
+        now = {older.table_name: own}  # by the older name of each parent: its present name, if it is divided alike
+        if older.options.get("partition_by") != self._key(own):
+            self._take_all(own)
+            return
+        for part in older.options.get("partitions", ()):
+            parent = now.get(TableName(*part["of"]))
+            if parent is None:
+                continue
+            found = self._children[parent].get(part["bounds"]) or self._add_alike(parent, part)
+            if found is None:
+                self._take_all(parent, part["bounds"])
+            elif self._key(found) == part.get("partition_by"):
+                now[_name(part)] = found
+            elif self._key(found) is not None:
+                self._take_all(found)
+
+    def _key(self, name: TableName) -> str | None:
+        """Return the partition key of the table, or of a partition."""
+        key: str | None = self._named[name].get("partition_by")
+        return key
+
+    def _add_alike(self, parent: TableName, part: _Part) -> TableName | None:
+        """Add an older partition, unless others may take some of its rows."""
+        there = self._children[parent]
+        if _DEFAULT in there or not all(_disjoint(part["bounds"], each) for each in there):
+            return None
+        kept = {option: part[option] for option in _KEPT if option in part}
+        return self._add(parent, _name(part), part["bounds"], kept)
+
+    def _take_all(self, parent: TableName, bounds: str = _DEFAULT) -> None:
+        """Let a partitioned relation, and those of its partitions that may overlap bounds, take every row."""
+        there = dict(self._children[parent])
+        if str(self._key(parent)).startswith("HASH"):
+            for modulus, remainder in _uncovered(there):
+                one = f"FOR VALUES WITH (modulus {modulus}, remainder {remainder})"
+                self._add(parent, TableName(parent.schema, f"{parent.table}_{remainder}"), one, {})
+        elif _DEFAULT not in there:
+            self._add(parent, TableName(parent.schema, f"{parent.table}_default"), _DEFAULT, {})
+        for others, name in there.items():
+            apart = _DEFAULT not in (bounds, others) and _disjoint(bounds, others)
+            if self._key(name) is not None and not apart:
+                self._take_all(name)
+
+    def _add(self, parent: TableName, wanted: TableName, bounds: str, options: Mapping[str, Any]) -> TableName:
+        name = self._free(wanted)
+        of_table = parent == self._table.table_name
+        keys = _keys_of_table(self._table) if of_table else _keys_of_partition(self._named[parent])
+        place = {"schema": name.schema, "name": name.table, "of": list(parent), "bounds": bounds, FORMER: True}
+        self._append({**place, **options, **_keys_of_place(name, parent, keys)})
+        self._taken.add(name)
+        return name
+
+    def _free(self, wanted: TableName) -> TableName:
+        name, number = wanted, 1
+        while name in self._taken or len(name.table.encode()) > LONGEST:
+            number += 1
+            short = wanted.table.encode()[: LONGEST - 5].decode(errors="ignore")
+            name = TableName(wanted.schema, f"{short}_{number}")
+        return name
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """Name and definition of a relation's constraints with an index, and of its other indexes."""
+
+    constraints: tuple[tuple[str, str], ...]
+    indexes: tuple[tuple[str, str], ...]
+
+
+def _keys_of_table(table: Table) -> _Keys:
+    keys = [(key.name, key.definition) for key in (table.primary_key, *table.unique) if key is not None]
+    keys += [(check.name, check.definition) for check in table.checks if check.definition.startswith("EXCLUDE")]
+    named = tuple((name, definition) for name, definition in keys if name and definition)
+    return _Keys(named, tuple((index.name, index.definition) for index in table.indexes))
+
+
+def _keys_of_partition(part: _Part) -> _Keys:
+    rows = [(row["name"], row["definition"]) for row in part.get("constraints", ())]
+    keys = tuple(row for row in rows if not row[1].startswith(("CHECK", "FOREIGN KEY")))
+    return _Keys(keys, tuple((row["name"], row["definition"]) for row in part.get("indexes", ())))
+
+
+def _keys_of_place(name: TableName, parent: TableName, keys: _Keys) -> dict[str, list[dict[str, str]]]:
+    """Return the constraints and indexes by which a partition takes part in those of its parent."""
+
+    def row(of: str, definition: str) -> dict[str, str]:
+        return {"name": derived_name(of, parent.table, name.table), "definition": definition, "parent": of}
+
+    indexes = []
+    for of, definition in keys.indexes:
+        if (match := INDEX.fullmatch(definition.strip().removesuffix(";"))) is not None:
+            using = f" USING {match['method']}" if match["method"] else ""
+            own = identifier(derived_name(of, parent.table, name.table))
+            head = f"CREATE {match['unique'] or ''}INDEX {own} ON {qualified(name)}"
+            indexes.append(row(of, f"{head}{using} {match['rest']}"))
+    constraints = [row(of, definition) for of, definition in keys.constraints]
+    return {"constraints": constraints, "indexes": indexes}
+
+
+def _disjoint(one: str, other: str) -> bool:
+    """Return whether the bounds of two partitions of one parent certainly share no value."""
+    if _DEFAULT in (one, other):
+        return one != other
+    if "modulus" in one:
+        (modulus, remainder), (others_modulus, others_remainder) = _hash(one), _hash(other)
+        smaller = min(modulus, others_modulus)
+        return remainder % smaller != others_remainder % smaller
+    if " IN (" in one:
+        return not {*_CONSTANT.findall(one.partition(" IN ")[2])} & {*_CONSTANT.findall(other.partition(" IN ")[2])}
+    (first, end), (others_first, others_end) = _range(one), _range(other)
+    comparable = [*zip(end, others_first, strict=True)], [*zip(others_end, first, strict=True)]
+    return any(_at_most(pairs) for pairs in comparable)
+
+
+def _hash(bounds: str) -> tuple[int, int]:
+    modulus, remainder = re.findall(r"\d+", bounds)
+    return int(modulus), int(remainder)
+
+
+def _uncovered(bounds: Iterable[str]) -> Iterator[tuple[int, int]]:
+    """Yield modulus and remainder of what hash partitions do not cover, by their greatest modulus."""
+    there = [_hash(each) for each in bounds]
+    greatest = max((modulus for modulus, _ in there), default=1)
+    for remainder in range(greatest):
+        if not any(remainder % modulus == own for modulus, own in there):
+            yield greatest, remainder
+
+
+@lru_cache(4096)
+def _range(bounds: str) -> tuple[list[str], list[str]]:
+    start, _, end = bounds.partition(") TO (")
+    return _CONSTANT.findall(start.partition(" FROM ")[2]), _CONSTANT.findall(end)
+
+
+def _at_most(pairs: Iterable[tuple[str, str]]) -> bool:
+    """Return whether one bound, as pairs of its constants with the other's, certainly lies before or at the other."""
+    for one, other in pairs:
+        if one == other:
+            continue
+        return one == "MINVALUE" or other == "MAXVALUE" or _less(one, other)
+    return True
+
+
+def _less(one: str, other: str) -> bool:
+    """Return whether a constant is certainly less than another: order of text depends on its collation."""
+    numbers = [_NUMBER.fullmatch(text.strip("'") if text.startswith("'-") else text) for text in (one, other)]
+    if numbers[0] and numbers[1]:
+        return Decimal(numbers[0].group()) < Decimal(numbers[1].group())
+    return bool(_DATE.fullmatch(one) and _DATE.fullmatch(other)) and one < other

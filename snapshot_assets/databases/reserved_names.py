@@ -1,0 +1,47 @@
+"""Names that imports reserve in a target: their ledger is never exported, and no table of a user can have them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from snapshot_assets.databases.refusals import Refusals
+from snapshot_assets.databases.selection import selects
+from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.target import LEDGER_SCHEMA
+from snapshot_assets.errors import PlanError
+from snapshot_assets.format.names import table_text
+from snapshot_assets.format.relations import TableName
+
+_LEDGER = {
+    "imports": "location_id",
+    "files": "import_id",
+    "steps": "import_id",
+    "large_objects": "oid",
+    LEDGER_SCHEMA: "facts",
+}
+"""The ledger's tables in any database, each with a column; a Spark catalog has one, named like the schema."""
+
+
+def is_ledger_schema(schema: str) -> bool:
+    """Return whether a schema is that of the ledger, in a database that ignores case too."""
+    return schema.lower() == LEDGER_SCHEMA
+
+
+def refuse_reserved(selection: Selection, reserved: Mapping[TableName, Collection[str]], refusals: Refusals) -> None:
+    """Note an error for each selected table that has a reserved name, and is not part of the ledger.
+
+    Args:
+        selection: The plan's selection.
+        reserved: Relations with reserved names, each with its columns.
+        refusals: Collects the errors.
+    """
+    for name, columns in sorted(reserved.items()):
+        ledger = LEDGER_SCHEMA in (name.schema.lower(), name.table) and _LEDGER.get(name.table) in columns
+        if selects(selection, name) and not ledger:
+            refusals.note(
+                PlanError(
+                    f"Table {table_text(name)} has a name that imports reserve, so it could not be restored. Rename it"
+                    f" or its schema, or leave it out: --exclude-tables '{name.schema}.*' (in a plan: exclude_tables).",
+                    table=str(name),
+                )
+            )

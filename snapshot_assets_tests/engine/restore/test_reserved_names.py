@@ -1,0 +1,93 @@
+"""The ledger of imports is never exported, and names that imports reserve are refused before an export."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from snapshot_assets.databases.open import open_database
+from snapshot_assets.databases.source import DatabaseAddress, Selection
+from snapshot_assets.databases.spark.source import SparkCatalogDatabase
+from snapshot_assets.databases.target import LEDGER_SCHEMA
+from snapshot_assets.errors import PlanError
+from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into, execute
+
+pytestmark = pytest.mark.slow
+
+NOTES = f"{LEDGER_SCHEMA}.notes"
+
+
+def extracted(uri: str, selection: Selection | None = None) -> DatabaseSchema:
+    with closing(open_database(DatabaseAddress("source", uri))) as database:
+        return database.extract(selection or Selection())
+
+
+def test_a_restored_database_is_exported_without_the_ledger_and_restored_again(
+    exported: Place, into: Into, tmp_path: Path
+) -> None:
+    assert into.restore(exported.store).finished
+    second = Place(into.uri, tmp_path / "second")
+    second.export()
+    third = Into(f"duckdb://{tmp_path}/third.duckdb")
+    assert third.restore(second.store).finished
+    assert third.differences(exported.source, IN_RANGE) == {}
+    assert LEDGER_SCHEMA not in {each.name for each in extracted(into.uri).schemas}
+
+
+@pytest.mark.parametrize("ledger", [False, True], ids=["alone", "beside the ledger"])
+def test_a_table_of_a_user_in_the_ledgers_schema_is_refused_by_name(exported: Place, into: Into, ledger: bool) -> None:
+    if ledger:
+        into.restore(exported.store)
+    execute(into, f"CREATE SCHEMA IF NOT EXISTS {LEDGER_SCHEMA}", f"CREATE TABLE {NOTES} (id integer)")
+    with pytest.raises(PlanError, match=rf"{NOTES} has a name that imports reserve.*'{LEDGER_SCHEMA}\.\*'"):
+        extracted(into.uri)
+    left = extracted(into.uri, Selection(exclude_tables=(f"{LEDGER_SCHEMA}.*",)))
+    assert LEDGER_SCHEMA not in {each.schema_name for each in left.tables}
+
+
+def test_a_table_named_like_one_of_the_ledgers_is_refused_too(into: Into) -> None:
+    execute(into, f"CREATE SCHEMA {LEDGER_SCHEMA}", f"CREATE TABLE {LEDGER_SCHEMA}.imports (id integer)")
+    with pytest.raises(PlanError, match=rf"{LEDGER_SCHEMA}\.imports has a name that imports reserve"):
+        extracted(into.uri)
+
+
+def test_a_table_named_like_the_large_objects_is_refused(postgresql_database: str) -> None:
+    execute(
+        postgresql_database, "CREATE SCHEMA snapshot_assets", "CREATE TABLE snapshot_assets.large_objects (oid int)"
+    )
+    with pytest.raises(PlanError, match=r"snapshot_assets\.large_objects has a name that imports reserve"):
+        extracted(postgresql_database)
+    assert extracted(postgresql_database, Selection(schemas=("public",))).tables == ()
+
+
+def test_a_spark_catalog_is_exported_without_the_ledger_and_names_tables_of_users(spark: SparkSession) -> None:
+    ledger = "(number BIGINT, event STRING, subject STRING, facts STRING) USING parquet"
+    for statement in (
+        f"CREATE DATABASE {LEDGER_SCHEMA}",
+        f"CREATE TABLE {LEDGER_SCHEMA}.{LEDGER_SCHEMA} {ledger}",
+        "CREATE DATABASE lake",
+        f"CREATE TABLE lake.{LEDGER_SCHEMA} {ledger}",
+        "CREATE TABLE lake.t (id INT) USING parquet",
+    ):
+        spark.sql(statement)
+    try:
+        whole = SparkCatalogDatabase(DatabaseAddress("lake", "spark:spark_catalog"), spark).extract(Selection())
+        assert [str(table.table_name) for table in whole.tables if table.schema_name in ("lake", LEDGER_SCHEMA)] == [
+            "lake.t"
+        ]
+        assert LEDGER_SCHEMA not in {each.name for each in whole.schemas}
+        spark.sql(f"CREATE TABLE {NOTES} (id INT) USING parquet")
+        with pytest.raises(PlanError, match=rf"{NOTES} has a name that imports reserve"):
+            SparkCatalogDatabase(DatabaseAddress("lake", "spark:spark_catalog"), spark).extract(Selection())
+        spark.sql("DROP TABLE lake." + LEDGER_SCHEMA)
+        spark.sql(f"CREATE TABLE lake.{LEDGER_SCHEMA} (id INT) USING parquet")
+        with pytest.raises(PlanError, match=rf"lake\.{LEDGER_SCHEMA} has a name that imports reserve"):
+            SparkCatalogDatabase(DatabaseAddress("lake", "spark:spark_catalog.lake"), spark).extract(Selection())
+    finally:
+        spark.sql(f"DROP DATABASE {LEDGER_SCHEMA} CASCADE")
+        spark.sql("DROP DATABASE lake CASCADE")
