@@ -165,6 +165,13 @@ class RestorePlan:
         """Return the files of a chunk that the ledger lacks, of tables that could be made."""
         return tuple(plan for plan in self.missing(chunk) if plan.table.table_name not in self.absent)
 
+    def written(self) -> list[TableName]:
+        """Return the tables whose rows the restore adds or replaces."""
+        replaced = {
+            table.table_name for each in self.chunks if self._changes.of(each).reason for table, _ in each.tables
+        }
+        return sorted(replaced | {file.table.table_name for each in self.chunks for file in self.missing(each)})
+
     @cached_property
     def _changes(self) -> ChunkChanges:
         return ChunkChanges(self.source.head, self.state, self.ledger, self.deleted, self.record)

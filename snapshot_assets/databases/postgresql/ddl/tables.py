@@ -25,7 +25,6 @@ from snapshot_assets.databases.postgresql.ddl.inheritance import (
 )
 from snapshot_assets.databases.postgresql.ddl.inheritance import inherit as inherit_from
 from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, before_version, from_version
-from snapshot_assets.databases.postgresql.quiet import QUIET
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.errors import RestoreError
@@ -50,8 +49,7 @@ def as_restored(context: RestoreContext, table: Table) -> Table:
         elif column.default is not None and not context.allows(f"Default of column {where}", plain):
             column = column.model_copy(update={"default": None})
         columns.append(column)
-    quiet = {"options": {**table.options, QUIET: True}} if context.with_code else {}
-    return table.model_copy(update={"columns": tuple(columns), **quiet})
+    return table.model_copy(update={"columns": tuple(columns)})
 
 
 def create(context: RestoreContext, table: Table) -> Iterator[Statement]:
