@@ -249,13 +249,12 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
             for sql in (*statements, *(ledger.insert_file(file, file.rows) for file in new)):
                 self._execute(sql, "recording compacted files in the ledger")
 
-    def finish(self, record: RestoreRecord) -> None:
-        """Mark an import as finished; see `RestoreTarget`."""
+    def finish(self, record: RestoreRecord, *, finished: bool = True) -> None:
+        """Mark an import as finished or not; see `RestoreTarget`."""
+        update = f"UPDATE {ledger.IMPORTS} SET finished = {str(finished).lower()} WHERE id = {literal(record.id)}"
         with self._transaction():
             self._lock()
-            self._execute(
-                f"UPDATE {ledger.IMPORTS} SET finished = true WHERE id = {literal(record.id)}", "finishing the import"
-            )
+            self._execute(update, "finishing the import" if finished else "opening the import again")
 
     def count(self, table: Table, rows: Rows) -> int:
         """Count a table's rows; see `RestoreTarget`."""

@@ -323,8 +323,8 @@ class RestoreTarget(Protocol):
             RestoreError: The ledger holds other files. Nothing was changed.
         """
 
-    def finish(self, record: RestoreRecord) -> None:
-        """Mark an import as finished."""
+    def finish(self, record: RestoreRecord, *, finished: bool = True) -> None:
+        """Mark an import as finished, or as unfinished if tables are added that it left out."""
 
     def count(self, table: Table, rows: Rows) -> int:
         """Count a table's rows: all, those of a window, or those without a finite time."""

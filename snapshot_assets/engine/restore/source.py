@@ -16,7 +16,7 @@ from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.databases.renaming import Renaming, check_renaming, renamed_tables
-from snapshot_assets.databases.selection import check_selection
+from snapshot_assets.databases.selection import check_selection, selects
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
@@ -27,6 +27,7 @@ from snapshot_assets.errors import (
     NoSnapshotError,
     ObjectNotFoundError,
     OtherImportError,
+    PlanError,
     RestoreError,
 )
 from snapshot_assets.format.name_rules import NameRule, rule_of
@@ -123,7 +124,7 @@ def open_source(
     chosen = {item.table_name for item in (*schema.tables, *schema.views)}
     check_renaming(filters.renaming, documents[state.schema_id], chosen)
     if not filters.tables and not filters.schemas:
-        _check_complete(state, schema)
+        _check_complete(state, documents[state.schema_id], filters)
     checksum = state.newest_seal.seal.checksum
     return RestoreSource(store.uri, head, state, schema, documents, checksum, tuple(lost), filters)
 
@@ -192,14 +193,13 @@ def _select(schema: DatabaseSchema, filters: Filters) -> tuple[DatabaseSchema, l
     schemas = [item.name for item in schema.schemas]
     large = [table for table in schema.tables if _LARGE_OBJECTS in table.options]
     schemas += (table.schema_name for table in large)
-    check_selection(Selection(schemas=filters.schemas, tables=filters.tables), schemas, relations)
-
-    def chosen(name: TableName) -> bool:
-        in_schemas = not filters.schemas or name.schema in filters.schemas
-        return in_schemas and (not filters.tables or name in filters.tables)
-
-    tables = tuple(table for table in schema.tables if chosen(table.table_name))
-    views = [view for view in schema.views if chosen(view.table_name)]
+    rule = rule_of(schema.database)
+    selection = Selection(filters.schemas, filters.tables, exclude_tables=filters.exclude_tables, names=rule)
+    check_selection(selection, schemas, relations, rule=rule)
+    tables = tuple(table for table in schema.tables if selects(selection, table.table_name))
+    views = [view for view in schema.views if selects(selection, view.table_name)]
+    if filters.exclude_tables and items and not tables and not views:
+        raise PlanError("The import selects no table or view of the snapshot; check what --exclude-tables leaves out.")
     restored = {table.table_name for table in tables} | {view.table_name for view in views}
     lost = [_without_large(table, filters) for table in large if table not in tables]
     complete = _without_broken(views, restored, set(relations), lost)
@@ -247,12 +247,13 @@ def _without_broken(
     return remaining
 
 
-def _check_complete(state: State, schema: DatabaseSchema) -> None:
+def _check_complete(state: State, schema: DatabaseSchema, filters: Filters) -> None:
     """Refuse a revision that has files of a table which its newest schema lacks."""
     tables = {table.table_name for table in schema.tables}
+    selection = Selection(exclude_tables=filters.exclude_tables, names=rule_of(schema.database))
     unknown = {TableName(each.file.schema, each.file.table) for each in state.live_files()} - tables
-    if unknown:
-        names = ", ".join(sorted(map(str, unknown)))
+    if gone := sorted(str(name) for name in unknown if selects(selection, name)):
+        names = ", ".join(gone)
         raise RestoreError(
             f"The snapshot holds rows of {names}, which its newest schema does not have any more: the table was dropped"
             " or renamed between chunks. Choose tables with --tables, or a version from before with --at.",
