@@ -24,7 +24,7 @@ from snapshot_assets.databases.postgresql.large_objects import (
 )
 from snapshot_assets.databases.postgresql.limits import rounds, smaller_limit
 from snapshot_assets.databases.postgresql.objects import lookup
-from snapshot_assets.databases.postgresql.quiet import every_row, only_reading, quiet
+from snapshot_assets.databases.postgresql.quiet import acting, every_row, only_reading, quiet
 from snapshot_assets.databases.postgresql.references import references_to
 from snapshot_assets.databases.postgresql.rehearsal import rehearse
 from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
@@ -153,6 +153,10 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         """Return how types of the target differ from those of the tables; see `RestoreTarget`."""
         return conflicts(self, tables)
 
+    def acting(self, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
+        """Return the triggers and rules that the role cannot disable; see `RestoreTarget`."""
+        return list(acting(self, tables, deletes=deletes))
+
     def differing(self, schema: DatabaseSchema) -> list[str]:
         """Return how the target's locale differs from the source's; see `RestoreTarget`."""
         return list(differing_locale(self, schema))
@@ -242,8 +246,10 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
             self.execute(f"TRUNCATE pg_temp.{_STAGE}", f"emptying the staging table of {name}")
         self.execute(f"DROP TABLE pg_temp.{_STAGE}", f"dropping the staging table of {name}")
 
-    def _quiet(self, tables: Sequence[Table], read: Sequence[TableName] = ()) -> AbstractContextManager[None]:
-        return quiet(self, tables, read)
+    def _quiet(
+        self, tables: Sequence[TableName], read: Sequence[TableName] = (), *, deletes: bool = False
+    ) -> AbstractContextManager[None]:
+        return quiet(self, tables, read, deletes=deletes)
 
     def _run(self, statement: Statement) -> None:
         with every_row(self, statement.reads):
