@@ -10,7 +10,7 @@ import pyarrow as pa
 from snapshot_assets.databases.feed import Feed
 from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.postgresql.database_locale import differing_locale
-from snapshot_assets.databases.postgresql.driver import refused
+from snapshot_assets.databases.postgresql.driver import refused, refused_types
 from snapshot_assets.databases.postgresql.existing_types import base_type, conflicts, domains_of, names_of
 from snapshot_assets.databases.postgresql.large_objects import (
     COLUMNS,
@@ -159,6 +159,11 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
     def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:
         """Return the statements that the server refuses; see `RestoreTarget`."""
         return rehearse(self, statements)
+
+    def slow_types(self) -> list[str]:
+        """Return the types that the driver does not take as bytes: their values are loaded as text."""
+        with self._transaction():
+            return refused_types(self)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
