@@ -32,6 +32,8 @@ _FILL = (
     f"FROM generate_series(1, {_ROWS}) AS s(i)"
 )
 _TEMPLATE = "${SHOP_PASSWORD}"
+_DG = "1.13.27"
+"""The release of `create-dagster` in the how-to."""
 _DIGEST = "SELECT count(*), sum(id), min(t) = '2025-01-01 00:05:00Z', max(note) FROM readings"
 
 
@@ -211,8 +213,11 @@ def drivers(wheel: Path, server: PostgresqlServer, folder: Path) -> None:
         every_type(installed, server, folder / name / "types")
 
 
-def dg_project(wheel: Path, source: str, folder: Path) -> None:
-    """Run the section "In a project made by dg": its commands, with a PostgreSQL database that is there."""
+def dg_project(wheel: Path, source: str, folder: Path, *, newest: bool = False) -> None:
+    """Run the section "In a project made by dg": its commands, with a PostgreSQL database that is there.
+
+    With `newest`, the newest `create-dagster` makes the project, which overrides the pins as docs/install.md has it.
+    """
     text = [text for _, text in _blocks("dagster-project.md", "In a project made by dg")]
     for written, ours in (
         ("~/dagster", f"{folder}/dagster"),
@@ -225,6 +230,9 @@ def dg_project(wheel: Path, source: str, folder: Path) -> None:
         assert any(written in each for each in text), f"the section lacks {written}"
         text = [each.replace(written, ours) for each in text]
     make, component, executor, export = text
+    if newest:
+        make = make.replace(f"create-dagster@{_DG}", "create-dagster@latest")
+        make = make.replace("cd shop\n", f"cd shop\n{_override()}")
     files = ((component, "src/shop/defs/backups/defs.yaml"), (executor, "src/shop/defs/executor.py"))
     write = "".join(f"cat > {path} <<'END'\n{content}END\n" for content, path in files)
     (folder / "dagster").mkdir(parents=True)
@@ -233,12 +241,21 @@ def dg_project(wheel: Path, source: str, folder: Path) -> None:
     (folder / "bin").mkdir()
     for program in ("uv", "uvx"):  # no other program of this environment
         (folder / "bin" / program).symlink_to(_BIN / program)
-    variables = {"UV_CONSTRAINT": f"{folder}/pins", "UV_PYTHON": sys.executable}
+    variables = {"UV_PYTHON": sys.executable} | ({} if newest else {"UV_CONSTRAINT": f"{folder}/pins"})
     script = f"set -e\nexec 2>&1\nPATH={folder}/bin:$PATH\n{make}{write}{export}"
     print(make, export, sep="", flush=True)  # noqa: T201
     printed = _run(["bash", "-c", script], folder, **variables)
     assert printed.count("Finished steps in process") == 2, printed
     print(printed.splitlines()[-1], flush=True)  # noqa: T201
+
+
+def _override() -> str:
+    """Return the commands that add the lines of docs/install.md to a project, for the Dagster that it has."""
+    [lines] = [block.text for block in blocks("docs/install.md") if block.language == "toml"]
+    found = re.findall(r"dagster==([\d.]+)", lines)
+    assert found, lines
+    dagster = "$(sed -n 's/.*\"dagster==\\(.*\\)\".*/\\1/p' pyproject.toml)"
+    return f"cat >> pyproject.toml <<END\n{lines.replace(found[0], dagster)}END\ngrep override pyproject.toml\n"
 
 
 def install_page(wheel: Path, folder: Path) -> None:
@@ -291,6 +308,7 @@ def main() -> None:
             every_type(installed, server, folder / "types")
             drivers(wheel, server, folder / "drivers")
             dg_project(wheel, source, folder / "component")
+            dg_project(wheel, source, folder / "newest", newest=True)
         install_page(wheel, folder / "install")
 
 
