@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from snapshot_assets.databases.postgresql.driver import driver_text
 from snapshot_assets.databases.source import AllRows, Scan
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.errors import (
@@ -65,10 +66,13 @@ def test_the_servers_error_is_reported_and_its_sqlstate_decides_whether_it_is_tr
     assert "error 42501 of the server" in str(denied)
 
 
-def test_an_error_that_does_not_recur_is_transient(database: str) -> None:
+def test_an_error_that_does_not_recur_is_transient_where_the_driver_lost_its_text(database: str) -> None:
     error = failure(database, "passing")
-    assert isinstance(error, TransientError)
-    assert "reading public.passing failed: the server ended the query before its first row" in str(error)
+    kept = "only once" in str(error)  # from 1.9 on
+    assert kept == (tuple(map(int, driver_text().rpartition(" ")[2].split("."))) >= (1, 9))
+    assert isinstance(error, TransientError) is not kept
+    lost = "reading public.passing failed: the server ended the query before its first row"
+    assert (lost in str(error)) is not kept
 
 
 @pytest.mark.parametrize(("column", "first"), [("bytea", ""), ("text", "short")])
