@@ -14,9 +14,10 @@ EVERY := 6
 DEMO := $(CURDIR)/demo
 UI_PORT ?= 3000
 export DAGSTER_HOME ?= $(DEMO)/dagster
+EXTRAS := --extra postgres --extra connect --extra oss --extra ui --extra demo
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
 
-.PHONY: help install demo ui test test-slow test-clouds test-python test-browser test-wheel lint audit format docs reference pictures bench lock proto clean
+.PHONY: help install demo ui test test-slow test-clouds test-python test-newest test-lowest test-resolved test-browser test-wheel lint audit format docs reference pictures bench lock proto clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -60,6 +61,20 @@ test-python: requirements/dev.txt  ## Install for another interpreter (PYTHON=py
 	.venv/$(notdir $(PYTHON))/bin/pytest -q snapshot_assets_tests/format snapshot_assets_tests/plan \
 		snapshot_assets_tests/storage/test_local.py snapshot_assets_tests/catalog/state \
 		snapshot_assets_tests/databases/duckdb snapshot_assets_tests/test_package.py
+
+# Resolved as `pip install` does: the locks are not used, and the tools of the tests are the newest.
+test-newest:  ## Run the quick tests with the newest versions that are allowed
+	$(MAKE) test-resolved VENV=.venv/newest RESOLUTION=highest
+
+test-lowest:  ## Run the quick tests with the lowest versions that are allowed
+	$(MAKE) test-resolved VENV=.venv/lowest RESOLUTION=lowest-direct
+
+test-resolved: $(BIN)/uv
+	$(BIN)/uv pip compile --quiet --upgrade --no-annotate --no-header --no-emit-index-url --resolution $(RESOLUTION) \
+		pyproject.toml $(EXTRAS) -o $(VENV)/resolved.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --override $(VENV)/resolved.txt -r $(VENV)/resolved.txt --group dev
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	$(BIN)/pytest -q -n 2 --dist loadfile $(TESTS)
 
 # Azurite, for the tests of Azure; without npm they are skipped.
 $(AZURITE):
@@ -108,7 +123,7 @@ bench: install  ## Compare the export with other tools, interleaved
 	$(BIN)/python -m benchmarks.export
 
 lock: $(BIN)/uv  ## Resolve the dependencies into requirements/
-	$(LOCK) pyproject.toml --extra postgres --extra connect --extra oss --extra ui --extra demo --group dev -o requirements/dev.txt
+	$(LOCK) pyproject.toml $(EXTRAS) --group dev -o requirements/dev.txt
 	$(LOCK) pyproject.toml --extra postgres --extra connect --extra oss -c requirements/dev.txt -o requirements/run.txt
 	$(LOCK) --group docs -o requirements/docs.txt
 

@@ -3,8 +3,9 @@
 It builds the wheel, installs it with nothing but the pinned dependencies that it declares, and from a folder outside
 the checkout exports, verifies and imports a DuckDB file with the command `snapshots`. Then it makes the project of
 docs/how-to/dagster-project.md, "In your own Dagster project", and one with an asset that returns a DataFrame, and runs
-both. With the extra `postgres` it also exports, verifies and imports a PostgreSQL database. It runs the commands of the
-section "In a project made by dg", and those of docs/install.md.
+both. With the extra `postgres` it also exports, verifies and imports a PostgreSQL database. One with every type goes
+there and back natively and as text: with the pinned versions, with all that `pip install` gives, and with the oldest
+driver that is allowed. It runs the commands of the section "In a project made by dg", and those of docs/install.md.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from snapshot_assets_tests.databases.postgresql.values import TYPES, every_type_script
 from snapshot_assets_tests.documents.blocks import blocks
 from snapshot_assets_tests.servers.postgresql import QUOTED_PASSWORD, PostgresqlServer, start_postgresql
 
@@ -30,6 +32,8 @@ _FILL = (
     f"FROM generate_series(1, {_ROWS}) AS s(i)"
 )
 _TEMPLATE = "${SHOP_PASSWORD}"
+_DG = "1.13.27"
+"""The release of `create-dagster` in the how-to."""
 _DIGEST = "SELECT count(*), sum(id), min(t) = '2025-01-01 00:05:00Z', max(note) FROM readings"
 
 
@@ -66,6 +70,12 @@ class Installation:
         self._folder = folder
         self._wheel = wheel
         _run([_BIN / "uv", "venv", "--quiet", "--python", sys.executable, folder / "venv"], folder)
+
+    def install_unpinned(self, *options: str) -> None:
+        """Install the wheel as `pip install` does: with the newest versions of what it declares."""
+        wanted = f"snapshot-assets[postgres] @ {self._wheel.as_uri()}"
+        python = self._folder / "venv" / "bin" / "python"
+        _run([_BIN / "uv", "pip", "install", "--quiet", "--python", python, *options, wanted], self._folder)
 
     def install(self, extras: str = "") -> None:
         """Install the wheel with its declared dependencies, at the pinned versions and hashes."""
@@ -174,8 +184,40 @@ def postgresql(installed: Installation, server: PostgresqlServer, folder: Path) 
     return source
 
 
-def dg_project(wheel: Path, source: str, folder: Path) -> None:
-    """Run the section "In a project made by dg": its commands, with a PostgreSQL database that is there."""
+def every_type(installed: Installation, server: PostgresqlServer, folder: Path) -> None:
+    """Export and import a column of each type of PostgreSQL, natively and as text; the server prints equal values."""
+    folder.mkdir(exist_ok=True)
+    driver = installed.python("from importlib.metadata import version as v; print(v('adbc-driver-postgresql'))")
+    print(f"every type with adbc-driver-postgresql {driver}", flush=True)  # noqa: T201
+    source, target = server.create_database(), server.create_database()
+    server.psql_script(source, f"{every_type_script()}\nCREATE TABLE texts AS TABLE t;")
+    carriers = "".join(f"      public.texts.c{number}: text\n" for number in range(len(TYPES)))
+    (folder / "snapshots.yaml").write_text(
+        f"plans:\n  types:\n    source: {source}\n    to: file://{folder}/{driver}\n"
+        f"    time_columns: {{public.t: null, public.texts: null}}\n    carriers:\n{carriers}"
+    )
+    configured = ("--config", str(folder / "snapshots.yaml"))
+    installed.snapshots(*configured, "export", "create", "--plan", "types")
+    installed.snapshots("import", "--from", f"file://{folder}/{driver}", "--target", target)
+    for table in ("t", "texts"):
+        found = [server.psql(uri, f"SELECT t::text FROM public.{table} t ORDER BY n") for uri in (source, target)]
+        assert found[0] == found[1], f"{table} with driver {driver}:\n{found[0]}\n{found[1]}"
+
+
+def drivers(wheel: Path, server: PostgresqlServer, folder: Path) -> None:
+    """Do the same with the oldest driver that is allowed, and with what `pip install` gives."""
+    for name, options in (("oldest", ("--resolution", "lowest-direct", "adbc-driver-postgresql")), ("newest", ())):
+        (folder / name).mkdir(parents=True)
+        installed = Installation(folder / name, wheel)
+        installed.install_unpinned(*options)
+        every_type(installed, server, folder / name / "types")
+
+
+def dg_project(wheel: Path, source: str, folder: Path, *, newest: bool = False) -> None:
+    """Run the section "In a project made by dg": its commands, with a PostgreSQL database that is there.
+
+    With `newest`, the newest `create-dagster` makes the project, which overrides the pins as docs/install.md has it.
+    """
     text = [text for _, text in _blocks("dagster-project.md", "In a project made by dg")]
     for written, ours in (
         ("~/dagster", f"{folder}/dagster"),
@@ -188,6 +230,9 @@ def dg_project(wheel: Path, source: str, folder: Path) -> None:
         assert any(written in each for each in text), f"the section lacks {written}"
         text = [each.replace(written, ours) for each in text]
     make, component, executor, export = text
+    if newest:
+        make = make.replace(f"create-dagster@{_DG}", "create-dagster@latest")
+        make = make.replace("cd shop\n", f"cd shop\n{_override()}")
     files = ((component, "src/shop/defs/backups/defs.yaml"), (executor, "src/shop/defs/executor.py"))
     write = "".join(f"cat > {path} <<'END'\n{content}END\n" for content, path in files)
     (folder / "dagster").mkdir(parents=True)
@@ -196,12 +241,21 @@ def dg_project(wheel: Path, source: str, folder: Path) -> None:
     (folder / "bin").mkdir()
     for program in ("uv", "uvx"):  # no other program of this environment
         (folder / "bin" / program).symlink_to(_BIN / program)
-    variables = {"UV_CONSTRAINT": f"{folder}/pins", "UV_PYTHON": sys.executable}
+    variables = {"UV_PYTHON": sys.executable} | ({} if newest else {"UV_CONSTRAINT": f"{folder}/pins"})
     script = f"set -e\nexec 2>&1\nPATH={folder}/bin:$PATH\n{make}{write}{export}"
     print(make, export, sep="", flush=True)  # noqa: T201
     printed = _run(["bash", "-c", script], folder, **variables)
     assert printed.count("Finished steps in process") == 2, printed
     print(printed.splitlines()[-1], flush=True)  # noqa: T201
+
+
+def _override() -> str:
+    """Return the commands that add the lines of docs/install.md to a project, for the Dagster that it has."""
+    [lines] = [block.text for block in blocks("docs/install.md") if block.language == "toml"]
+    found = re.findall(r"dagster==([\d.]+)", lines)
+    assert found, lines
+    dagster = "$(sed -n 's/.*\"dagster==\\(.*\\)\".*/\\1/p' pyproject.toml)"
+    return f"cat >> pyproject.toml <<END\n{lines.replace(found[0], dagster)}END\ngrep override pyproject.toml\n"
 
 
 def install_page(wheel: Path, folder: Path) -> None:
@@ -251,7 +305,10 @@ def main() -> None:
         installed.install("[postgres]")
         with start_postgresql() as server:
             source = postgresql(installed, server, folder)
+            every_type(installed, server, folder / "types")
+            drivers(wheel, server, folder / "drivers")
             dg_project(wheel, source, folder / "component")
+            dg_project(wheel, source, folder / "newest", newest=True)
         install_page(wheel, folder / "install")
 
 

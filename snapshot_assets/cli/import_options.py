@@ -10,6 +10,7 @@ from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import parse_table
+from snapshot_assets.format.patterns import check_pattern
 from snapshot_assets.plan.plan import MAX_PARALLELISM, Plan
 
 _SIDE = r'((?:"(?:[^"]|"")*"|[^"=])+)'
@@ -27,6 +28,7 @@ def settings_of(options: argparse.Namespace, plan: Plan) -> RestoreSettings:
     filters = Filters(
         schemas=tuple(options.schemas),
         tables=tuple(map(parse_table, options.tables)),
+        exclude_tables=tuple(map(check_pattern, options.exclude_tables)) or plan.restore_exclude_tables,
         start=chosen.start if chosen else None,
         end=chosen.end if chosen else None,
         expressions=not options.no_expressions,

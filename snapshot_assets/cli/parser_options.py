@@ -20,6 +20,8 @@ _ENTRY = re.compile(r'(.+)=("(?:[^"]|"")+"|[^="]+)')
 _RANGE = "2025-01-31, or RFC 3339 with a zone, such as 2025-01-31T12:00:00Z"
 _DATABASES = "alias, or postgresql://…, duckdb:///abs/path.duckdb, spark:<catalog>"
 
+_EXCLUDED = "tables and views to leave out: public.audit, public.tmp_*, …"
+
 
 def create(parser: argparse.ArgumentParser) -> None:
     """Add the options of `snapshots export create`."""
@@ -37,8 +39,7 @@ def create(parser: argparse.ArgumentParser) -> None:
         help="tables (default: all); quote a name that contains a dot, comma or quote as in SQL: "
         """'"my.schema"."my ""t"" table"'""",
     )
-    patterns = "tables and views to leave out: public.audit, public.tmp_*, …"
-    what.add_argument("--exclude-tables", type=tables, metavar="PATTERN,…", help=patterns)
+    what.add_argument("--exclude-tables", type=tables, metavar="PATTERN,…", help=_EXCLUDED)
     time = "time index of a table, or null to export it untimed; may be given for several"
     what.add_argument(
         "--time-column", dest="time_columns", action=_Entries, type=time_column, metavar="s.t=c", help=time
@@ -167,6 +168,8 @@ def import_(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: newest seal)")
     what.add_argument("--schemas", type=names, metavar="a,b", default=[], help="schemas (default: all)")
     what.add_argument("--tables", type=tables, metavar="s.t,…", default=[], help="tables (default: all)")
+    excluded = f"{_EXCLUDED} May be given later, for tables that could not be loaded"
+    what.add_argument("--exclude-tables", type=tables, metavar="PATTERN,…", default=[], help=excluded)
     rows = f"rows of timed tables in this half-open range only; each {_RANGE}"
     what.add_argument("--time-range", metavar="START/END", help=rows)
     renamed = {"--map-schema": ("OLD=NEW", "a schema"), "--map-table": ("s.t=s.u", "a table or view")}

@@ -54,8 +54,10 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
         """Until the transaction ends, keep other imports from starting; concurrent loads may go on."""
         return
 
-    def _quiet(self, tables: Sequence[Table], read: Sequence[TableName] = ()) -> AbstractContextManager[None]:
-        """Within a transaction, keep what a restore itself made from acting on rows of tables; others are only read."""
+    def _quiet(
+        self, tables: Sequence[TableName], read: Sequence[TableName] = (), *, deletes: bool = False
+    ) -> AbstractContextManager[None]:
+        """Within a transaction, keep code of the target from acting on rows of tables; others are only read."""
         return nullcontext()
 
     @abstractmethod
@@ -72,6 +74,10 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
 
     def conflicts(self, tables: Sequence[Table]) -> list[str]:
         """Return none: the definition knows all reasons; see `RestoreTarget`."""
+        return []
+
+    def acting(self, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
+        """Return none: only PostgreSQL has triggers; see `RestoreTarget`."""
         return []
 
     def differing(self, schema: DatabaseSchema) -> list[str]:
@@ -148,7 +154,7 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
             self._commit_early()
             self._lock_imports()
             self._check_newest(file.table, file.import_id)
-            with self._quiet([table]):
+            with self._quiet([file.table]):
                 return self._load(file, table, batches)
 
     def loaded_rows(self, file: LoadedFile) -> int:
@@ -190,7 +196,7 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
             for name, load in by_table.items():
                 self._check_newest(name, load.import_id)
             ordered = [by_table[name] for name in parents_first(list(by_table), references)]
-            with self._quiet([load.table for load in ordered], [each.child for each in references]):
+            with self._quiet(list(by_table), [each.child for each in references], deletes=True):
                 for reference in references:
                     if self._prevents_deletion(reference, by_table):
                         message = refusal(chunk, reference, with_children=self.deletes_parents)
@@ -243,13 +249,12 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
             for sql in (*statements, *(ledger.insert_file(file, file.rows) for file in new)):
                 self._execute(sql, "recording compacted files in the ledger")
 
-    def finish(self, record: RestoreRecord) -> None:
-        """Mark an import as finished; see `RestoreTarget`."""
+    def finish(self, record: RestoreRecord, *, finished: bool = True) -> None:
+        """Mark an import as finished or not; see `RestoreTarget`."""
+        update = f"UPDATE {ledger.IMPORTS} SET finished = {str(finished).lower()} WHERE id = {literal(record.id)}"
         with self._transaction():
             self._lock()
-            self._execute(
-                f"UPDATE {ledger.IMPORTS} SET finished = true WHERE id = {literal(record.id)}", "finishing the import"
-            )
+            self._execute(update, "finishing the import" if finished else "opening the import again")
 
     def count(self, table: Table, rows: Rows) -> int:
         """Count a table's rows; see `RestoreTarget`."""

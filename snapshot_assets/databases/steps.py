@@ -16,7 +16,7 @@ half, as long as that makes more of them. So functions and views that use each o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import groupby
@@ -99,6 +99,11 @@ class SchemaStep:
     def remakes_table(self) -> bool:
         """Whether it creates the table a second time, so that the later steps of the table are made again."""
         return self.kind == "foreign key" and len(self.statements) > 1
+
+    def waits_for(self, tables: Collection[TableName]) -> bool:
+        """Return whether it needs all rows of some tables: it belongs to one, or is a foreign key to one."""
+        referred = (name for each in self.statements for name in each.reads if self.kind == "foreign key")
+        return any(name in tables for name in (self.table, *referred))
 
     def again(self) -> SchemaStep:
         """Return the step as one that is made again, though it is made already."""

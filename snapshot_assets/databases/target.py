@@ -246,6 +246,14 @@ class RestoreTarget(Protocol):
     def conflicts(self, tables: Sequence[Table]) -> list[str]:
         """Return why the target cannot have the tables, a sentence each, such as a type of another form."""
 
+    def acting(self, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
+        """Return what would act on the rows of tables and cannot be kept from it, a sentence for each table.
+
+        Args:
+            tables: Tables that rows are added to; those that do not exist have nothing that acts.
+            deletes: Whether rows are also deleted.
+        """
+
     def differing(self, schema: DatabaseSchema) -> list[str]:
         """Return what differs between the source's database and the target's as a whole, a sentence each.
 
@@ -315,8 +323,8 @@ class RestoreTarget(Protocol):
             RestoreError: The ledger holds other files. Nothing was changed.
         """
 
-    def finish(self, record: RestoreRecord) -> None:
-        """Mark an import as finished."""
+    def finish(self, record: RestoreRecord, *, finished: bool = True) -> None:
+        """Mark an import as finished, or as unfinished if tables are added that it left out."""
 
     def count(self, table: Table, rows: Rows) -> int:
         """Count a table's rows: all, those of a window, or those without a finite time."""

@@ -17,6 +17,7 @@ from snapshot_assets.errors import PartlyRestoredError, SchemaIncompleteError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.name_rules import rule_of
 from snapshot_assets.format.names import parse_table
+from snapshot_assets.format.patterns import check_pattern
 from snapshot_assets.format.units import human_bytes
 from snapshot_assets.pipeline.checks import Judge, chunk_check
 from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, store_events
@@ -63,6 +64,11 @@ class RestoreConfig(dg.Config):
         " runs later; also if the plan does not say so.",
     )
 
+    exclude_tables: list[str] = Field(
+        default_factory=list,
+        description="Patterns of tables and views of the snapshot to leave out, such as public.audit or *.tmp_*; by"
+        " default the plan's restore_exclude_tables.",
+    )
     map_schemas: dict[str, str] = Field(
         default_factory=dict,
         description="New names of schemas in the target, by those of the snapshot; by default the plan's.",
@@ -85,11 +91,18 @@ class RestoreConfig(dg.Config):
         renaming = Renaming.of(self.map_schemas.items(), tables) or settings.filters.renaming
         expressions = self.expressions and settings.filters.expressions
         code = self.with_code or (settings.filters.code and expressions)
+        filters = dataclasses.replace(
+            settings.filters,
+            exclude_tables=tuple(map(check_pattern, self.exclude_tables)) or settings.filters.exclude_tables,
+            expressions=expressions,
+            code=code,
+            renaming=renaming,
+        )
         return dataclasses.replace(
             settings,
             version=settings.version if self.version is None else self.version,
             into_nonempty=self.into_nonempty or settings.into_nonempty,
-            filters=dataclasses.replace(settings.filters, expressions=expressions, code=code, renaming=renaming),
+            filters=filters,
             verify_first=self.verify_first or settings.verify_first,
             replace=self.replace or settings.replace,
             keep_going=self.keep_going or settings.keep_going,

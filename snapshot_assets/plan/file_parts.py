@@ -13,7 +13,7 @@ from snapshot_assets.plan.unset import NO_SOURCE
 
 DATABASES = ("source", "target", "scratch")
 """Fields of a plan that name a database."""
-_OF_DATABASES = (*DATABASES, "map_schemas", "map_tables", "verify_first", "dagster")
+_OF_DATABASES = (*DATABASES, "restore_exclude_tables", "map_schemas", "map_tables", "verify_first", "dagster")
 """Fields of a plan that need its databases."""
 
 

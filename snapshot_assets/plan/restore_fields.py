@@ -9,7 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.plan.copy_fields import CopyFields
-from snapshot_assets.plan.fields import Table
+from snapshot_assets.plan.fields import Table, TablePattern
 from snapshot_assets.plan.problems import raising_value_errors
 
 _Name = Annotated[str, Field(min_length=1)]
@@ -18,6 +18,11 @@ _Name = Annotated[str, Field(min_length=1)]
 class RestoreFields(CopyFields):
     """See `Plan`."""
 
+    restore_exclude_tables: tuple[TablePattern, ...] = Field(
+        (),
+        description="Tables and views of the snapshot that a restore leaves out: patterns, as in `exclude_tables`.",
+        examples=["[public.audit, '*.tmp_*']"],
+    )
     map_schemas: dict[_Name, _Name] = Field(
         default_factory=dict,
         description="New names of schemas in the target, by those of the snapshot.",
@@ -49,7 +54,7 @@ class RestoreFields(CopyFields):
         raising_value_errors(lambda given: Renaming.of((), given.items()))(names)
         return names
 
-    @field_validator("map_schemas", "map_tables", "verify_first")
+    @field_validator("restore_exclude_tables", "map_schemas", "map_tables", "verify_first")
     @classmethod
     def _has_a_database_to_act_on(cls, value: Any, info: ValidationInfo) -> Any:
         if value and info.data.get("target") is None and info.data.get("scratch") is None:

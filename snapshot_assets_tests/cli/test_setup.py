@@ -8,6 +8,7 @@ import platform
 import re
 import socket
 from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,7 +22,8 @@ from snapshot_assets.cli.setup.windows import CHUNK_BYTES, propose_windows
 from snapshot_assets.format.windows import TimeRange, count_windows
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets_tests.cli.helpers import Snapshots, contents, export, in_own_process, store_of
-from snapshot_assets_tests.servers.postgresql import PostgresqlServer
+from snapshot_assets_tests.databases.postgresql.helpers import execute
+from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
 AT = datetime(2025, 1, 1, tzinfo=UTC)
 DIFFICULT = """
@@ -333,6 +335,25 @@ def test_doctor_takes_a_location_in_three_ways(
     monkeypatch.setenv("SNAPSHOTS_LOCATION", other)
     assert (stores(), stores("--plan", "mine")) == ([mine, other], [mine])
     assert stores("--source", source) == [other]
+
+
+def test_doctor_names_the_driver_of_postgresql_and_what_it_writes_slowly(
+    snapshots: Snapshots, postgresql_database: str, make_postgresql_database: MakeDatabase, tmp_path: Path
+) -> None:
+    execute(postgresql_database, "CREATE TABLE t (id int)")
+    wrong = postgresql_database.replace("postgres:", "nobody:")
+    databases = {"shop": postgresql_database, "there": make_postgresql_database(), "wrong": wrong}
+    plans = {name: f"{{source: shop, to: '{tmp_path.as_uri()}/{name}', target: {name}}}" for name in ("there", "wrong")}
+    listed = [f"{name}: {text}" for name, text in plans.items()]
+    sources = [f"{name}: '{uri}'" for name, uri in databases.items()]
+    Path("snapshots.yaml").write_text(f"sources: {{{', '.join(sources)}}}\nplans: {{{', '.join(listed)}}}\n")
+    postgresql = f"postgresql, with adbc-driver-postgresql {version('adbc-driver-postgresql')}"
+    checks = snapshots("doctor", "--no-spark", "--json").json["checks"]
+    found = {(each["check"], each["subject"]): each for each in checks}
+    assert found["source", "shop"]["detail"].endswith(postgresql.removeprefix("postgresql"))
+    assert found["target", "there"]["detail"].removesuffix(", which loads numeric slowly, as text") == postgresql
+    assert not found["target", "wrong"]["ok"]
+    assert "password" in found["target", "wrong"]["detail"]
 
 
 def test_doctor_checks_the_location_of_the_replica(snapshots: Snapshots, source: str, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -77,6 +77,7 @@ def _checks(options: argparse.Namespace) -> Iterator[Check]:
     for plan in plans:
         if plan.source.uri != NO_SOURCE:
             yield _check_source(configuration, plan, with_spark=not options.no_spark)
+        yield from _check_target(configuration, plan)
     for (uri, storage), single_writer in _locations(configuration, plans).items():
         yield from check_location(uri, storage, single_writer=single_writer)
     yield check_dagster(dagster_home())
@@ -179,10 +180,35 @@ def _check_source(configuration: Configuration, plan: Plan, *, with_spark: bool)
             return Check("source", subject, True, "not opened, because it needs a Spark session")
         with opened_source(configuration, plan) as source:
             _, exported = checked_schemas(source, plan)
-            tables = counted(len(exported.tables), "table")
-            return Check("source", subject, True, f"{source.kind}, {tables} to export by plan {plan.name}")
+            found = f"{source.kind}, {counted(len(exported.tables), 'table')} to export by plan {plan.name}"
+            driver = f", with {_driver()}" if source.kind == "postgresql" else ""
+            return Check("source", subject, True, found + driver)
     except Exception as error:  # whatever it is, the other checks go on
         return failed("source", subject, error, remedy)
+
+
+def _driver() -> str:
+    from snapshot_assets.databases.postgresql.driver import driver_text
+
+    return driver_text()
+
+
+def _check_target(configuration: Configuration, plan: Plan) -> Iterator[Check]:
+    """Check that a PostgreSQL target can be written to, and report what its driver writes slowly."""
+    if plan.target is None or configuration.unset([plan.target]):
+        return
+    address, subject = configuration.source(plan.target), plan.target.alias
+    if kind_of(address.uri) != "postgresql":
+        return
+    try:
+        from snapshot_assets.databases.postgresql.target import PostgresqlTarget
+
+        with closing(PostgresqlTarget(address)) as target:
+            slow = ", ".join(target.slow_types())
+        found = f"postgresql, with {_driver()}"
+        yield Check("target", subject, True, f"{found}, which loads {slow} slowly, as text" if slow else found)
+    except Exception as error:  # whatever it is, the other checks go on
+        yield failed("target", subject, error, "Correct the target's URI, or its user's rights.")
 
 
 def _folders(configuration: Configuration, plans: tuple[Plan, ...]) -> dict[Path, int]:

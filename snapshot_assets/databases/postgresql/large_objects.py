@@ -6,7 +6,7 @@ so that neither needs to be a superuser. In a database of another kind it become
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import pyarrow as pa
 
@@ -60,8 +60,7 @@ ROWS_WITHOUT_DATA = f"({_pages(_SIZES)}) AS large_objects"
 COLUMNS = {"oid": "bigint", "page": "integer", "data": "bytea", "comment": "text"}
 """Columns and types of the rows."""
 
-STAGE_TABLE = "snapshot_assets_pages"
-_STAGE = f"pg_temp.{STAGE_TABLE}"
+_STAGE = TableName("pg_temp", "snapshot_assets_pages")
 
 _COUNT = """
 SELECT count(*) AS objects, count(*) FILTER (WHERE NOT (
@@ -112,9 +111,7 @@ def count_large_objects(session: PostgresqlConnection) -> int:
     return int(session.rows(_COUNT, "looking for large objects")[0]["objects"])
 
 
-def insert_large_objects(
-    target: PostgresqlConnection, table: Table, portions: Iterable[pa.Table], stage: Callable[[pa.Table], None]
-) -> None:
+def insert_large_objects(target: PostgresqlConnection, table: Table, portions: Iterable[pa.Table]) -> None:
     """Write pages in a transaction: create the large objects that do not exist yet, under their own oids.
 
     Pages of one object may lie in several files. Only one connection at a time writes, until its transaction ends.
@@ -123,7 +120,6 @@ def insert_large_objects(
         target: Where to write.
         table: The document.
         portions: The rows.
-        stage: Copies rows into the temporary table `STAGE_TABLE`.
 
     Raises:
         TargetNotEmptyError: The target has large objects of the same numbers that no import made.
@@ -132,9 +128,9 @@ def insert_large_objects(
     target.rows(f"SELECT {lock} IS NULL AS got", "waiting for other large objects")
     target.execute(f"CREATE TABLE IF NOT EXISTS {_OWN} (oid bigint PRIMARY KEY)", "making the ledger of large objects")
     definitions = ", ".join(f"{column} {kind}" for column, kind in COLUMNS.items())
-    target.execute(f"CREATE TEMPORARY TABLE {STAGE_TABLE} ({definitions}) ON COMMIT DROP", "staging large objects")
+    target.execute(f"CREATE TEMPORARY TABLE {_STAGE.table} ({definitions}) ON COMMIT DROP", "staging large objects")
     for portion in portions:
-        stage(portion)
+        target.copy(_STAGE, portion)
         _refuse_others(target)
         _write_pages(target, int(table.options[OPTION]["page_bytes"]))
         target.execute(f"TRUNCATE {_STAGE}", "emptying the staging table of large objects")

@@ -1,9 +1,10 @@
 """Keeps triggers, rules and forced row security of tables quiet while a restore reads and writes their rows.
 
-A snapshot has the rows that triggers and rules once wrote. So a restore that creates them (`--with-code`) must not let
-them run, when it adds windows later or replaces some. Foreign keys are still checked. Row security that is forced would
-apply to the owner of a table, who is often the restore's own role; then it is not forced until the transaction ends.
-Other sessions wait for such a table meanwhile. Locks are taken in one order, so that sessions do not block each other.
+A snapshot has the rows that triggers and rules once wrote. So a restore lets none of them run, whoever made them: they
+are disabled within the transaction that loads rows, which a kill rolls back. Foreign keys are still checked. Row
+security that is forced would apply to the owner of a table, who is often the restore's own role; then it is not forced
+until the transaction ends. Other sessions wait for such a table meanwhile. Locks are taken in one order, so that
+sessions do not block each other.
 """
 
 from __future__ import annotations
@@ -14,12 +15,9 @@ from typing import Any
 
 from snapshot_assets.databases.postgresql.existing_types import names_of
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
-from snapshot_assets.databases.sql import literal, qualified
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DatabaseUnavailableError
-from snapshot_assets.format.relations import Table, TableName
-
-QUIET = "quiet"
-"""The option of a table whose triggers and rules the restore itself creates."""
+from snapshot_assets.format.relations import TableName
 
 LOCK_SECONDS = 2
 LOCK_TRIES = 15
@@ -27,31 +25,40 @@ LOCK_TRIES = 15
 
 _LOCK_TIMEOUT = "55P03"
 
-# Parents come before partitions, as in the server's own statements.
+# Parents come before partitions, as in the server's own statements. What fires depends on the session's role of
+# replication. Triggers of TimescaleDB are a part of its tables.
 _ACTIVE = """
-WITH relation AS (
+WITH setting AS (
+    SELECT CASE pg_catalog.current_setting('session_replication_role') WHEN 'replica' THEN 'R' ELSE 'O' END AS fires
+), relation AS (
     SELECT coalesce(p.relid, c.oid) AS oid, coalesce(p.level, 0) AS level
-    FROM (SELECT pg_catalog.to_regclass({table})::oid AS oid) c
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     LEFT JOIN LATERAL pg_catalog.pg_partition_tree(c.oid) p ON true
+    WHERE (n.nspname, c.relname) IN ({names})
 ), active AS (
-    SELECT r.oid, r.level, t.tgname AS name,
+    SELECT r.oid, r.level, 'trigger' AS what, t.tgname AS name,
         pg_catalog.format('ALTER TABLE ONLY %s DISABLE TRIGGER %I', r.oid::pg_catalog.regclass, t.tgname) AS off,
         pg_catalog.format('ALTER TABLE ONLY %s ENABLE %sTRIGGER %I', r.oid::pg_catalog.regclass, CASE t.tgenabled
             WHEN 'R' THEN 'REPLICA ' WHEN 'A' THEN 'ALWAYS ' ELSE '' END, t.tgname) AS on
-    FROM relation r JOIN pg_catalog.pg_trigger t ON t.tgrelid = r.oid
+    FROM setting s CROSS JOIN relation r JOIN pg_catalog.pg_trigger t ON t.tgrelid = r.oid
+    JOIN pg_catalog.pg_proc f ON f.oid = t.tgfoid JOIN pg_catalog.pg_namespace m ON m.oid = f.pronamespace
     LEFT JOIN pg_catalog.pg_constraint k ON k.oid = t.tgconstraint
-    WHERE t.tgenabled <> 'D' AND (NOT t.tgisinternal OR t.tgparentid <> 0 AND k.contype IS DISTINCT FROM 'f')
-        AND k.contype IS DISTINCT FROM 'f'
-    UNION ALL SELECT r.oid, r.level, w.rulename,
+    WHERE t.tgenabled IN ('A', s.fires) AND t.tgtype & {events} <> 0 AND m.nspname NOT LIKE '\\_timescaledb%'
+        AND (NOT t.tgisinternal OR t.tgparentid <> 0) AND k.contype IS DISTINCT FROM 'f'
+    UNION ALL SELECT r.oid, r.level, 'rule', w.rulename,
         pg_catalog.format('ALTER TABLE %s DISABLE RULE %I', r.oid::pg_catalog.regclass, w.rulename),
         pg_catalog.format('ALTER TABLE %s ENABLE %sRULE %I', r.oid::pg_catalog.regclass, CASE w.ev_enabled
             WHEN 'R' THEN 'REPLICA ' WHEN 'A' THEN 'ALWAYS ' ELSE '' END, w.rulename)
-    FROM relation r JOIN pg_catalog.pg_rewrite w ON w.ev_class = r.oid
-    WHERE w.ev_enabled <> 'D' AND w.rulename <> '_RETURN'
+    FROM setting s CROSS JOIN relation r JOIN pg_catalog.pg_rewrite w ON w.ev_class = r.oid
+    WHERE w.ev_enabled IN ('A', s.fires) AND w.ev_type IN ({kinds})
 )
-SELECT a.off, a.on FROM active a JOIN pg_catalog.pg_class c ON c.oid = a.oid
+SELECT a.off, a.on, a.what, a.name, n.nspname AS schema, c.relname AS table,
+    pg_catalog.pg_has_role(c.relowner, 'USAGE') AS own, pg_catalog.pg_get_userbyid(c.relowner) AS owner
+FROM active a JOIN pg_catalog.pg_class c ON c.oid = a.oid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace ORDER BY a.level, n.nspname, c.relname, a.name, a.off
 """
+_INSERT, _DELETE = (4, "'3'"), (8, "'4'")
+"""The bit of a trigger's type, and the type of a rule."""
 
 # Only the row security of the table that a statement names applies to it, not that of partitions.
 _FORCED = """
@@ -65,21 +72,50 @@ ORDER BY n.nspname, c.relname
 
 
 @contextmanager
-def quiet(target: PostgresqlConnection, tables: Sequence[Table], read: Sequence[TableName] = ()) -> Iterator[None]:
+def quiet(
+    target: PostgresqlConnection, tables: Sequence[TableName], read: Sequence[TableName] = (), *, deletes: bool = False
+) -> Iterator[None]:
     """Within a transaction, let neither triggers, rules nor forced row security act on the rows of tables.
-
-    Triggers and rules are those of tables with the option, and of their partitions.
 
     Args:
         target: The connection.
-        tables: The tables that are written to.
+        tables: The tables that rows are added to; their partitions are covered too.
         read: More tables, which are only read.
+        deletes: Whether rows of the tables are also deleted.
     """
-    rows = _forced(target, [*(table.table_name for table in tables), *read])
-    for name in sorted(table.table_name for table in tables if QUIET in table.options):
-        rows += target.rows(_ACTIVE.format(table=literal(qualified(name))), f"looking up triggers of {name}")
-    with _off(target, rows):
+    with _off(target, [*_forced(target, [*tables, *read]), *_active(target, tables, deletes=deletes)]):
         yield
+
+
+def acting(target: PostgresqlConnection, tables: Sequence[TableName], *, deletes: bool) -> Iterator[str]:
+    """Yield a sentence for each table whose triggers or rules would act on rows, and that the role cannot alter.
+
+    Args:
+        target: The connection.
+        tables: The tables that rows are added to.
+        deletes: Whether rows of the tables are also deleted.
+    """
+    others: dict[TableName, list[dict[str, Any]]] = {}
+    for row in _active(target, tables, deletes=deletes):
+        if not row["own"]:
+            others.setdefault(TableName(row["schema"], row["table"]), []).append(row)
+    for name, rows in others.items():
+        these = ", ".join(f"{row['what']} {identifier(row['name'])}" for row in rows)
+        yield (
+            f"Table {name} has {these}, which would act on the rows that are loaded. Only its owner can disable them:"
+            f" import as {rows[0]['owner']} or as a superuser, and the import disables them while it loads. Or let"
+            f" {rows[0]['owner']} run {'; '.join(row['off'] for row in rows)} before the import, and after it"
+            f" {'; '.join(row['on'] for row in rows)}."
+        )
+
+
+def _active(target: PostgresqlConnection, tables: Sequence[TableName], *, deletes: bool) -> list[dict[str, Any]]:
+    """Return the triggers and rules that writing rows to tables would run."""
+    if not tables:
+        return []
+    events, kinds = zip(_INSERT, *([_DELETE] if deletes else []), strict=True)
+    query = _ACTIVE.format(names=names_of(tables), events=sum(events), kinds=", ".join(kinds))
+    return target.rows(query, "looking up triggers and rules")
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from snapshot_assets.databases.postgresql.failures import connect_failure, lacks
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.errors import ConsistencyLostError, DatabaseUnavailableError, SnapshotError
+from snapshot_assets.format.relations import TableName
 
 SETTINGS = {
     # The driver takes all texts for UTF-8. The server converts them, and refuses those that have no such form.
@@ -158,6 +159,11 @@ class PostgresqlConnection:
                 return found
 
         return interruptible(rows, self.interrupt)
+
+    def copy(self, table: TableName, rows: pa.Table | pa.RecordBatchReader) -> None:
+        """Copy rows into a table; a temporary one has the schema `pg_temp`."""
+        with self._translating(f"loading {table}"), self.cursor() as cursor:
+            cursor.adbc_ingest(table.table, rows, mode="append", db_schema_name=table.schema)
 
     @contextmanager
     def _executed(self, sql: str, doing: str) -> Iterator[adbc.Cursor]:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partial
 
 import pyarrow as pa
 
 from snapshot_assets.databases.feed import Feed
 from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.postgresql.database_locale import differing_locale
+from snapshot_assets.databases.postgresql.driver import refused, refused_types
 from snapshot_assets.databases.postgresql.existing_types import base_type, conflicts, domains_of, names_of
 from snapshot_assets.databases.postgresql.large_objects import (
     COLUMNS,
     LARGE_OBJECTS,
-    STAGE_TABLE,
     delete_large_objects,
     has_large_objects,
     insert_large_objects,
@@ -24,7 +23,7 @@ from snapshot_assets.databases.postgresql.large_objects import (
 )
 from snapshot_assets.databases.postgresql.limits import rounds, smaller_limit
 from snapshot_assets.databases.postgresql.objects import lookup
-from snapshot_assets.databases.postgresql.quiet import every_row, only_reading, quiet
+from snapshot_assets.databases.postgresql.quiet import acting, every_row, only_reading, quiet
 from snapshot_assets.databases.postgresql.references import references_to
 from snapshot_assets.databases.postgresql.rehearsal import rehearse
 from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
@@ -40,7 +39,7 @@ from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
 # A commit waits for the disk whatever the role's default, unless it says otherwise; see `flush`.
 _SETTINGS = SETTINGS | {"temp_buffers": "64MB", "synchronous_commit": "on"}
-_STAGE = "snapshot_assets_stage"
+_STAGE = TableName("pg_temp", "snapshot_assets_stage")
 _PORTION_BYTES = 8 << 20
 _EXISTING = """
 SELECT n.nspname AS schema, c.relname AS name, ARRAY(
@@ -153,6 +152,10 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         """Return how types of the target differ from those of the tables; see `RestoreTarget`."""
         return conflicts(self, tables)
 
+    def acting(self, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
+        """Return the triggers and rules that the role cannot disable; see `RestoreTarget`."""
+        return list(acting(self, tables, deletes=deletes))
+
     def differing(self, schema: DatabaseSchema) -> list[str]:
         """Return how the target's locale differs from the source's; see `RestoreTarget`."""
         return list(differing_locale(self, schema))
@@ -160,6 +163,11 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
     def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:
         """Return the statements that the server refuses; see `RestoreTarget`."""
         return rehearse(self, statements)
+
+    def slow_types(self) -> list[str]:
+        """Return the types that the driver does not take as bytes: their values are loaded as text."""
+        with self._transaction():
+            return refused_types(self)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -191,7 +199,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
     def _insert(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
         if is_large_objects(table):
             feed = Feed(batches, table.arrow_schema())
-            insert_large_objects(self, table, feed.portions(_PORTION_BYTES), partial(self._ingest, STAGE_TABLE, None))
+            insert_large_objects(self, table, feed.portions(_PORTION_BYTES))
             return feed.rows
         return self._insert_rows(table, batches)
 
@@ -210,19 +218,17 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
             self._insert_staged(table, columns, feed)
         else:
             with feed.errors():
-                self._ingest(table.name, table.schema_name, feed.reader())
+                self.copy(table.table_name, feed.reader())
         return feed.rows
 
     def _write_forms(self, table: Table) -> dict[str, WriteForm]:
         name = table.table_name
         found = receivers(self.rows(receivers_query(name), f"looking up the types of {name}"))
-        stored = (column for column in table.columns if column.generated is None)
-        return {column.name: write_form(column, found.get(column.name, Receiver(column.type))) for column in stored}
-
-    def _ingest(self, name: str, schema: str | None, rows: pa.Table | pa.RecordBatchReader) -> None:
-        """Copy rows into a table: without a schema, into a temporary one."""
-        with self._translating(f"loading {name}"), self.cursor() as cursor:
-            cursor.adbc_ingest(name, rows, mode="append", db_schema_name=schema, temporary=schema is None)
+        stored = {column.name: column for column in table.columns if column.generated is None}
+        plain = {each: write_form(column, Receiver(column.type)) for each, column in stored.items()}
+        forms = plain | {each: write_form(stored[each], found[each]) for each in stored.keys() & found.keys()}
+        tried = {each: (form.arrow_type, found[each]) for each, form in forms.items() if form != plain[each]}
+        return forms | {each: plain[each] for each in refused(self, tried)}
 
     def _insert_staged(self, table: Table, columns: dict[str, WriteForm], feed: Feed) -> None:
         """Load through a temporary table, in portions that fit into `temp_buffers` and so are never written to disk."""
@@ -230,20 +236,22 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         definitions = ", ".join(f"{identifier(column)} {each.type}" for column, each in columns.items())
         names, values = ", ".join(map(identifier, columns)), ", ".join(each.value for each in columns.values())
         self.execute(
-            f"CREATE TEMPORARY TABLE {_STAGE} ({definitions}) ON COMMIT DROP", f"creating the staging table of {name}"
+            f"CREATE TEMPORARY TABLE {_STAGE.table} ({definitions}) ON COMMIT DROP",
+            f"creating the staging table of {name}",
         )
         for portion in feed.portions(_PORTION_BYTES):
-            self._ingest(_STAGE, None, portion)
+            self.copy(_STAGE, portion)
             self.execute(
-                f"INSERT INTO {qualified(name)} ({names}) OVERRIDING SYSTEM VALUE"
-                f" SELECT {values} FROM pg_temp.{_STAGE}",
+                f"INSERT INTO {qualified(name)} ({names}) OVERRIDING SYSTEM VALUE SELECT {values} FROM {_STAGE}",
                 f"loading {name}",
             )
-            self.execute(f"TRUNCATE pg_temp.{_STAGE}", f"emptying the staging table of {name}")
-        self.execute(f"DROP TABLE pg_temp.{_STAGE}", f"dropping the staging table of {name}")
+            self.execute(f"TRUNCATE {_STAGE}", f"emptying the staging table of {name}")
+        self.execute(f"DROP TABLE {_STAGE}", f"dropping the staging table of {name}")
 
-    def _quiet(self, tables: Sequence[Table], read: Sequence[TableName] = ()) -> AbstractContextManager[None]:
-        return quiet(self, tables, read)
+    def _quiet(
+        self, tables: Sequence[TableName], read: Sequence[TableName] = (), *, deletes: bool = False
+    ) -> AbstractContextManager[None]:
+        return quiet(self, tables, read, deletes=deletes)
 
     def _run(self, statement: Statement) -> None:
         with every_row(self, statement.reads):

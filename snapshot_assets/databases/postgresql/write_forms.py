@@ -189,6 +189,8 @@ def _scalar(arrow_type: pa.DataType, type_text: str, name: str) -> WriteForm:
         return WriteForm(pa.string(), "text", f"{name}::{type_text}")
     if type_text == "text":  # also of values for which PostgreSQL has no type
         return WriteForm(pa.string(), "text", name)
+    if pa.types.is_fixed_size_binary(arrow_type) and type_text == "uuid":
+        return WriteForm(pa.binary(), "bytea", f"pg_catalog.encode({name}, 'hex')::pg_catalog.uuid")
     if pa.types.is_fixed_size_binary(arrow_type):
         return WriteForm(pa.binary(), type_text, name)
     return WriteForm(_WIDENED.get(arrow_type, arrow_type), type_text, name)

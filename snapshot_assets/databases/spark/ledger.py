@@ -76,8 +76,8 @@ class LedgerEvent:
     """One row of the ledger.
 
     Attributes:
-        event: `begun`, `withdrawn` or `finished`, of an import; `trying` or `tried`, of steps of an import; `claimed`,
-            `erased`, `loaded` or `undone`, of a claim.
+        event: `begun`, `withdrawn`, `finished` or `reopened`, of an import; `trying` or `tried`, of steps of an import;
+            `claimed`, `erased`, `loaded` or `undone`, of a claim.
         subject: Id of the import or claim.
     """
 
@@ -120,8 +120,8 @@ class Contents:
                 self.imports[subject] = _record(json.loads(event.facts))
             case "withdrawn":
                 self.imports.pop(subject, None)
-            case "finished" if subject in self.imports:
-                self.imports[subject] = replace(self.imports[subject], finished=True)
+            case "finished" | "reopened" if subject in self.imports:
+                self.imports[subject] = replace(self.imports[subject], finished=event.event == "finished")
             case "trying":
                 self.tries.update((subject, name) for name in json.loads(event.facts))
             case "tried":

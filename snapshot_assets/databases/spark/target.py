@@ -97,10 +97,10 @@ class SparkTarget(TargetTables):
     def _overlapping(self, record: RestoreRecord) -> list[RestoreRecord]:
         return [each for each in self.imports() if set(each.tables) & set(record.tables)]
 
-    def finish(self, record: RestoreRecord) -> None:
-        """Mark an import as finished, if it is not; see `RestoreTarget`."""
-        if not any(each.id == record.id and each.finished for each in self.imports()):
-            self._ledger.append([LedgerEvent("finished", record.id)])
+    def finish(self, record: RestoreRecord, *, finished: bool = True) -> None:
+        """Mark an import as finished or not, unless it is marked so; see `RestoreTarget`."""
+        if not any(each.id == record.id and each.finished == finished for each in self.imports()):
+            self._ledger.append([LedgerEvent("finished" if finished else "reopened", record.id)])
 
     def forget(self) -> None:
         """Drop the ledger; see `RestoreTarget`."""

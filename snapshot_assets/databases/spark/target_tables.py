@@ -91,6 +91,10 @@ class TargetTables:
         """Return none: tables have no types of their own; see `RestoreTarget`."""
         return []
 
+    def acting(self, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
+        """Return none: a catalog has no triggers; see `RestoreTarget`."""
+        return []
+
     def differing(self, schema: DatabaseSchema) -> list[str]:
         """Return none: a catalog has no locale; see `RestoreTarget`."""
         return []

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +18,7 @@ from snapshot_assets.engine.restore.decide import as_carried, changed_carriers
 from snapshot_assets.engine.restore.files import FilePlan
 from snapshot_assets.engine.restore.tasks import batches_of
 from snapshot_assets.errors import RestoreError
+from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 
@@ -35,7 +37,17 @@ class _Longest:
     too_long: int = 0
     first: str = ""
 
+    @property
+    def name(self) -> str:
+        """The column's name."""
+        return self.column.column
+
+    def skips(self, file: DataFile) -> bool:
+        """Return False: only the values themselves have lengths."""
+        return False
+
     def add(self, values: pa.Array, path: str) -> None:
+        """Measure the values of a batch."""
         limit = self.column.limit or 0
         lengths = _lengths(values, self.column.found)
         over = pc.sum(pc.greater(lengths, limit)).as_py() or 0
@@ -64,22 +76,55 @@ def too_long(
     for each in shorter:
         columns[each.table].append(_Longest(each))
     by_name = {table.table_name: table for table in tables}
-    for file in files:
-        name = file.table.table_name
-        if name in columns:
-            changed = changed_carriers(documents[file.file.schema_id], file.source, file.table)
-            _measure(store, file, as_carried(by_name[name], changed), columns[name])
+    read_columns(store, files, by_name, documents, columns)
     for longest in (each for some in columns.values() for each in some):
         if longest.too_long:
             yield _refusal(longest)
 
 
-def _measure(store: ObjectStore, file: FilePlan, table: Table, columns: Sequence[_Longest]) -> None:
-    wanted = {each.column.column for each in columns} | ({table.time_index} if file.cut else set())
+class Measure(Protocol):
+    """What is found out about a column's values."""
+
+    @property
+    def name(self) -> str:
+        """The column's name."""
+
+    def skips(self, file: DataFile) -> bool:
+        """Return whether a file need not be read."""
+
+    def add(self, values: pa.Array, path: str) -> None:
+        """Take the values of a batch of a file."""
+
+
+def read_columns(
+    store: ObjectStore,
+    files: Iterable[FilePlan],
+    tables: Mapping[TableName, Table],
+    documents: Mapping[int, DatabaseSchema],
+    columns: Mapping[TableName, Sequence[Measure]],
+) -> None:
+    """Read columns of the files that are to be loaded, without rows that are not restored.
+
+    Args:
+        store: The location.
+        files: The files.
+        tables: Tables as the target holds them.
+        documents: Schemas by id.
+        columns: By table, what takes the values of its columns.
+    """
+    for file in files:
+        name = file.table.table_name
+        if wanted := [each for each in columns.get(name, ()) if not each.skips(file.file)]:
+            changed = changed_carriers(documents[file.file.schema_id], file.source, file.table)
+            _measure(store, file, as_carried(tables[name], changed), wanted)
+
+
+def _measure(store: ObjectStore, file: FilePlan, table: Table, columns: Sequence[Measure]) -> None:
+    wanted = {each.name for each in columns} | ({table.time_index} if file.cut else set())
     schema = pa.schema([column.arrow_field() for column in table.columns if column.name in wanted])
     for batch in batches_of(store, file, table, schema):
         for each in columns:
-            each.add(batch.column(each.column.column), file.file.path)
+            each.add(batch.column(each.name), file.file.path)
 
 
 def _lengths(values: pa.Array, found: str) -> pa.Array:

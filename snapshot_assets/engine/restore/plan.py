@@ -6,7 +6,7 @@ Only the ledger's part changes while a run loads files; `RestorePlan.with_ledger
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -210,9 +210,41 @@ class RestorePlan:
         """Return the files of a chunk that the ledger lacks, of tables that could be made."""
         return tuple(plan for plan in self.missing(chunk) if plan.table.table_name not in self.absent)
 
+    def written(self) -> list[TableName]:
+        """Return the tables whose rows the restore adds or replaces."""
+        replaced = {
+            table.table_name for each in self.chunks if self._changes.of(each).reason for table, _ in each.tables
+        }
+        return sorted(replaced | {file.table.table_name for each in self.chunks for file in self.missing(each)})
+
     @cached_property
     def _changes(self) -> ChunkChanges:
         return ChunkChanges(self.source.head, self.state, self.ledger, self.deleted, self.record)
+
+    @property
+    def incomplete(self) -> frozenset[TableName]:
+        """Tables that could be made and lack rows of the snapshot, or have others; by what the ledger lists."""
+        changed = [each for each in self.chunks if (change := self._changes.of(each)).reason or change.renewal]
+        lacking = {file.table.table_name for each in self.chunks for file in self._loadable(each)}
+        return frozenset(lacking.union(table.table_name for each in changed for table, _ in each.tables))
+
+    def lacking_in(self, chunks: Collection[int]) -> list[TableName]:
+        """Return the snapshot's names of the tables whose rows of some chunks are not loaded, though they could be."""
+        lacking = {file.table.table_name for each in chunks for file in self._loadable(self.by_id[each])}
+        return sorted(name for name, new in self.source.names.items() if new in lacking)
+
+    @property
+    def waiting(self) -> frozenset[TableName]:
+        """The tables that are incomplete, and the views that read them."""
+        waiting = set(self.incomplete)
+        names, views = self.source.names, self.source.schema.views
+        while readers := {
+            names[view.table_name]
+            for view in views
+            if names[view.table_name] not in waiting and any(names.get(each) in waiting for each in view.depends_on)
+        }:
+            waiting |= readers
+        return frozenset(waiting)
 
     def choose(self, only: Iterable[int] = (), again: Iterable[int] = ()) -> RestorePlan:
         """Return the plan for some chunks, after checking that each can be restored.
@@ -294,7 +326,18 @@ class RestorePlan:
             record=resumed or self.record,
             resumed=resumed is not None,
             deleted=_deleted(self.source, ledger),
-        )
+        )._reopened()
+
+    @property
+    def reopened(self) -> bool:
+        """Whether the ledger still has the record as finished, though the plan adds tables that it left out."""
+        return not self.record.finished and replace(self.record, finished=True) in self.ledger.records
+
+    def _reopened(self) -> RestorePlan:
+        """Return the plan with its record as unfinished, if the restore was finished without some of its tables."""
+        if not self.record.finished or not (self.steps.untried_tables or any(map(self._loadable, self.chunks))):
+            return self
+        return replace(self, record=replace(self.record, finished=False))
 
 
 def planned(
@@ -334,7 +377,7 @@ def planned(
         ids = {chunk.chunk for chunk in chunks}
         check_windows(ledger.loaded, ledger.earlier, windows, ids, source.state.revision)
     plan = RestorePlan(settings, source, definition, ledger, record, resumed is not None, deleted, chunks, any_carrier)
-    return replace(plan, differing=tuple(contents.differing), damaged=source.damaged), refusals
+    return replace(plan, differing=tuple(contents.differing), damaged=source.damaged)._reopened(), refusals
 
 
 def _text_schemas(source: RestoreSource) -> TextOf:

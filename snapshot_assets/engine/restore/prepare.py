@@ -16,8 +16,9 @@ from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.source import open_source
 from snapshot_assets.engine.restore.spark_loader import open_restore_target
 from snapshot_assets.engine.restore.target import TargetContents, definition_for, read_target
+from snapshot_assets.engine.restore.unfit import unfit_values
 from snapshot_assets.engine.session import Session
-from snapshot_assets.errors import SnapshotError
+from snapshot_assets.errors import RefusedImportError, SnapshotError
 from snapshot_assets.format.name_rules import rule_of
 from snapshot_assets.storage.base import ObjectStore
 
@@ -75,9 +76,14 @@ def plan_restore(
             plan, refusals = planned(source, definition, contents, settings, any_carrier)
             errors, rehearsal = _rehearsed(target, plan, contents, whole=rehearse)
             kept = target.would_keep(plan.record, plan.to_create()) if rehearse else {}
+            acting = target.acting(plan.written(), deletes=settings.replace)
             if not errors or tuple(target.imports()) == contents.ledger.records:
                 break  # else another restore created the tables meanwhile
-    refusals += [*errors, *_too_long(store, plan, contents)]
+    if rehearse and kind_of(address.uri) == "postgresql" != source.schema.database:
+        files = (file for chunk in plan.chunks for file in plan.missing(chunk))
+        unfit = unfit_values(store, files, definition.tables, source.documents)
+        rehearsal = replace(rehearsal, failed=(*rehearsal.failed, *unfit))
+    refusals += [*errors, *map(RefusedImportError, acting), *_too_long(store, plan, contents)]
     refuse([*refusals, *(would_fail(rehearsal.failed) if refusals else ())])
     return replace(plan, rehearsal=rehearsal, lacking=tuple(lacking(definition, contents)[1]), foreseen=kept)
 

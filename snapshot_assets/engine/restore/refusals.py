@@ -82,7 +82,7 @@ def _lacking(missing: Sequence[Need]) -> SnapshotError:
         f"The target lacks {counted(len(missing), 'object')} that tables need and that this import does not create."
         " --with-code creates those that the snapshot has as code, such as functions. Or create them first, in this"
         " order; the statements are the snapshot's text, so read them before you run them. Or create the tables"
-        " yourself, without what needs them; the import then loads their rows."
+        " yourself, without what needs them; the import then loads their rows. Or leave them out by --exclude-tables."
         f" --no-expressions leaves out defaults, checks and other SQL text.\n{missing_lines(missing)}",
         missing=missing_facts(missing),
     )

@@ -28,11 +28,11 @@ from snapshot_assets.engine.restore.prepare import plan_restore
 from snapshot_assets.engine.restore.row_counts import check_rows, table_counts
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.spark_loader import SparkLoader, is_spark, open_restore_target
-from snapshot_assets.engine.restore.steps import FailedStep, incomplete
+from snapshot_assets.engine.restore.steps import FailedStep, incomplete, without_tables
 from snapshot_assets.engine.restore.target import read_target
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.session import Session, parallel_chunks, parallel_tasks
-from snapshot_assets.errors import RestoreError
+from snapshot_assets.errors import OtherImportError, RestoreError, RestoreFailedError, TransientError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 
@@ -138,6 +138,9 @@ class RestoreRun:
             if any(load.plans for load in plan.loads):
                 self.runner.ready()
             plan = plan if plan.resumed else self._record(plan)
+            if plan.reopened:
+                with self.target() as target:
+                    target.finish(plan.record, finished=False)
             superseded = {record.tag for record in plan.ledger.earlier if record.id != plan.record.id}
             if not plan.source.contradicted:  # else nothing may be committed
                 restore_pins.unpin(self.store, superseded.intersection(plan.source.head.tags))
@@ -182,10 +185,30 @@ class RestoreRun:
             SnapshotError: Nothing was loaded; see `begin`.
         """
         plan = self.plan if self.plan is not None and self._started else self.begin()
-        for outcome in self._loader(plan).run(self._renew(plan).loads):
-            self.changed = self.changed or outcome.status != "skipped"
-            self.found_damaged(outcome.damaged)
-            yield outcome
+        try:
+            for outcome in self._loader(plan).run(self._renew(plan).loads):
+                self.changed = self.changed or outcome.status != "skipped"
+                self.found_damaged(outcome.damaged)
+                yield outcome
+        except RestoreFailedError as error:
+            raise self._finish_others(error) from None
+
+    def _finish_others(self, error: RestoreFailedError) -> RestoreFailedError:
+        """Make the keys, indexes and views of the complete tables, after others could not be loaded.
+
+        Returns:
+            The error with the tables that are not complete, and what could not be made.
+        """
+        assert self.plan is not None
+        try:
+            with self.target() as target:
+                plan = self._refresh(self.plan, target)
+            plan = self._make_after(plan)
+            failed = self.failed_steps()
+        except (TransientError, OtherImportError):  # the chunks failed because of it too
+            return error
+        tables = plan.lacking_in(error.attributes["chunks"])
+        return without_tables(error, tables, failed) if plan.incomplete < set(plan.ledger.tables) else error
 
     def found_damaged(self, damaged: Mapping[str, str]) -> None:
         """Take note of files that were found damaged while chunks were loaded.
@@ -268,11 +291,7 @@ class RestoreRun:
             if left_out(plan):
                 raise partly_restored(plan, self.failed_steps())
             return False
-        plan = self._make(plan, plan.steps.pending_after(changed=self.changed), plan.absent)
-        tried: list[SchemaStep] = []
-        while (steps := plan.steps.retried()) and steps != tried:  # what they need may have come after them
-            plan, tried = self._make(plan, steps, plan.absent), steps
-        self.plan = plan
+        plan = self._make_after(plan)
         if plan.left:
             raise partly_restored(plan, self.failed_steps())
         if not plan.record.finished:
@@ -283,6 +302,16 @@ class RestoreRun:
         if failed := self.failed_steps():
             raise incomplete(failed, plan.absent)
         return True
+
+    def _make_after(self, plan: RestorePlan) -> RestorePlan:
+        """Make the steps after the rows; those that need an incomplete table wait."""
+        waiting, tried = plan.waiting, list[SchemaStep]()
+        pending = plan.steps.pending_after(changed=self.changed)
+        plan = self._make(plan, [each for each in pending if not each.waits_for(waiting)], plan.absent)
+        while (steps := [each for each in plan.steps.retried() if not each.waits_for(waiting)]) and steps != tried:
+            plan, tried = self._make(plan, steps, plan.absent), steps  # what they need may have come after them
+        self.plan = plan
+        return plan
 
     def failed_steps(self) -> list[FailedStep]:
         """Return the steps of the schema that could not be made, by the newest plan."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ class Filters:
     """What restricts a restore; empty means all.
 
     Attributes:
+        exclude_tables: Patterns of tables and views that are left out; see `format.patterns`.
         start: Rows from this time on; None for all.
         end: Rows before this time; None for all.
         expressions: Whether SQL text of the snapshot (defaults, checks, views) is restored.
@@ -30,6 +31,7 @@ class Filters:
 
     schemas: tuple[str, ...] = ()
     tables: tuple[TableName, ...] = ()
+    exclude_tables: tuple[str, ...] = ()
     start: datetime | None = None
     end: datetime | None = None
     expressions: bool = True
@@ -58,28 +60,33 @@ class Filters:
             "end": time_text(self.end) if self.end else None,
             "expressions": self.expressions,
         }
+        # Only where they are asked for: earlier versions do not know them, and recorded filters without them.
+        if self.exclude_tables:
+            values["exclude_tables"] = sorted(self.exclude_tables)
         if self.renaming:
             values["renaming"] = self.renaming.values()
-        # Only where it is asked for: earlier versions know no code, and recorded filters without it.
         return canonical_json(values | ({"code": True} if self.code else {})).decode()
 
     def continues(self, recorded: str, names: NameRule = NameRule.EXACT) -> bool:
         """Return whether a restore with other filters, given as canonical JSON, may be continued with these.
 
-        They must choose the same rows. SQL text may be left out later, but not added: tables exist without it.
+        They must choose the same rows. Tables may be left out later, and SQL text, but neither be added.
 
         Args:
             recorded: The other filters.
             names: How the names of the snapshot are compared; these filters may have other spellings of them.
         """
-        texts = [self.text(), *([] if self.expressions else [replace(self, expressions=True).text()])]
-        return recorded in texts or _meant(recorded, names) in [_meant(text, names) for text in texts]
+        before, now = _meant(recorded, names), _meant(self.text(), names)
+        left_out, leaves_out = (set(each.pop("exclude_tables", ())) for each in (before, now))
+        same = before == now or (not self.expressions and before == now | {"expressions": True})
+        return same and left_out <= leaves_out
 
 
 def _meant(filters: str, names: NameRule) -> dict[str, Any]:
     """Return filters, given as canonical JSON, with what all names share that mean the same."""
     values = dict(json.loads(filters))
-    values |= {what: sorted(map(names.key, values[what])) for what in ("schemas", "tables")}
+    named = values.keys() & {"schemas", "tables", "exclude_tables"}
+    values |= {what: sorted(map(names.key, values[what])) for what in named}
     if "renaming" in values:
         new = {what: sorted((names.key(old), new) for old, new in pairs) for what, pairs in values["renaming"].items()}
         values["renaming"] = new
@@ -102,6 +109,8 @@ def described(filters: str) -> str:
     values = json.loads(filters)
     names = {"schemas": values["schemas"], "tables": [str(TableName(*each)) for each in values["tables"]]}
     parts = [f"{what} {', '.join(chosen)}" for what, chosen in names.items() if chosen]
+    if excluded := values.get("exclude_tables"):
+        parts.append(f"no {', '.join(excluded)}")
     if values["start"] or values["end"]:
         parts.append(f"times from {values['start'] or 'the first'} to {values['end'] or 'the last'}")
     if not values["expressions"]:
@@ -135,4 +144,5 @@ class RestoreSettings:
     @classmethod
     def of(cls, plan: Plan) -> RestoreSettings:
         """Return the settings that a plan has for its restores."""
-        return cls(Filters(code=plan.with_code, renaming=plan.renaming), verify_first=plan.verify_first)
+        filters = Filters(exclude_tables=plan.restore_exclude_tables, code=plan.with_code, renaming=plan.renaming)
+        return cls(filters, verify_first=plan.verify_first)

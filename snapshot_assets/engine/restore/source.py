@@ -17,11 +17,11 @@ from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.databases.postgresql.former_partitions import relation_names, with_former_partitions
 from snapshot_assets.databases.renaming import Renaming, check_renaming, renamed_tables
-from snapshot_assets.databases.selection import check_selection
+from snapshot_assets.databases.selection import check_selection, selects
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.target import RestoreRecord
+from snapshot_assets.engine.restore.earlier_tables import dropped_tables, with_places, with_tables, written_tables
 from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.engine.restore.spelled_filters import spelled_filters
 from snapshot_assets.engine.schema_history import exported_with
@@ -35,6 +35,7 @@ from snapshot_assets.errors import (
     NoSnapshotError,
     ObjectNotFoundError,
     OtherImportError,
+    PlanError,
     UnsupportedVersionError,
 )
 from snapshot_assets.format.layout import checkpointed_revision, transaction_path
@@ -139,24 +140,25 @@ def open_source(
     older = settings.version is None and _reaches_end(scan) and all(each.kind is FaultKind.LOG for each in needed)
     refuse_damage(store.uri, [each.message for each in needed], _OLDER if older else "")
     documents = _read_documents(store, state)
-    written = _written(state, documents)
-    newest, dropped = documents[state.schema_id], _dropped(documents[state.schema_id], written)
-    filters = spelled_filters(settings.filters, _with(newest, dropped), records, in_target)
-    every = _with(newest, [each for each in dropped if each.table.table_name in filters.tables])
+    written = written_tables(state, documents)
+    newest, dropped = documents[state.schema_id], dropped_tables(documents[state.schema_id], written)
+    filters = spelled_filters(settings.filters, with_tables(newest, dropped), records, in_target)
+    every = with_tables(newest, [each for each in dropped if each.table.table_name in filters.tables])
     schema, lost = _select(every, filters)
     chosen = {item.table_name for item in (*schema.tables, *schema.views)}
     check_renaming(filters.renaming, every, chosen)
     left = () if filters.tables else (each.table.table_name for each in dropped)
+    selection = Selection(filters.schemas, exclude_tables=filters.exclude_tables, names=rule_of(newest.database))
     damaged = {each.object: each.message for each in damage}
     return RestoreSource(
         location=store.uri,
         head=head,
         state=state,
-        schema=_with_former_partitions(schema, newest, written),
+        schema=with_places(schema, newest, written),
         documents=documents,
         checksum=state.newest_seal.seal.checksum,
         lost=tuple(lost),
-        dropped=tuple(name for name in left if not filters.schemas or name.schema in filters.schemas),
+        dropped=tuple(name for name in left if selects(selection, name)),
         filters=filters,
         damaged=damaged | dict(_without_document(state, documents, damaged)),
         contradicted=any(_contradicts(scan, error) for _, error in scan.faults),
@@ -301,14 +303,13 @@ def _select(schema: DatabaseSchema, filters: Filters) -> tuple[DatabaseSchema, l
     schemas = [item.name for item in schema.schemas]
     large = [table for table in schema.tables if _LARGE_OBJECTS in table.options]
     schemas += (table.schema_name for table in large)
-    check_selection(Selection(schemas=filters.schemas, tables=filters.tables), schemas, relations)
-
-    def chosen(name: TableName) -> bool:
-        in_schemas = not filters.schemas or name.schema in filters.schemas
-        return in_schemas and (not filters.tables or name in filters.tables)
-
-    tables = tuple(table for table in schema.tables if chosen(table.table_name))
-    views = [view for view in schema.views if chosen(view.table_name)]
+    rule = rule_of(schema.database)
+    selection = Selection(filters.schemas, filters.tables, exclude_tables=filters.exclude_tables, names=rule)
+    check_selection(selection, schemas, relations, rule=rule)
+    tables = tuple(table for table in schema.tables if selects(selection, table.table_name))
+    views = [view for view in schema.views if selects(selection, view.table_name)]
+    if filters.exclude_tables and items and not tables and not views:
+        raise PlanError("The import selects no table or view of the snapshot; check what --exclude-tables leaves out.")
     restored = {table.table_name for table in tables} | {view.table_name for view in views}
     lost = [_without_large(table, filters) for table in large if table not in tables]
     complete = _without_broken(views, restored, set(relations), lost)
@@ -354,57 +355,3 @@ def _without_broken(
             restored.discard(view.table_name)
         remaining = [view for view in remaining if view not in broken]
     return remaining
-
-
-@dataclass(frozen=True)
-class _Written:
-    """A table as a schema has it that rows of it were exported with, and that schema."""
-
-    table: Table
-    schema: DatabaseSchema
-
-
-def _written(state: State, documents: Mapping[int, DatabaseSchema]) -> dict[TableName, list[_Written]]:
-    """Return how the schemas have each table that its live rows were exported with, the newest first."""
-    exported = exported_with(state)
-    ids: dict[TableName, set[int]] = {}
-    for each in state.live_files():
-        some = {each.file.schema_id, exported.get(each.file.chunk, 0)} - {0}
-        ids.setdefault(TableName(each.file.schema, each.file.table), set()).update(some)
-    tables = {each: {table.table_name: table for table in schema.tables} for each, schema in documents.items()}
-    written = {}
-    for name, some in sorted(ids.items()):
-        kept = [each for each in sorted(some & documents.keys(), reverse=True) if name in tables[each]]
-        written[name] = [_Written(tables[each][name], documents[each]) for each in kept]
-    return written
-
-
-def _dropped(newest: DatabaseSchema, written: Mapping[TableName, Sequence[_Written]]) -> list[_Written]:
-    """Return the tables that the newest schema lacks, though there are files of them, as the last schema has them."""
-    there = {table.table_name for table in newest.tables}
-    return [found[0] for name, found in written.items() if name not in there]
-
-
-def _with(newest: DatabaseSchema, dropped: Sequence[_Written]) -> DatabaseSchema:
-    """Return the newest schema with tables that it lacks."""
-    added = {each.table.schema_name for each in dropped} - {each.name for each in newest.schemas}
-    schemas = {item.name: item for each in dropped for item in each.schema.schemas if item.name in added}
-    update = {
-        "schemas": (*newest.schemas, *(schemas[name] for name in sorted(schemas))),
-        "tables": tuple(sorted((*newest.tables, *(each.table for each in dropped)), key=lambda each: each.table_name)),
-    }
-    return newest.model_copy(update=update)
-
-
-def _with_former_partitions(
-    schema: DatabaseSchema, newest: DatabaseSchema, written: Mapping[TableName, Sequence[_Written]]
-) -> DatabaseSchema:
-    """Return a schema of PostgreSQL whose partitions have a place for all rows that are restored."""
-    if schema.database != "postgresql":
-        return schema
-    taken = relation_names(newest).union(view.table_name for view in newest.views)
-    tables = (
-        with_former_partitions(table, [each.table for each in written.get(table.table_name, ())], taken)
-        for table in schema.tables
-    )
-    return schema.model_copy(update={"tables": tuple(tables)})

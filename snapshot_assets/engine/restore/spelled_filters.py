@@ -16,6 +16,7 @@ from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
+from snapshot_assets.format.patterns import is_wild
 from snapshot_assets.format.relations import DatabaseSchema, Table, View
 
 
@@ -50,8 +51,15 @@ def spelled_filters(
         [(names.schema(old), target.schema(new)) for old, new in filters.renaming.schemas],
         [(names.table(old), target.table(new)) for old, new in filters.renaming.tables],
     )
-    schemas_chosen, tables_chosen = map(names.schema, filters.schemas), map(names.table, filters.tables)
-    return replace(filters, schemas=tuple(schemas_chosen), tables=tuple(tables_chosen), renaming=renaming)
+    return replace(
+        filters,
+        schemas=tuple(map(names.schema, filters.schemas)),
+        tables=tuple(map(names.table, filters.tables)),
+        exclude_tables=tuple(
+            rule.key(each) if is_wild(each) else names.pattern(each) for each in filters.exclude_tables
+        ),
+        renaming=renaming,
+    )
 
 
 def _refuse_equal(what: str, pairs: Iterable[tuple[Any, Any]]) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 from snapshot_assets.databases.steps import SchemaStep, StepResult, steps_of
 from snapshot_assets.databases.target import Definition, RestoreRecord, RestoreTarget, Statement
 from snapshot_assets.engine.restore.ledger import TargetLedger
-from snapshot_assets.errors import SchemaIncompleteError
+from snapshot_assets.errors import RestoreFailedError, SchemaIncompleteError
 from snapshot_assets.format.counts import counted
+from snapshot_assets.format.patterns import pattern_of
 from snapshot_assets.format.relations import TableName
 
 _NAMED = 3
@@ -170,6 +171,12 @@ class RestoreSteps:
         failed = (step for step in self.before if step.holds_rows and self._failed(step))
         return frozenset(step.table for step in failed if step.table is not None)
 
+    @property
+    def untried_tables(self) -> bool:
+        """Whether no run has tried to make some of the restore's tables: they were left out."""
+        own = self._made if self.record.stepwise else ()
+        return any(each.makes_relation and each.table in own and each.name not in self.results for each in self.before)
+
     def untried(self, table: TableName) -> bool:
         """Return whether the restore still has to create a table, because it failed to, or was killed before."""
         if table not in self._made or not self.record.stepwise:
@@ -237,15 +244,38 @@ class RestoreSteps:
         return result is not None and result.failed
 
 
-def incomplete(failed: Sequence[FailedStep], absent: Iterable[TableName]) -> SchemaIncompleteError:
-    """Return the error of a restore that has done everything else."""
+def without_tables(
+    error: RestoreFailedError, tables: Sequence[TableName], failed: Sequence[FailedStep]
+) -> RestoreFailedError:
+    """Return the error of a restore that has finished all tables but some.
+
+    Args:
+        error: The error of the chunks that could not be loaded.
+        tables: The tables that lack their rows, by the snapshot's names.
+        failed: The steps of the schema that failed.
+    """
+    names, patterns = ", ".join(map(str, tables)), ",".join(map(pattern_of, tables))
+    steps = f" {_failed(failed)}." if failed else ""
+    return RestoreFailedError(
+        f"{error} Not all rows are there of {names}: their keys and indexes wait, and the views and foreign keys that"
+        f" need them. The other tables have theirs.{steps} To finish without them, add --exclude-tables {patterns}.",
+        **error.attributes | {"tables": list(map(str, tables)), "steps": [each.facts for each in failed]},
+    )
+
+
+def _failed(failed: Sequence[FailedStep]) -> str:
     named = "; ".join(f"{each.object} could not be made: {each.message}" for each in failed[:_NAMED])
     more = f"; and {len(failed) - _NAMED:,} more" if len(failed) > _NAMED else ""
+    return f"{counted(len(failed), 'schema step')} failed: {named}{more}"
+
+
+def incomplete(failed: Sequence[FailedStep], absent: Iterable[TableName]) -> SchemaIncompleteError:
+    """Return the error of a restore that has done everything else."""
     tables = ", ".join(sorted(map(str, absent)))
     rows = f"All rows are loaded but those of {tables}, which cannot hold them" if tables else "All rows are loaded"
     violated = [each.object for each in failed if each.violated][:_NAMED]
     return SchemaIncompleteError(
-        f"{rows}; {counted(len(failed), 'schema step')} failed: {named}{more}."
+        f"{rows}; {_failed(failed)}."
         f"{_VIOLATED.format(names=', '.join(violated)) if violated else ''} Run again to try only what is missing.",
         steps=[each.facts for each in failed],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -12,12 +12,14 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from snapshot_assets.databases.postgresql.driver import driver_text, refused, refused_types
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.postgresql.wire.arrays import arrays
 from snapshot_assets.databases.postgresql.wire.texts import ENCODERS
 from snapshot_assets.databases.postgresql.write_forms import Receiver
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal
+from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.relations import Carrier, Table
 from snapshot_assets_tests.databases.postgresql.helpers import client, execute, load, opened, read, table_of
 from snapshot_assets_tests.databases.postgresql.values import TYPES
@@ -212,9 +214,14 @@ def printed(uri: str, relation: str, columns: Iterable[str]) -> list[list[Any]]:
     return [[row[number] for row in rows] for number in range(len(names))]
 
 
+def numeric_is_refused(uri: str) -> bool:
+    with closing(PostgresqlTarget(DatabaseAddress("target", uri))) as target, target._transaction():
+        return "numeric" in refused_types(target)
+
+
 def staged(uri: str, table: Table) -> set[str]:
     """Return the types of the columns that go through a staging table."""
-    with closing(PostgresqlTarget(DatabaseAddress("target", uri))) as target:
+    with closing(PostgresqlTarget(DatabaseAddress("target", uri))) as target, target._transaction():
         forms = target._write_forms(table)
     return {column.type for column in table.columns if forms[column.name].value != identifier(column.name)}
 
@@ -231,9 +238,40 @@ def test_only_types_without_an_encoder_are_staged(every_type: str) -> None:
         public.vector(3)"""
     expected = {f"{name}{kind}" for name in ranges for kind in ("range", "multirange")} | set(other.split())
     expected.add("timestamp with time zone[]")
+    if numeric_is_refused(every_type):
+        expected |= {each for each in found if each.startswith("numeric") and not each.endswith("[]")}
+        expected |= {"public.price", "public.dear"}
     assert found == expected
     times = {"date", "timestamp with time zone", "timestamp without time zone", "public.moment", "bytea"}
     assert as_text == expected | times | {"time without time zone", "time(0) without time zone"}
+
+
+@pytest.fixture
+def transaction(postgresql_database: str) -> Iterator[PostgresqlTarget]:
+    target = PostgresqlTarget(DatabaseAddress("target", postgresql_database))
+    with closing(target), target._transaction():
+        yield target
+
+
+def test_only_numeric_is_refused_and_only_by_newer_drivers(transaction: PostgresqlTarget) -> None:
+    newer = tuple(map(int, driver_text().rpartition(" ")[2].split("."))) >= (1, 12)
+    assert refused_types(transaction) == (["numeric"] if newer else [])
+
+
+def test_what_the_driver_cannot_copy_is_refused_by_column_and_the_transaction_goes_on(
+    transaction: PostgresqlTarget,
+) -> None:
+    nested = pa.struct([("a", pa.int32())])
+    kinds = (pa.string(), nested, pa.binary(), nested)
+    pairs = {name: (kind, Receiver("text")) for name, kind in zip("abcd", kinds, strict=True)}
+    assert refused(transaction, pairs) == {"b", "d"}
+    assert transaction.rows("SELECT 1 AS one", "going on") == [{"one": 1}]
+
+
+def test_an_error_of_the_server_is_no_refusal_of_the_driver(postgresql_database: str) -> None:
+    target = PostgresqlTarget(DatabaseAddress("target", postgresql_database))
+    with closing(target), pytest.raises(DatabaseError, match="aclitem"), target._transaction():
+        refused(target, {"a": (pa.binary(), Receiver("aclitem"))})
 
 
 def test_extensions_types_are_received_as_their_function_says(postgresql_database: str) -> None:

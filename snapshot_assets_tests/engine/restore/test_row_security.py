@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.databases.postgresql import quiet as module
-from snapshot_assets.databases.postgresql.quiet import QUIET, only_reading, quiet
+from snapshot_assets.databases.postgresql.quiet import only_reading, quiet
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import AllRows
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import DatabaseError, DatabaseUnavailableError
-from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.databases.postgresql.helpers import client, execute, extracted
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into
@@ -33,7 +33,7 @@ INSERT INTO r VALUES (1, '2025-01-02T01:00Z', 1), (2, '2025-01-03T01:00Z', 2); R
 """
 FORCED = "SELECT relname FROM pg_class WHERE relforcerowsecurity AND relrowsecurity ORDER BY relname"
 
-PLACES = TableName("public", "places")
+PLACES, R = TableName("public", "places"), TableName("public", "r")
 
 
 @pytest.fixture
@@ -72,9 +72,13 @@ def test_the_owner_restores_tables_with_forced_row_security_again_and_again(
 
 def test_row_security_is_forced_again_after_an_error(owned: str, postgresql_server: PostgresqlServer) -> None:
     postgresql_server.psql_script(owned, SCRIPT.partition("INSERT")[0])
-    table = extracted(postgresql_server.uri(owned.rsplit("/", 1)[1])).table(TableName("public", "r"))
+    table = extracted(postgresql_server.uri(owned.rsplit("/", 1)[1])).table(R)
     with closing(PostgresqlTarget(Into(owned).address)) as target:
-        with pytest.raises(DatabaseError, match="division by zero"), target._transaction(), quiet(target, [table]):
+        with (
+            pytest.raises(DatabaseError, match="division by zero"),
+            target._transaction(),
+            quiet(target, [table.table_name]),
+        ):
             target.execute("SELECT 1 / count(*) FROM public.r WHERE id IS NULL", "dividing")
         assert target.count(table, AllRows()) == 0
     assert postgresql_server.psql(owned, FORCED) == "places\nr"
@@ -136,7 +140,6 @@ def test_locks_are_taken_in_the_order_of_names_parents_first(
         owned, f"CREATE TABLE r (k text) PARTITION BY LIST (k); {function}{parts}{triggers}{forced}"
     )
     tables = [TableName("public", each) for each in names]
-    table = Table.model_validate({"schema": "public", "name": "r", "columns": [], "options": {QUIET: True}})
     with target_of(owned) as target, target._transaction():
         execute_on_server, altered = target.execute, list[str]()
 
@@ -145,7 +148,7 @@ def test_locks_are_taken_in_the_order_of_names_parents_first(
             execute_on_server(sql, doing)
 
         monkeypatch.setattr(target, "execute", recorded)
-        with quiet(target, [table], tables):
+        with quiet(target, [R], tables):
             off = [sql.removeprefix("ALTER TABLE ONLY public.") for sql in altered]
     assert off == [
         *(f"{each} NO FORCE ROW LEVEL SECURITY" for each in "abmz"),

@@ -73,6 +73,7 @@ def rebuild(table: Table, texts: Texts) -> Iterator[Statement]:
         texts: Checks the document's SQL.
     """
     name, what = table.table_name, f"foreign keys of {table.table_name}"
+    referred = tuple(TableName(key.referenced_schema, key.referenced_table) for key in table.foreign_keys)
     loaded = TableName(name.schema, f"{name.table} without keys")
     new, old = target_name(name), target_name(loaded)
     stored = ", ".join(identifier(column.name) for column in table.columns if column.generated is None)
@@ -81,7 +82,7 @@ def rebuild(table: Table, texts: Texts) -> Iterator[Statement]:
         there = has_index(name, index.name)
         yield Statement(what, f"DROP INDEX {indexed}", name, unless=f"SELECT 1 AS one WHERE NOT EXISTS ({there})")
     yield Statement(what, f"ALTER TABLE {new} RENAME TO {identifier(loaded.table)}", name)
-    yield Statement(what, create_table(table, texts, keys=True), name)
+    yield Statement(what, create_table(table, texts, keys=True), name, reads=referred)
     yield Statement(what, f"INSERT INTO {new} ({stored}) SELECT {stored} FROM {old}", name)
     yield Statement(what, f"DROP TABLE {old}", name)
 

@@ -32,7 +32,6 @@ from snapshot_assets.databases.postgresql.ddl.statements import (
     has_checks,
     partition_of,
 )
-from snapshot_assets.databases.postgresql.quiet import QUIET
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.errors import RestoreError
@@ -57,8 +56,7 @@ def as_restored(context: RestoreContext, table: Table) -> Table:
         elif column.default is not None and not context.allows(f"Default of column {where}", plain):
             column = column.model_copy(update={"default": None})
         columns.append(column)
-    quiet = {"options": {**table.options, QUIET: True}} if context.with_code else {}
-    return table.model_copy(update={"columns": tuple(columns), **quiet})
+    return table.model_copy(update={"columns": tuple(columns)})
 
 
 def create(context: RestoreContext, table: Table) -> Iterator[Statement]:
