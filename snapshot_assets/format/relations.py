@@ -243,6 +243,6 @@ class DatabaseSchema(Document):
             KeyError: No such name exists.
         """
         for table in self.tables:
-            if table.table_name == name:
+            if table.name == name.table and table.schema_name == name.schema:  # `table_name` makes an object each time
                 return table
         raise KeyError(str(name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -145,18 +145,16 @@ def rows_of_chunk(plan: RestorePlan, chunk: int) -> Iterator[TableRows]:
     bounded = {table.table_name: rows for table, rows in own.tables} if own else {}
     if chunk == UNTIMED_CHUNK:
         bounded |= {name: AllRows() for name, table in tables.items() if table.time_index is None}
-    for name, rows in bounded.items():
-        yield TableRows(tables[name], rows, tuple(_files_of(plan, name, chunk, rows)))
-
-
-def _files_of(plan: RestorePlan, table: TableName, chunk: int, rows: Rows) -> Iterator[FilePlan]:
-    """Yield the files that bring some rows of a table; those of other chunks too if all rows are counted at once."""
-    own = plan.by_id.get(chunk)
-    chunks = plan.chunks if isinstance(rows, AllRows) else (own,) if own else ()
-    for each in chunks:
+    whole = {name for name, rows in bounded.items() if isinstance(rows, AllRows)}
+    files: defaultdict[TableName, list[FilePlan]] = defaultdict(list)
+    for each in plan.chunks if whole else [own] if own else []:
         for file in each.files:
-            if file.table.table_name == table and (each.chunk == chunk or file.key in plan.ledger.files):
-                yield file
+            name = file.table.table_name
+            # Rows that are counted at once come from the files of all chunks.
+            if each.chunk == chunk or (name in whole and file.key in plan.ledger.files):
+                files[name].append(file)
+    for name, rows in bounded.items():
+        yield TableRows(tables[name], rows, tuple(files[name]))
 
 
 def expected_rows(plan: RestorePlan, file: FilePlan) -> int:
