@@ -237,7 +237,7 @@ class SqlSteps(ABC):
         """
         prior = before.get(step.name)
         status = "failed"
-        if step.kind == "partition" and step.table not in record.made:
+        if step.kind == "partition" and step.table is not None and step.table not in record.made:
             status = "kept"  # the table's own partitions may take the rows
         elif self._exists_already(error, step.kind):
             # Where only the error tells that it is there, a name that was taken before is taken still.

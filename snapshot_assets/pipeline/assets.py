@@ -11,7 +11,6 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.state.totals import missing_text, outside_text
 from snapshot_assets.engine.export.restorable import restore_warnings
 from snapshot_assets.engine.export.start_snapshot import skipped_text
-from snapshot_assets.engine.schema_history import history_warnings
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.automation import (
@@ -303,6 +302,8 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
             state = Catalog.open(snapshots.store(plan.name)).state
         if outside := outside_text(state):
             context.log.info(outside)
+        from snapshot_assets.engine.schema_history import history_warnings
+
         for sentence in history_warnings(snapshots.store(plan.name), state):
             context.log.warning(sentence)
         version = dg.DataVersion(sealed.seal.seal.checksum)

@@ -100,14 +100,26 @@ def test_every_kind_of_damage_to_a_transaction_is_named(snapshots: Snapshots, da
     assert all(each in shown.err for each in (damaged.as_uri(), transaction_path(3), _REBUILD))
 
 
-@pytest.mark.parametrize("change", [lambda path: path.write_bytes(b""), Path.unlink], ids=["torn", "missing"])
-def test_the_remedy_for_the_log_of_a_replica_repairs_it(
-    snapshots: Snapshots, exported: Path, tmp_path: Path, change: Callable[[Path], object]
+def test_replication_writes_a_torn_transaction_of_a_replica_again(
+    snapshots: Snapshots, exported: Path, tmp_path: Path
 ) -> None:
     replica = tmp_path / "replica"
     replicate = ("replicate", "--snapshot", exported.as_uri(), "--to", replica.as_uri())
     assert snapshots(*replicate).status == ExitStatus.DONE
-    change(replica / transaction_path(3))
+    (replica / transaction_path(3)).write_bytes(b"")
+    refused = snapshots("status", "--snapshot", replica.as_uri())
+    assert "`snapshots replicate` writes it again" in refused.err
+    assert snapshots(*replicate).status == ExitStatus.DONE
+    assert snapshots("export", "verify", "--snapshot", replica.as_uri()).status == ExitStatus.DONE
+
+
+def test_the_remedy_for_a_gap_in_the_log_of_a_replica_repairs_it(
+    snapshots: Snapshots, exported: Path, tmp_path: Path
+) -> None:
+    replica = tmp_path / "replica"
+    replicate = ("replicate", "--snapshot", exported.as_uri(), "--to", replica.as_uri())
+    assert snapshots(*replicate).status == ExitStatus.DONE
+    (replica / transaction_path(3)).unlink()
     for command in (("status", "--snapshot", replica.as_uri()), replicate):
         refused = snapshots(*command)
         assert "Move the replica's `transactions/` away, then run `snapshots replicate` again" in refused.err
@@ -192,18 +204,16 @@ def _newer(exported: Path) -> None:
     manifest.write_text(manifest.read_text().replace('"version": 1', '"version": 2'))
 
 
-def test_a_newer_manifest_beside_a_whole_log_gets_one_advice_which_helps(
-    snapshots: Snapshots, source: str, exported: Path
-) -> None:
+def test_a_newer_manifest_beside_a_whole_log_gets_one_advice_which_helps(snapshots: Snapshots, exported: Path) -> None:
     _newer(exported)
     shown = snapshots("export", "verify", "--snapshot", exported.as_uri())
     assert shown.status == ExitStatus.DAMAGED
     assert "Use a newer" not in shown.out
     assert (
-        "manifest.json has format version 2; the log, which decides, has 1. `snapshots export create --snap"
+        "manifest.json has format version 2; the log, which decides, has 1. `snapshots catalog repair --snap"
         in shown.out
     )
-    export(make_plan(source, exported.as_uri()), store_of(exported))
+    assert snapshots("catalog", "repair", "--snapshot", exported.as_uri()).status == ExitStatus.DONE
     assert snapshots("export", "verify", "--snapshot", exported.as_uri()).status == ExitStatus.DONE
 
 

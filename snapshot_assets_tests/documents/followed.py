@@ -26,6 +26,7 @@ SERVED = ("README.md", "docs/how-to/nightly.md")
 ELSEWHERE = {
     ("README.md", "Two commands"): ".ci/run",
     ("docs/install.md", "With pip"): "snapshot_assets_tests/wheel.py",
+    ("docs/install.md", "In a project that uses Dagster"): "snapshot_assets_tests/wheel.py",
     ("docs/how-to/export.md", "In the UI"): "snapshot_assets_tests/e2e/test_dagster_commands.py",
     ("docs/how-to/copy-a-query.md", "Copy a query"): "snapshot_assets_tests/test_readme_copy.py",
     ("docs/how-to/dagster-project.md", "In your own Dagster project"): "snapshot_assets_tests/wheel.py",

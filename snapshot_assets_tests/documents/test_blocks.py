@@ -79,6 +79,8 @@ def check(block: Block, folder: Path) -> None:
                 check_yaml(block, folder)
         case "json":
             json.loads(block.text)
+        case "toml":
+            assert elsewhere, f"no test uses {where}"
         case "text" | "":
             assert not _COMMAND.search(block.text), f"a command that no test runs: {where}"
         case other:

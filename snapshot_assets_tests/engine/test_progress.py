@@ -82,5 +82,5 @@ def test_the_time_left_is_that_of_the_chunks_that_take_time(monkeypatch: pytest.
         found.outcome(done)
     assert found.pace() == ((2 << 20) / 10, 40.0)
     assert found.committed(committed) == (
-        "Committed 2 chunks from 400 to 401: 2 rows, 2.0 MB. 402 of 410 chunks, 204.8 kB/s, about 40 s left."
+        "Committed 2 chunks from 400 to 401: 2 rows, 2.0 MiB. 402 of 410 chunks, 204.8 KiB/s, about 40 s left."
     )

@@ -160,7 +160,7 @@ def test_seal_and_checks_of_a_run_hash_each_file_once(exported, make_project, se
     def hashed(*ran) -> tuple[int, int, int]:
         listed.clear()
         assert project.run(*ran, keys=project.keys[:1], config={"chunks": {"replace": True}} if ran[1:] else {}).success
-        assert listed.count("data/") == 2  # by the seal, and by both checks
+        assert listed.count("data/") == 3  # by the writer, the seal, and both checks
         checked = project.check_metadata("manifest", "files_intact", None)["hashed_bytes"]
         facts = project.materialized("manifest")[None]
         return facts["verified_bytes"], facts["sampled_bytes"], checked

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import dagster as dg
 import pytest
@@ -293,9 +296,16 @@ def _requested(schedule: dg.ScheduleDefinition, tick: str) -> list[str]:
     return operations
 
 
-def test_an_operation_that_fails_does_not_keep_the_others_from_running(project: Project, writer: Writer) -> None:
+def write_old_foreign_receipt(writer: Writer) -> None:
+    """Write a receipt of another location, from years ago: writers read only those since the head."""
     receipt, _ = writer.receipt(2)
-    write_receipt(writer.store, replace(receipt, location_id="ab" * 16, attempt=new_attempt()))
+    ref = write_receipt(writer.store, replace(receipt, location_id="ab" * 16, attempt=new_attempt()))
+    before = time.time() - 10 * 365 * 86_400
+    os.utime(Path(urlsplit(writer.store.uri).path) / ref.path, (before, before))
+
+
+def test_an_operation_that_fails_does_not_keep_the_others_from_running(project: Project, writer: Writer) -> None:
+    write_old_foreign_receipt(writer)
     result = run_job(project, "demo_maintenance", {}, raise_on_error=False)
     made = [event.step_output_data.output_name for event in result.all_events if event.is_successful_output]
     assert made == ["compact", "checkpoint"]
@@ -311,8 +321,7 @@ def test_an_operation_that_fails_does_not_keep_the_others_from_running(project: 
 
 def test_the_tag_that_is_due_is_created_though_the_expiry_is_refused(project: Project, writer: Writer) -> None:
     """Another location's receipt proves that this log may be a copy: nothing expires, but nothing stays unpinned."""
-    receipt, _ = writer.receipt(2)
-    write_receipt(writer.store, replace(receipt, location_id="ab" * 16, attempt=new_attempt()))
+    write_old_foreign_receipt(writer)
     with pytest.raises(dg.Failure, match="belongs to location"):
         maintain(project, "retention")
     assert TODAY in state(writer).tags

@@ -185,8 +185,9 @@ def refuse_damage(uri: str, damage: Sequence[str], way: str = "") -> None:
 
 
 def _reaches_end(scan: LogScan) -> bool:
-    """Return whether a scan has the state of the log's last transaction."""
-    return scan.state.revision >= max(scan.transactions, default=1)
+    """Return whether a scan has the whole state of the log's last transaction: one that failed may be half folded."""
+    last = scan.entries[-1].transaction.revision if scan.entries else scan.first
+    return last >= max(scan.transactions, default=1)
 
 
 def _is_needed(fault: Fault, scan: LogScan, state: State, settings: RestoreSettings) -> bool:

@@ -136,15 +136,22 @@ def test_tables_that_were_skipped_are_not_reported_as_none(
     assert ("tables_skipped" in found.json) == (rule == "export")
 
 
-@pytest.mark.parametrize("pattern", ["data/2/*.parquet", "data/2/chunk-*.json"])
-def test_damage_is_not_called_complete(snapshots: Snapshots, source: str, exported: Path, pattern: str) -> None:
+@pytest.mark.parametrize(
+    ("pattern", "remedy"),
+    [
+        ("data/2/*.parquet", "export create --replace 2025-01-02T00:00:00Z/2025-01-03T00:00:00Z"),
+        ("data/2/chunk-*.json", "catalog repair"),
+    ],
+)
+def test_damage_is_not_called_complete(
+    snapshots: Snapshots, source: str, exported: Path, pattern: str, remedy: str
+) -> None:
     [path] = (str(found.relative_to(exported)) for found in exported.glob(pattern))
     flip(store_of(exported), path, 40)
     found = snapshots(*create(source, exported))
     assert (found.status, found.out) == (3, "")
     assert f"is sealed, but it is damaged: {path} " in found.err
-    replace = f"--replace 2025-01-02T00:00:00Z/2025-01-03T00:00:00Z --snapshot {exported.as_uri()}"
-    assert f"`snapshots export create {replace}`" in found.err
+    assert f"`snapshots {remedy} --snapshot {exported.as_uri()}`" in found.err
 
 
 def test_damage_that_a_verification_found_is_not_called_complete(
