@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -127,7 +128,7 @@ def unfit_value(table: Table, column: Column, found: str, *, early: bool = False
         early: Whether it was found before any row was exported.
     """
     name = column_text(ColumnPath(table.table_name, column.name))
-    key = name if _PLAIN.fullmatch(name) else "'" + name.replace("'", "''") + "'"
+    key = _plan_key(name)
     remedy = (
         f"Write `carriers: {{{key}: text}}` in the plan, or give --carrier {name}=text, and every value of the column"
         " travels as text."
@@ -141,6 +142,37 @@ def unfit_value(table: Table, column: Column, found: str, *, early: bool = False
         column=name,
         type=column.type,
         carrier=Carrier.NATIVE.value,
+    )
+
+
+def _plan_key(name: str) -> str:
+    """Return a column's name as a plan's YAML has it."""
+    return name if _PLAIN.fullmatch(name) else "'" + name.replace("'", "''") + "'"
+
+
+def undecodable(table: Table, column: Column, found: str, mask: str | None) -> DatabaseError:
+    """Return the error for a text that is no UTF-8, in a database that does not say which encoding it has.
+
+    Args:
+        table: The column's table.
+        column: The column.
+        found: Some of its bytes, and their row.
+        mask: SQL that decodes the column; None if that could cut values off.
+    """
+    name = column_text(ColumnPath(table.table_name, column.name))
+    key = _plan_key(name)
+    masking = (
+        f"Decode it by a mask in the plan, with its own encoding for LATIN1: `mask: {{{key}: {json.dumps(mask)}}}`. Or"
+        if mask
+        else "A mask that decodes it could exceed the type's length. Widen the column, such as to text, or"
+    )
+    return DatabaseError(
+        f"Column {name} ({column.type}) holds bytes that are no UTF-8: {found}. The database's encoding is SQL_ASCII,"
+        f" which does not define their characters. Nothing was exported. {masking} leave the column out:"
+        f" `exclude_columns: [{key}]`.",
+        table=str(table.table_name),
+        column=name,
+        type=column.type,
     )
 
 

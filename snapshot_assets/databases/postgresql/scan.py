@@ -30,7 +30,7 @@ from snapshot_assets.databases.scan_order import order_clause
 from snapshot_assets.databases.source import AllRows, Rows, Scan, WindowRows
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, SnapshotError, UnknownRelationError
-from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets.format.relations import Carrier, Table, TableName
 
 _QUOTED = re.compile(r'"([a-z_][a-z0-9_]*)"')
 _RELATION = f"""
@@ -209,6 +209,16 @@ class Scanner:
     def types_of(self, table: Table) -> dict[str, SourceType]:
         """Return the types of a table's columns."""
         return {name: column.type for name, column in self._relation(table).columns.items()}
+
+    def row_keys(self, table: Table) -> dict[str, str]:
+        """Return SQL that tells a row from others, by name: the primary key, else the `ctid`; empty for a view."""
+        relation, shown = self._relation(table), {column.name for column in table.columns}
+        key = table.primary_key.columns if table.primary_key else ()
+        if key and all(name in shown and mask_of(table, name) is None for name in key):
+            return {name: expression(name, relation.columns[name].type, Carrier.TEXT) for name in key}
+        if relation.kind not in "rmp" or relation.item.startswith("("):
+            return {}
+        return {"ctid": "ctid"} | ({"partition": "tableoid::pg_catalog.regclass"} if relation.kind == "p" else {})
 
     def any_of(self, table: Table, rows: Sequence[Rows]) -> str:
         """Return the condition of the rows that belong to one of some sets."""

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 
-from snapshot_assets.databases.columns import columnless_rows, late_name, unfit_value
+from snapshot_assets.databases.columns import columnless_rows, late_name, undecodable, unfit_value
 from snapshot_assets.databases.masks import check_masks
 from snapshot_assets.databases.postgresql.introspect.documents import extract
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
@@ -15,7 +16,7 @@ from snapshot_assets.databases.postgresql.query import extract_query
 from snapshot_assets.databases.postgresql.scan import Scanner
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.types import RANGED
-from snapshot_assets.databases.postgresql.unfit_values import unfit_checks
+from snapshot_assets.databases.postgresql.unfit_values import UnfitCheck, decoding_mask, unfit_checks
 from snapshot_assets.databases.query import is_query
 from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.databases.selection import check_split
@@ -85,10 +86,10 @@ class PostgresqlDatabase(Scanner):
         self.rows_of(table, query, f"reading the masks of {table.table_name}")
 
     def unfit(self, table: Table, rows: Sequence[Rows]) -> list[SnapshotError]:
-        """Find values that native carriers cannot hold, or that no restore could load; see `Database`."""
+        """Find values that native carriers cannot hold, that no restore could load, or that are no UTF-8."""
         if is_large_objects(table):  # numbers, bytes and texts
             return []
-        checks = list(unfit_checks(table, self.types_of(table)))
+        checks = list(unfit_checks(table, self.types_of(table), undefined=self._undefined_encoding))
         if table.columns and not checks:
             return []
         found = [f"coalesce(pg_catalog.bool_or({each.condition}), false)" for each in checks] or ["count(*) > 0"]
@@ -98,10 +99,29 @@ class PostgresqlDatabase(Scanner):
         if not checks:
             return [columnless_rows(str(table.table_name))] if row["c0"] else []
         unfit = [each for number, each in enumerate(checks) if row[f"c{number}"]]
-        return [
-            unfit_value(table, each.column, each.found, early=True) if each.found else late_name(table, each.column)
-            for each in unfit
-        ]
+        return [self._unfit(table, rows, each) for each in unfit]
+
+    @cached_property
+    def _undefined_encoding(self) -> bool:
+        [row] = self._session.rows("SHOW server_encoding", "reading the encoding")
+        return bool(row["server_encoding"] == "SQL_ASCII")
+
+    def _unfit(self, table: Table, rows: Sequence[Rows], check: UnfitCheck) -> SnapshotError:
+        """Return the error for a value that a check has found."""
+        if check.found:
+            return unfit_value(table, check.column, check.found, early=True)
+        if not check.text:
+            return late_name(table, check.column)
+        keys = self.row_keys(table)
+        query = (
+            f"SELECT {check.bytes_query(list(keys.values()))} FROM {self.from_item(table)}"
+            f" WHERE ({self.any_of(table, rows)}) AND {check.condition} LIMIT 1"
+        )
+        [row] = self.rows_of(table, query, f"looking for bytes of {table.table_name} that are no UTF-8")
+        place = ", ".join(f"{name} = {row[f'k{number}']}" for number, name in enumerate(keys))
+        found = f"0x{row['bytes']} in the row with {place}" if place else f"0x{row['bytes']}"
+        mask = decoding_mask(check.column.name, self.types_of(table)[check.column.name])
+        return undecodable(table, check.column, found, mask)
 
     def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
         """Count the rows with a finite time outside `[start, end)`."""

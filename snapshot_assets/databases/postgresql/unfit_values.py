@@ -1,17 +1,18 @@
 """Finds values that cannot be exported or restored, by one query for each table.
 
 Native carriers cannot hold NaN, infinite times and 24:00. A `regclass` that names a view is loaded before the view is
-created, so it could never be restored.
+created, so it could never be restored. A database of encoding SQL_ASCII holds any bytes, and files hold UTF-8.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from snapshot_assets.databases.masks import mask_of, masked
+from snapshot_assets.databases.postgresql.read_forms import expression
 from snapshot_assets.databases.postgresql.types import SourceType
-from snapshot_assets.databases.sql import identifier
+from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.format.relations import Carrier, Column, Table
 
 _CONDITIONS = {
@@ -41,20 +42,56 @@ _NAMES_LATE = {
 }
 """By type: a condition of values that name what a restore creates after the rows, such as a view or an index."""
 
+_UTF8 = (  # SQL_ASCII takes each byte for a character
+    r"^(?:[\x01-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}"
+    r"|\xed[\x80-\x9f][\x80-\xbf]|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2})*"
+)
+_SHOWN_BYTES = 4
+
 
 class UnfitCheck(NamedTuple):
-    """The condition of a column's unfit values, and what they are called; "" for names of what is created late."""
+    """The condition of a column's unfit values, and what they are called.
+
+    Attributes:
+        found: "" for names of what is created late, and for bytes that are no UTF-8.
+        text: The carried value that has such bytes; "" for the other checks.
+    """
 
     column: Column
     condition: str
     found: str
+    text: str = ""
+
+    def bytes_query(self, keys: Sequence[str]) -> str:
+        """Return the select list of the first bytes that are no UTF-8, as `bytes`, and of `keys` as `k0`, `k1`, …."""
+        rest = f"pg_catalog.convert_to(pg_catalog.regexp_replace({self.text}, {literal(_UTF8)}, ''), 'SQL_ASCII')"
+        shown = f"pg_catalog.encode(pg_catalog.substr({rest}, 1, {_SHOWN_BYTES}), 'hex') AS bytes"
+        escaped = "pg_catalog.encode(pg_catalog.convert_to(({key})::pg_catalog.text, 'SQL_ASCII'), 'escape')"
+        return ", ".join([shown, *(f"{escaped.format(key=key)} AS k{number}" for number, key in enumerate(keys))])
 
 
-def unfit_checks(table: Table, types: Mapping[str, SourceType]) -> Iterator[UnfitCheck]:
-    """Yield the checks of a table's columns whose type has values that do not fit, or that no restore could load."""
+def decoding_mask(column: str, source: SourceType) -> str | None:
+    """Return a mask that decodes a column from LATIN1; None for a type that cuts texts off after some bytes."""
+    if source.modifier >= 0 or source.builtin in ("name", "_name"):
+        return None
+    text = f"{identifier(column)}::text"
+    return f"convert_from(convert(convert_to({text}, 'SQL_ASCII'), 'LATIN1', 'UTF8'), 'UTF8')"
+
+
+def unfit_checks(table: Table, types: Mapping[str, SourceType], *, undefined: bool = False) -> Iterator[UnfitCheck]:
+    """Yield the checks of a table's columns whose type has values that do not fit, or that no restore could load.
+
+    Args:
+        table: The table's document.
+        types: The types of its columns.
+        undefined: Whether the database's encoding is SQL_ASCII.
+    """
     for column in table.columns:
         source = types[column.name]
         mask = mask_of(table, column.name)
+        if undefined and column.arrow_type == "string":
+            text = f'({expression(column.name, source, column.carrier, mask)})::pg_catalog.text COLLATE pg_catalog."C"'
+            yield UnfitCheck(column, f"{text} !~ {literal(_UTF8 + '$')}", "", text)
         value = f"({identifier(column.name) if mask is None else masked(mask, source.text)})::pg_catalog."
         builtin = source.builtin or ""
         element = builtin.removeprefix("_")
