@@ -41,9 +41,10 @@ $(DAGSTER_HOME)/dagster.yaml: | install
 demo: install $(DAGSTER_HOME)/dagster.yaml  ## Export real flight data to a verified snapshot below ./demo, and check it
 	$(BIN)/python -m snapshot_assets.demo
 
-# The project has no `defs.yaml` to check.
+# In the folder of the instance: Dagster warns of another dagster.yaml where it starts.
 ui: install $(DAGSTER_HOME)/dagster.yaml  ## Open Dagster's UI on the demo's instance (http://127.0.0.1:3000)
-	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/dg dev --no-check-yaml --host 127.0.0.1 --port $(UI_PORT)
+	cd $(DAGSTER_HOME) && SNAPSHOTS_CONFIG=$${SNAPSHOTS_CONFIG:-$(CURDIR)/snapshots.yaml} VIRTUAL_ENV=$(abspath $(VENV)) \
+		$(abspath $(BIN))/dg dev --workspace $(CURDIR)/workspace.yaml --host 127.0.0.1 --port $(UI_PORT)
 
 # With the archive, each of the many JVMs of the tests starts seconds sooner; a Java that makes none runs them, too.
 $(CLASSES): $(STAMP)

@@ -126,7 +126,7 @@ def make_instance() -> None:
     if file.exists():
         return
     file.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy(ROOT / "examples" / "dagster.yaml", file)
+    shutil.copy(ROOT / "dagster.yaml", file)
     with dg.DagsterInstance.get() as instance:
         start_event_cursors(instance)
 

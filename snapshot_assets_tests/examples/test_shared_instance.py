@@ -21,7 +21,7 @@ def test_a_run_is_recorded_in_postgresql_and_its_output_is_on_s3(
     postgresql_server: PostgresqlServer, postgresql_database: str, s3_server: S3Server, tmp_path: Path
 ) -> None:
     home = write_project(tmp_path, days=1)
-    files = ("examples/dagster.yaml", "examples/dagster-s3-postgresql.yaml")
+    files = ("dagster.yaml", "examples/dagster-s3-postgresql.yaml")
     (home / "dagster.yaml").write_text("".join((ROOT / name).read_text() for name in files))
     environment = os.environ | {
         "DAGSTER_HOME": str(home),

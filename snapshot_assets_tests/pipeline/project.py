@@ -64,7 +64,7 @@ def write_project(folder: Path, *, days: int) -> Path:
     (folder / "snapshots.yaml").write_text(_PLANS.format(end=time_text(START + days * DAY)))
     home = folder / "dagster"
     home.mkdir()
-    (home / "dagster.yaml").write_text((ROOT / "examples" / "dagster.yaml").read_text())
+    (home / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
     return home
 
 

@@ -56,7 +56,7 @@ def start_dagster(
     """
     home = folder / "dagster"
     home.mkdir(exist_ok=True)
-    (home / "dagster.yaml").write_text((ROOT / "examples" / "dagster.yaml").read_text())
+    (home / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
     with dg.DagsterInstance.from_config(str(home)) as instance:  # two processes cannot create one at the same time
         instance.get_runs_count()
     servers = DagsterServers(free_port(), folder / "output")
