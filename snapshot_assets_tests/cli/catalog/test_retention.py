@@ -194,7 +194,7 @@ def test_the_rule_of_automatic_tags_of_a_plan_deletes_those_that_it_does_not_kee
 def test_a_time_that_is_shorter_than_the_grace_expires_nothing_unasked(
     snapshots: Snapshots, location: Path, sealed: Writer, short: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nearly everything would expire, as by a mistyped unit; `gc` refuses such a time likewise."""
+    """Nearly everything would expire, as by a mistyped unit; `gc` also refuses such a time."""
     call = ("expire", location, "--keep-for", short)
     time = sealed.catalog.state.committed_at + timedelta(hours=23, minutes=30)
     monkeypatch.setattr(Catalog, "now", lambda _: time)
