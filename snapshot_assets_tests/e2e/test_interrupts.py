@@ -149,16 +149,15 @@ def test_an_interrupted_import_resumes(postgresql_database: str, tmp_path: Path)
     execute(
         postgresql_database,
         "CREATE SCHEMA main",
-        "CREATE TABLE main.readings (n int8)",
-        "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NEW; END'",
-        "CREATE TRIGGER wait BEFORE INSERT ON main.readings FOR EACH ROW EXECUTE FUNCTION wait()",
+        "CREATE FUNCTION wait() RETURNS bool LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN true; END'",
+        "CREATE TABLE main.readings (n int8, CONSTRAINT wait CHECK (public.wait()))",
     )
     restore = ["import", "--from", to, "--target", postgresql_database]
     with started(tmp_path, *restore) as command:
         command.until("chunks_running")
         assert "run the same command again" in command.interrupt(signal.SIGINT)
         assert queries_that_run(postgresql_database) == 0
-    execute(postgresql_database, "DROP TRIGGER wait ON main.readings")
+    execute(postgresql_database, "ALTER TABLE main.readings DROP CONSTRAINT wait")
     run_again(tmp_path, *restore)
     with client(postgresql_database) as run:
         assert run("SELECT count(*), count(DISTINCT n) FROM main.readings") == [(100000, 100000)]
