@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.errors import DamageError, LimitExceededError, UnsafePathError
+from snapshot_assets.errors import LimitExceededError, UnsafePathError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import MAX_DEPTH
 from snapshot_assets.format.files import DataFile

@@ -93,7 +93,8 @@ def test_the_snapshot_of_a_hundred_plans_is_small() -> None:
     whole = snapshot(100, jobs=True)
     assert len(whole) <= 21 * MB  # 19.4
     tree = json.loads(whole)
-    assert (len(tree["external_pipeline_datas"]), len(tree["external_schedule_datas"])) == (401, 200)  # a range that ended has no schedule of exports
+    # A range that ended has no schedule of exports.
+    assert (len(tree["external_pipeline_datas"]), len(tree["external_schedule_datas"])) == (401, 200)
 
 
 def test_definitions_load_no_arrow_driver_or_client(tmp_path: Path) -> None:
