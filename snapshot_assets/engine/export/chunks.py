@@ -248,7 +248,13 @@ def _commit(
     revision = catalog.commit(rules.complete_chunks(export.token, finished, catalog.now))
     state = catalog.state
     return [
-        Outcome(result.chunk, "exported" if result.chunk in export.new else status, result.files, result.seconds)
+        Outcome(
+            result.chunk,
+            "exported" if result.chunk in export.new else status,
+            result.files,
+            result.seconds,
+            hashed=adopted is None,
+        )
         if revision is not None and state.chunks[result.chunk].exported == revision
         else _present(state, result.chunk)
         for result in results

@@ -352,9 +352,19 @@ def test_a_stalled_run_loads_no_row_after_a_newer_restore_started(exported, into
     with pytest.raises(RestoreFailedError, match=r"nothing more into main\.\w+: import \w+ was started into it since"):
         list(stalled.restore())
     stalled.begin([2], [2])
-    with pytest.raises(RestoreFailedError, match="loads nothing more"):
+    with pytest.raises(RestoreFailedError, match=r"loads nothing more.*Run again to continue the newest import"):
         list(stalled.restore())
     assert into.differences(exported.source, IN_RANGE) == {}
+
+
+def test_a_run_whose_ledger_was_forgotten_meanwhile_is_not_told_to_run_again(exported, into):
+    running = into.run(exported.store)
+    running.begin()
+    execute(into, "DELETE FROM snapshot_assets_ledger.imports")
+    message = r"nothing more into main\.\w+: the ledger was forgotten meanwhile.*Drop the tables.*--forget-ledger"
+    with pytest.raises(RestoreFailedError, match=message) as raised:
+        list(running.restore())
+    assert "un again" not in str(raised.value)
 
 
 @pytest.fixture
