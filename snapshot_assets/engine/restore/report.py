@@ -13,6 +13,7 @@ from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import table_text
 
 _NAMED = 3
+_NOT_MADE = "not made, because the target had what they belong to"
 
 
 def schema_facts(plan: RestorePlan, failed: Sequence[FailedStep]) -> dict[str, Any]:
@@ -62,7 +63,7 @@ def kept_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
         yield from (f"left as the target has it: {each.object}" for each in kept)
         yield from (f"not made: {each.object}: {each.message}" for each in not_made)
         return
-    for what, steps in (("left as the target has it", kept), ("not made for what the target had", not_made)):
+    for what, steps in (("left as the target has it", kept), (_NOT_MADE, not_made)):
         if steps:
             counts = counts_text(counts_by_kind(each.object for each in steps))
             yield f"{what}: {counts}; --verbose names them"

@@ -11,7 +11,7 @@ from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.steps import steps_of
 from snapshot_assets.databases.target import RestoreRecord
-from snapshot_assets.engine.restore.report import kept_facts
+from snapshot_assets.engine.restore.report import kept_facts, kept_lines
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import RestoreError, SchemaIncompleteError, SnapshotError
 from snapshot_assets_tests.databases.postgresql.helpers import extracted
@@ -151,6 +151,10 @@ def test_what_a_table_that_existed_does_not_get_is_named(
     assert facts["not_made_by_kind"].items() >= {"primary key": 1, "foreign key": 1, "index": 1}.items()
     assert facts["not_made"]["unique constraint t_b_key of public.t"] == "The target had public.t."
     assert not any("of public." in each for each in facts["kept"])  # the target lacks what belongs to its tables
+    short, long = (list(kept_lines(restored.run.current(), verbose=verbose)) for verbose in (False, True))
+    [counts] = [line for line in short if line.startswith("not made, because the target had what they belong to: ")]
+    assert "1 primary key" in counts
+    assert "not made: unique constraint t_b_key of public.t: The target had public.t." in long
     inserted = ["INSERT INTO t (a) VALUES (2) RETURNING id", "INSERT INTO u (a) VALUES (2) RETURNING id"]
     assert postgresql_server.psql(into.uri, *inserted).split()[:1] == ["4"]
     assert postgresql_server.psql(into.uri, "SELECT min(id) FROM u") == "-4"
