@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from snapshot_assets.databases.source import AllRows, Rows, TimelessRows
 from snapshot_assets.databases.sql import identifier
-from snapshot_assets.errors import DatabaseError, PlanError
+from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Table
 
 AFTER_ALL = "10000-01-01"
@@ -155,33 +155,22 @@ class TimedSource(ABC):
 
     def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
         """Return the least and greatest finite time over the timed tables, or None if there is no row."""
-        ends: list[datetime] = []
+        bounds: list[int | None] = []
         for table in tables:
             if table.time_index is not None:
                 column = self.time_column.of(table, zone)
-                ends += times(table, self._first_row(column.bounds(), table, column.finite))
-        return (min(ends), max(ends)) if ends else None
+                bounds += self._first_row(column.bounds(), table, column.finite)
+        return time_range(bounds)
 
 
-def times(table: Table, microseconds: Iterable[int | None]) -> list[datetime]:
-    """Return instants of a table's time index as times.
+def time_range(microseconds: Iterable[int | None]) -> tuple[datetime, datetime] | None:
+    """Return the least and the greatest instant, or None for no instants.
 
     Args:
-        table: The table.
         microseconds: Instants in microseconds since 1970; NULLs are ignored.
-
-    Raises:
-        DatabaseError: An instant is outside the years 1 to 9999.
     """
-    try:
-        return [_EPOCH + timedelta(microseconds=each) for each in microseconds if each is not None]
-    except OverflowError:
-        raise DatabaseError(
-            f"The earliest or latest {table.table_name}.{table.time_index} is outside the years 1 to 9999, so the range"
-            " cannot be computed. Write `start_time` and `end_time` in the plan.",
-            table=str(table.table_name),
-            column=table.time_index,
-        ) from None
+    instants = [_EPOCH + timedelta(microseconds=each) for each in microseconds if each is not None]
+    return (min(instants), max(instants)) if instants else None
 
 
 def utc_text(moment: datetime) -> str:

@@ -22,7 +22,7 @@ from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.databases.selection import check_split
 from snapshot_assets.databases.source import DatabaseAddress, HeldState, Rows, Scan, Selection, Unanalyzed
 from snapshot_assets.databases.sql import literal, qualified
-from snapshot_assets.databases.time_column import times
+from snapshot_assets.databases.time_column import time_range
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, SnapshotError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
@@ -131,13 +131,22 @@ class PostgresqlDatabase(Scanner):
 
     def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
         """Return the least and greatest finite time over the timed tables, or None if there is no row."""
-        ends = [end for table in tables if table.time_index is not None for end in self._bounds(table, zone)]
+        ranges = [self._bounds(table, zone) for table in tables if table.time_index is not None]
+        ends = [end for each in ranges if each is not None for end in each]
         return (min(ends), max(ends)) if ends else None
 
-    def _bounds(self, table: Table, zone: str) -> list[datetime]:
+    def _bounds(self, table: Table, zone: str) -> tuple[datetime, datetime] | None:
         query = self.time_column(table, zone).bounds_query(self.from_item(table))
         row = self.rows_of(table, query, f"finding the earliest and latest time of {table.table_name}")[0]
-        return times(table, (row["low"], row["high"]))
+        try:
+            return time_range((row["low"], row["high"]))
+        except OverflowError:
+            raise DatabaseError(
+                f"The earliest or latest {table.table_name}.{table.time_index} is outside the years 1 to 9999, so the"
+                " range cannot be computed. Write `start_time` and `end_time` in the plan.",
+                table=str(table.table_name),
+                column=table.time_index,
+            ) from None
 
     def fence(self) -> dict[str, str]:
         """Return the snapshot that this connection reads, and the current position of the write-ahead log.

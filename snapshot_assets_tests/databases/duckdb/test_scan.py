@@ -188,15 +188,6 @@ def test_a_view_and_an_empty_table_are_not_cut(large: DatabaseAddress, tmp_path:
         assert database.time_bounds((table,)) is None
 
 
-def test_times_that_python_cannot_hold_are_named_with_their_column(tmp_path: Path) -> None:
-    address = make_file(tmp_path / "x.duckdb", "CREATE TABLE events AS SELECT TIMESTAMP '20000-01-01 00:00:00' AS t")
-    with (
-        opened(address) as database,
-        pytest.raises(DatabaseError, match=r"earliest or latest main\.events\.t is outside the years 1 to 9999"),
-    ):
-        database.time_bounds((documented(database, EVENTS),))
-
-
 @pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_NS", "TIMESTAMP_S"])
 def test_an_empty_table_with_a_time_index_has_no_bounds(kind: str, tmp_path: Path) -> None:
     with opened(make_file(tmp_path / "x.duckdb", f"CREATE TABLE events (t {kind})")) as database:
