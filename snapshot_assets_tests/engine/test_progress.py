@@ -90,7 +90,7 @@ def test_a_stage_is_shown_until_all_of_it_is_done(monkeypatch: pytest.MonkeyPatc
     assert found.totals()["stage"] is None
 
 
-@pytest.mark.parametrize("status", ["skipped", "adopted"])
+@pytest.mark.parametrize("status", ["present", "adopted", "empty", "left_out"])
 def test_the_time_left_is_that_of_the_chunks_that_take_time(monkeypatch: pytest.MonkeyPatch, status: str) -> None:
     """A resumed run finds 400 of 410 chunks there, and takes 5 s for each of the others."""
     now = 0.0
