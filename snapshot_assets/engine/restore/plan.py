@@ -169,6 +169,11 @@ class RestorePlan:
         loads = (ChunkLoad(chunk, self._of_tables(chunk)).without(self.damaged) for chunk in self.chunks)
         return tuple(plan for load in loads for plan in load.left)
 
+    @cached_property
+    def left_places(self) -> frozenset[tuple[int, TableName]]:
+        """The chunks and tables whose files are left out."""
+        return frozenset((plan.file.chunk, plan.table.table_name) for plan in self.left)
+
     @property
     def partial(self) -> bool:
         """Whether damage leaves out files, or whatever only the newest schema has."""
@@ -210,8 +215,8 @@ class RestorePlan:
 
     def _loadable(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
         """Return the files of a chunk that the ledger lacks, of tables that could be made, unless they are left out."""
-        left = {plan.key for plan in self.left}
-        return tuple(plan for plan in self._of_tables(chunk) if plan.key not in left)
+        left = self.left_places
+        return tuple(plan for plan in self._of_tables(chunk) if (chunk.chunk, plan.table.table_name) not in left)
 
     def _of_tables(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
         """Return the files of a chunk that the ledger lacks, of tables that could be made."""

@@ -11,6 +11,7 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.engine.restore.files import FilePlan
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import DamageError, LostLogError, PartlyRestoredError, RestoreError
 from snapshot_assets.format.relations import TableName
@@ -305,3 +306,17 @@ def test_a_dropped_table_whose_only_schema_is_damaged_is_a_warning(place: Place,
     done = duck.run(place.store, keep_going=True).prepare()
     assert "gone" not in {table.name for table in done.definition.tables}
     assert any("data/1/main.gone" in warning for warning in done.warnings)
+
+
+def test_the_work_of_a_plan_grows_with_its_files_alone_if_every_window_lacks_one(
+    exported: Place, duck: Into, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in exported.folder.glob("data/*/main.readings*"):
+        path.unlink()
+    plan = duck.run(exported.store, keep_going=True).prepare()
+    files = [file for chunk in plan.chunks for file in chunk.files]
+    assert len({file.file.chunk for file in plan.left}) > 3
+    calls, key = list[FilePlan](), FilePlan.key.fget
+    monkeypatch.setattr(FilePlan, "key", property(lambda file: (calls.append(file), key(file))[1]))
+    assert plan.incomplete == {TableName("main", "events"), TableName("main", "places")}
+    assert len(calls) <= 3 * len(files)
