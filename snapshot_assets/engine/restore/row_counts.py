@@ -219,12 +219,18 @@ def rows_after(plan: RestorePlan, outcome: ChunkOutcome) -> int:
 
 
 def table_counts(target: RestoreTarget, plan: RestorePlan, stage: Stage = silent) -> dict[TableName, tuple[int, int]]:
-    """Return rows expected and rows found, for every restored table; rows that damage left out are not expected."""
+    """Return rows expected and rows found, for every restored table.
+
+    Where damage left out a table of a chunk, the rows that were loaded before are expected.
+    """
     expected: Counter[TableName] = Counter()
-    left = {file.key for file in plan.left}
     for chunk in plan.chunks:
-        for file in (file for file in chunk.files if file.key not in left):
-            expected[file.table.table_name] += expected_rows(plan, file)
+        for file in chunk.files:
+            if (chunk.chunk, file.table.table_name) not in plan.left_places:
+                expected[file.table.table_name] += expected_rows(plan, file)
+    for entry in plan.ledger.loaded:
+        if (entry.chunk, entry.table) in plan.left_places:
+            expected[entry.table] += entry.rows
     names = [table.table_name for table in plan.definition.tables]
     there = [table for table in plan.definition.tables if table.table_name not in plan.absent]
     wanted = [_Expected(table, AllRows(), expected[table.table_name]) for table in there]

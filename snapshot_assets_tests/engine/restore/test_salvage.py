@@ -192,8 +192,10 @@ def test_a_foreign_key_whose_rows_are_left_out_fails_by_itself_and_is_made_later
 
 
 def test_replacing_keeps_the_rows_of_a_table_whose_new_files_are_damaged(exported: Place, into: Into) -> None:
+    """No other table of the window waits for them, and counts expect the rows that were kept."""
     into.restore(exported.store)
-    exported.sql("UPDATE readings SET value = value + 1; UPDATE events SET moment = moment + INTERVAL 1 SECOND")
+    exported.sql("UPDATE readings SET value = value + 1; DELETE FROM readings WHERE sensor = 's0'")
+    exported.sql("UPDATE events SET moment = moment + INTERVAL 1 SECOND")
     before = set(exported.folder.glob("data/3/*.parquet"))
     exported.export(chunks=[3], replace=True)
     [victim] = set(exported.folder.glob("data/3/main.readings*")) - before
@@ -206,8 +208,26 @@ def test_replacing_keeps_the_rows_of_a_table_whose_new_files_are_damaged(exporte
     with pytest.raises(PartlyRestoredError):
         run.finish()
     assert into.tables()["readings"].num_rows == old
+    assert all(expected == found for expected, found in run.check_counts().values())
+    assert run.current().incomplete == frozenset()
     victim.write_bytes(good)
     assert into.restore(exported.store, replace=True).finished
+
+
+def test_rows_that_a_tombstone_deletes_stay_if_their_file_is_damaged(exported: Place, duck: Into) -> None:
+    """The ledger lists the file already: it was loaded with the rows."""
+    duck.restore(exported.store)
+    delete_rows(Catalog.open_for_writing(exported.store), TableName("main", "readings"), "sensor = 's0'")
+    good = flip(victim := only(exported.folder, "data/3/main.readings*.parquet"))
+    run = duck.run(exported.store, replace=True, keep_going=True)
+    run.begin()
+    assert {each.chunk for each in run.restore() if each.status == "incomplete"} == {3}
+    with pytest.raises(PartlyRestoredError) as caught:
+        run.finish()
+    assert [(left["table"], left["chunk"]) for left in caught.value.attributes["left_out"]] == [("main.readings", 3)]
+    assert all(expected == found for expected, found in run.check_counts().values())
+    victim.write_bytes(good)
+    assert duck.restore(exported.store, replace=True).finished
 
 
 def _damage_newest(place: Place, document: str = "tables.json") -> tuple[Path, bytes]:
