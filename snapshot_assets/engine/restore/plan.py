@@ -16,9 +16,9 @@ from snapshot_assets.databases.postgresql.former_partitions import former_partit
 from snapshot_assets.databases.steps import SchemaStep, StepResult
 from snapshot_assets.databases.target import Definition, FailedStatement, Rehearsal, RestoreRecord
 from snapshot_assets.engine.files.read import TextOf, text_schemas
+from snapshot_assets.engine.restore import damage
 from snapshot_assets.engine.restore.changes import ChunkChanges
 from snapshot_assets.engine.restore.coverage import outside
-from snapshot_assets.engine.restore.damage import unneeded_damage
 from snapshot_assets.engine.restore.decide import ChunkLoad, check_files, check_replaceable
 from snapshot_assets.engine.restore.files import (
     ChunkFiles,
@@ -146,7 +146,7 @@ class RestorePlan:
         former = (former_partition(part) for part in places if f"partition {part}" in made)
         edges = outside(self.state, self.source.filters)
         older = self.source.older.warnings() if self.source.older else ()
-        return (*older, *edges, *dropped, *former, *gone, *self.differing, *unneeded_damage(self))
+        return (*older, *edges, *dropped, *former, *gone, *self.differing, *damage.unneeded_damage(self))
 
     @cached_property
     def left(self) -> tuple[FilePlan, ...]:
@@ -163,8 +163,8 @@ class RestorePlan:
 
     @property
     def partial(self) -> bool:
-        """Whether damage leaves out files, or whatever only the newest schema has."""
-        return bool(self.left) or self.source.older is not None
+        """Whether damage leaves out files of the chosen chunks, or whatever only the newest schema has."""
+        return bool(damage.left_out(self)) or self.source.older is not None
 
     @cached_property
     def steps(self) -> RestoreSteps:
@@ -282,8 +282,8 @@ class RestorePlan:
         return tuple(load.without(self.damaged) if self.settings.keep_going else load for load in loads)
 
     def _check_damage(self) -> None:
-        damage = {plan.file.path for load in self.loads for plan in load.plans} & self.damaged.keys()
-        refuse_damage(self.source.location, [self.damaged[path] for path in sorted(damage)], KEEP_GOING)
+        needed = {plan.file.path for load in self.loads for plan in load.plans} & self.damaged.keys()
+        refuse_damage(self.source.location, [self.damaged[path] for path in sorted(needed)], KEEP_GOING)
 
     def _load(self, chunk: ChunkFiles) -> ChunkLoad:
         again = chunk.chunk in self.again

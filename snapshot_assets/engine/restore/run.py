@@ -302,6 +302,8 @@ class RestoreRun:
         plan = self._make_after(plan)
         if plan.partial:
             raise partly_restored(plan, self.failed_steps())
+        if plan.left:
+            return False
         if not plan.record.finished:
             with self.target() as target:
                 target.finish(plan.record)

@@ -147,6 +147,19 @@ def test_keep_going_leaves_out_the_window_of_the_damaged_table_alone(
     assert read_state(exported.store).tags == {}
 
 
+def test_damage_in_windows_that_were_not_chosen_is_no_error(exported: Place, duck: Into) -> None:
+    victim = only(exported.folder, "data/3/main.readings*.parquet")
+    good = victim.read_bytes()
+    victim.unlink()
+    _partly(duck, exported)
+    assert not duck.restore(exported.store, [1], keep_going=True).finished
+    with pytest.raises(PartlyRestoredError, match=victim.name):
+        duck.restore(exported.store, [3], keep_going=True)
+    assert not duck.imports()[0].finished
+    victim.write_bytes(good)
+    assert duck.restore(exported.store).finished
+
+
 def test_keep_going_without_damage_is_a_restore_like_any_other(exported: Place, duck: Into) -> None:
     assert duck.restore(exported.store, keep_going=True).finished
     assert duck.differences(exported.source, IN_RANGE) == {}
