@@ -148,10 +148,9 @@ class RestoreRun:
                 with self.target() as target:
                     target.finish(plan.record, finished=False)
             superseded = {record.tag for record in plan.ledger.earlier if record.id != plan.record.id}
-            if not plan.source.contradicted:  # else nothing may be committed
-                restore_pins.unpin(self.store, superseded.intersection(plan.source.head.tags))
-            if (not plan.finished or again) and not plan.source.contradicted:
-                self._pinned = restore_pins.pin(self.store, plan.record, plan.source.head, self.pin_for)
+            restore_pins.unpin_from(self.store, plan.source, superseded.intersection(plan.source.head.tags))
+            if not plan.finished or again:
+                self._pinned = restore_pins.pin(self.store, plan.record, plan.source, self.pin_for)
             plan = self._make(plan, _BEFORE, plan.steps.pending_before())
             self._started = True
         self.plan = plan
@@ -333,12 +332,9 @@ class RestoreRun:
 
     def unpin(self) -> None:
         """Delete the tag of this restore, if it is there."""
-        if (
-            (plan := self.plan) is not None
-            and not plan.source.contradicted
-            and (self._pinned or plan.record.tag in plan.source.head.tags)
-        ):
-            restore_pins.unpin(self.store, [plan.record.tag])
+        plan = self.plan
+        if plan is not None and (self._pinned or plan.record.tag in plan.source.head.tags):
+            restore_pins.unpin_from(self.store, plan.source, [plan.record.tag])
 
     def check_counts(self) -> dict[TableName, tuple[int, int]]:
         """Count every restored table's rows in the target.

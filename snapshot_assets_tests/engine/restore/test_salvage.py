@@ -11,14 +11,19 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.engine.restore.files import FilePlan
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import DamageError, LostLogError, PartlyRestoredError, RestoreError
+from snapshot_assets.format.layout import REPLICA
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.continuous import FIRST, PLAN
 from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into, Restored, execute, unequal_rows
+from snapshot_assets_tests.servers.postgresql import MakeDatabase
 
 THIRD = "NOT ({0} >= '2025-01-03' AND {0} < '2025-01-04')"
 """Rows outside of the window of chunk 3."""
@@ -84,6 +89,20 @@ def test_only_a_restore_of_the_newest_version_needs_the_logs_end(
         Catalog.open_for_writing(exported.store)
 
 
+def test_a_replica_whose_marker_is_damaged_is_restored_without_a_commit(
+    exported: Place, duck: Into, tmp_path: Path
+) -> None:
+    """Only the marker shows whether the location may be written to."""
+    copy = open_store(parse_location(f"file://{tmp_path}/replica"))
+    replicate(exported.store, copy)
+    flip(tmp_path / "replica" / REPLICA)
+    before = sorted((tmp_path / "replica").rglob("*"))
+    done = duck.restore(copy)
+    assert done.finished
+    assert any(REPLICA in warning for warning in done.plan.warnings)
+    assert sorted((tmp_path / "replica").rglob("*")) == before
+
+
 def test_damaged_files_outside_of_the_selection_do_not_matter(exported: Place, duck: Into) -> None:
     only(exported.folder, "data/3/main.readings*.parquet").unlink()
     places = Filters(tables=(TableName("main", "events"), TableName("main", "places")))
@@ -145,6 +164,16 @@ def test_keep_going_leaves_out_the_window_of_the_damaged_table_alone(
     assert into.differences(exported.source, IN_RANGE) == {}
     assert into.imports()[0].finished
     assert read_state(exported.store).tags == {}
+
+
+def test_a_dry_run_reads_no_damaged_file(exported: Place, make_postgresql_database: MakeDatabase) -> None:
+    """PostgreSQL cannot hold all values of DuckDB, so a dry run reads them."""
+    only(exported.folder, "data/3/main.readings*.parquet").unlink()
+    into = Into(make_postgresql_database())
+    plan = into.run(exported.store, keep_going=True).prepare(rehearse=True)
+    assert [(file.file.chunk, file.file.table) for file in plan.left] == [(3, "readings")]
+    with pytest.raises(DamageError, match=r"data/3/main\.readings.*--keep-going"):
+        into.run(exported.store).prepare(rehearse=True)
 
 
 def test_damage_in_windows_that_were_not_chosen_is_no_error(exported: Place, duck: Into) -> None:
