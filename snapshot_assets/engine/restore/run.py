@@ -33,7 +33,7 @@ from snapshot_assets.engine.restore.steps import FailedStep, incomplete, without
 from snapshot_assets.engine.restore.target import read_target
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.session import Session, parallel_chunks, parallel_tasks
-from snapshot_assets.errors import OtherImportError, RestoreError, RestoreFailedError, TransientError
+from snapshot_assets.errors import OtherImportError, RestoreError, RestoreFailedError, SnapshotError, TransientError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 
@@ -214,8 +214,11 @@ class RestoreRun:
             failed = self.failed_steps()
         except (TransientError, OtherImportError):  # the chunks failed because of it too
             return error
+        except SnapshotError as other:
+            text = f"{error} Keys, indexes and views of the other tables could not be made: {other}"
+            return RestoreFailedError(text, **error.attributes)
         tables = plan.lacking_in(error.attributes["chunks"])
-        return without_tables(error, tables, failed) if plan.incomplete < set(plan.ledger.tables) else error
+        return without_tables(error, tables, failed) if tables and plan.incomplete < set(plan.ledger.tables) else error
 
     def found_damaged(self, damaged: Mapping[str, str]) -> None:
         """Take note of files that were found damaged while chunks were loaded.

@@ -367,6 +367,34 @@ def test_a_run_whose_ledger_was_forgotten_meanwhile_is_not_told_to_run_again(exp
     assert "un again" not in str(raised.value)
 
 
+def test_failed_chunks_are_named_though_the_keys_of_other_tables_cannot_be_made(place, duck):
+    place.sql("CREATE TABLE towns (id INTEGER PRIMARY KEY); INSERT INTO towns VALUES (1)")
+    place.export()
+    [victim] = place.folder.glob("data/2/main.readings*.parquet")
+    victim.write_bytes(victim.read_bytes()[::-1])
+    run = duck.run(place.store)
+    run.begin()
+    outcomes = run.restore()
+    next(outcomes)
+    execute(duck, "ALTER TABLE snapshot_assets_ledger.steps RENAME TO hidden")
+    execute(duck, "CREATE VIEW snapshot_assets_ledger.steps AS FROM snapshot_assets_ledger.hidden")
+    with pytest.raises(RestoreFailedError, match=r"data/2/main\.readings.* could not be made: .*ledger") as raised:
+        list(outcomes)
+    assert set(raised.value.attributes["chunks"]) == {2}
+
+
+def test_a_chunk_whose_rows_cannot_be_deleted_names_no_table_to_leave_out(families, duck):
+    chosen = Filters(tables=(*FAMILIES.tables, TableName("main", "places")))
+    duck.restore(families.store, filters=chosen)
+    families.sql("DELETE FROM visits")
+    families.sql("DELETE FROM owners WHERE id = 1")
+    families.export(chunks=[1], replace=True)
+    with pytest.raises(RestoreFailedError, match="refers to rows of") as raised:
+        duck.restore(families.store, filters=chosen, replace=True)
+    assert set(raised.value.attributes["chunks"]) == {1}
+    assert "--exclude-tables" not in str(raised.value)
+
+
 @pytest.fixture
 def families(place: Place) -> Place:
     """A snapshot of owners and visits in windows 1 and 2, of which one visit refers to the other window's owner."""
