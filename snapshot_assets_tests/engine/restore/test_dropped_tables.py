@@ -58,6 +58,14 @@ def test_a_dropped_table_gets_another_name_beside_the_one_that_has_its_name_now(
     assert {name: table.num_rows for name, table in duck.tables().items()} == {"before": 2, "stays": 2}
 
 
+@pytest.mark.parametrize("pattern", ["old.gone", "OLD.GONE", "old.*"])
+def test_leaving_out_a_dropped_table_is_no_error_and_ends_its_warning(dropped: Place, duck: Into, pattern: str) -> None:
+    done = duck.restore(dropped.store, filters=Filters(exclude_tables=(pattern,)))
+    assert (done.finished, done.plan.warnings) == (True, ())
+    with pytest.raises(UnknownRelationError, match=r"old\.gnoe, which does not exist.*'old\.gone'"):
+        duck.run(dropped.store, filters=Filters(exclude_tables=("old.gnoe",))).prepare()
+
+
 def test_only_schemas_that_are_chosen_are_named(dropped: Place, duck: Into) -> None:
     plan = duck.run(dropped.store, filters=Filters(schemas=("main",))).prepare()
     assert plan.warnings == ()
