@@ -138,7 +138,7 @@ def _windows(target: RestoreTarget, plan: RestorePlan, table: Table) -> Iterator
 def _of_chunks(target: RestoreTarget, plan: RestorePlan, stage: Stage) -> Iterator[_Difference]:
     for chunk, different in differences(target, plan, sorted(plan.only), stage).items():
         for name, (loaded, found) in different.items():
-            if name not in plan.absent:
+            if name not in plan.absent and (chunk, name) not in plan.left_places:
                 yield _Difference(name, loaded, found, (chunk,))
 
 
