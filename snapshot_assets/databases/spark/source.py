@@ -66,7 +66,7 @@ class SparkCatalogDatabase(TimedSource):
         if selection.query is not None:
             return self._query_schema(selection, selection.query)
         relations = self._catalog.relations
-        refuse_reserved(selection, self._catalog.reserved, found)
+        refuse_reserved(selection, self._catalog.reserved_columns(selection), found)
         columns = self._columns_named(selection)
         selection = check_selection(selection, self._catalog.namespaces, columns, found, rule_of(self.kind))
         selected = sorted(name for name in relations if selects(selection, name))
