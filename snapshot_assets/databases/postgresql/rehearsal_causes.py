@@ -17,13 +17,12 @@ _MADE = re.compile(r"(?:table|partition|type|view|materialized view|schema|seque
 _PART = re.compile(r"(?:\w+ )*?(?:index|constraint|check|key) (?P<name>.+) of .+")
 _INDEXED = re.compile(r' ADD CONSTRAINT "(?:[^"]|"")*" (?:PRIMARY KEY|UNIQUE|EXCLUDE)')
 _RELATIONS = ("table", "partition", "view", "materialized view")
-_AROUND = re.compile(r"^PostgreSQL '.*?': rehearsing .*? failed: (?:ERROR: )?| LINE \d+: .*? \^(?= |$)", re.DOTALL)
 _LEDGER = "the ledger"
 
 
 def message_of(error: SnapshotError) -> str:
     """Return the server's message of a statement that failed."""
-    return _AROUND.sub("", str(error))
+    return str(error.attributes.get("reason", error))
 
 
 def rehearsal_of(
