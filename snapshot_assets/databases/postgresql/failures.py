@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from snapshot_assets.databases.postgresql.remedies import remedy_of
 from snapshot_assets.errors import (
@@ -55,6 +55,7 @@ class Origin:
         standby: Whether the server replays the write-ahead log of another.
         selects: Whether the operation reads tables that the plan may leave out.
         passes: Whether a query that ran again, because the driver lost its error, succeeded.
+        remedies: Sentences by SQLSTATE that hold for this operation alone.
     """
 
     doing: str
@@ -64,6 +65,7 @@ class Origin:
     standby: bool
     selects: bool
     passes: bool = False
+    remedies: Mapping[str, str] = field(default_factory=dict)
 
 
 def fields_of(error: BaseException) -> dict[str, str]:
@@ -87,7 +89,8 @@ def translated(error: BaseException, origin: Origin) -> SnapshotError:
     state = fields.get("SQLSTATE")
     kind = _kind(state, origin)
     reason = scrub(_reason(error, fields, origin.doing), origin.secrets)
-    remedy = remedy_of(state, answers=origin.answers, standby=origin.standby, selects=origin.selects)
+    general = remedy_of(state, answers=origin.answers, standby=origin.standby, selects=origin.selects)
+    remedy = origin.remedies.get(state or "", general)
     again = _AGAIN if issubclass(kind, TransientError) else ""
     sql = f"SQL: {_short(scrub(origin.sql, origin.secrets))}" if origin.sql else ""
     text = " ".join(filter(None, (f"{origin.doing} failed: {_ended(reason)}", remedy, again, sql)))

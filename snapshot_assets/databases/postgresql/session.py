@@ -14,6 +14,7 @@ import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from types import MappingProxyType
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -72,6 +73,8 @@ _BATCH_BYTES = 8 << 20
 
 _WITHOUT_COPY = {"adbc.postgresql.use_copy": "false"}
 """Statement options: with COPY, the driver loses an error that occurs before the first row."""
+
+_NO_REMEDIES: Mapping[str, str] = MappingProxyType({})
 
 _DRIVER_ERRORS = (adbc_driver_manager.Error, pa.ArrowException, OSError)
 
@@ -146,12 +149,12 @@ class PostgresqlConnection:
             if self._cursor is not None:
                 self._cursor.adbc_cancel()
 
-    def execute(self, sql: str, doing: str) -> None:
-        """Run a statement without a result; `doing` is its purpose, for messages."""
+    def execute(self, sql: str, doing: str, remedies: Mapping[str, str] = _NO_REMEDIES) -> None:
+        """Run a statement without a result; `doing` is its purpose, and `remedies` are its own, for messages."""
 
         def execute() -> None:
-            with self._executed(sql, doing):
-                pass
+            with self._translating(doing, sql, remedies):
+                self._try_statement(sql)
 
         interruptible(execute, self.interrupt)
 
@@ -159,7 +162,7 @@ class PostgresqlConnection:
         """Return a query's rows by column name; `doing` is its purpose, for messages."""
 
         def rows() -> list[dict[str, Any]]:
-            with self._executed(sql, doing) as cursor:
+            with self._translating(doing, sql), self._statement(sql) as cursor:
                 found: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
                 return found
 
@@ -172,12 +175,6 @@ class PostgresqlConnection:
             cursor.adbc_ingest(table.table, rows, mode="append", db_schema_name=table.schema)
 
     @contextmanager
-    def _executed(self, sql: str, doing: str) -> Iterator[adbc.Cursor]:
-        """Return the cursor of an executed statement; errors until its end are translated."""
-        with self._translating(doing, sql), self._statement(sql) as cursor:
-            yield cursor
-
-    @contextmanager
     def _statement(self, sql: str) -> Iterator[adbc.Cursor]:
         with self.cursor() as cursor:
             cursor.adbc_statement.set_options(**_WITHOUT_COPY)
@@ -185,7 +182,9 @@ class PostgresqlConnection:
             yield cursor
 
     @contextmanager
-    def _translating(self, doing: str, sql: str, *, streams: bool = False) -> Iterator[None]:
+    def _translating(
+        self, doing: str, sql: str, remedies: Mapping[str, str] = _NO_REMEDIES, *, streams: bool = False
+    ) -> Iterator[None]:
         """Translate the driver's errors; that of a query that `streams` may be lost, so the query runs again."""
         try:
             yield
@@ -202,6 +201,7 @@ class PostgresqlConnection:
                 standby=self._standby,
                 selects=self._selects,
                 passes=found is None,
+                remedies=remedies,
             )
             raise translated(found or error, origin) from None
 
