@@ -156,7 +156,7 @@ def _named(fields: Mapping[str, str], doing: str) -> str:
     said = f"{doing} {fields['MESSAGE_PRIMARY']}"
     table, column = _table(fields), fields.get("COLUMN_NAME")
     names = {f"table {table}": table, f"column {column}": column}
-    missing = [text for text, name in names.items() if name and name not in said]
+    missing = [text for text, name in names.items() if name and not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", said)]
     return f" ({', '.join(missing)})" if missing else ""
 
 
