@@ -17,8 +17,8 @@ from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.scrub import scrub
 
 _SHOWN = 5
-_OF_CHUNK = re.compile(r"data/\d+(?:/[^\s:;,]*)?")
-"""A chunk's folder or object, in an error."""
+_OF_CHUNK = re.compile(r"(data/)\d+(?:/[^\s:;,]*)?|( SQL: ).*", re.DOTALL)
+"""A chunk's folder or object in an error, or its statement at the end."""
 JOB_BYTES = 64 << 20
 JOB_CHUNKS = 32
 """Most bytes, and most chunks, that share a job: a Python task takes about 100 ms to start."""
@@ -115,11 +115,19 @@ class Failures(dict[int, str]):
     def __init__(self) -> None:
         super().__init__()
         self.kinds: set[str] = set()
+        self._permanent = False
 
     def add(self, chunk: int, error: SnapshotError) -> None:
         """Add the error of a chunk."""
         self[chunk] = scrub(str(error))
         self.kinds.add(type(error).__name__)
+        self._permanent |= not isinstance(error, TransientError)
+
+    def advice(self) -> str:
+        """Return how to go on, as a sentence: only what failed for the moment succeeds by itself."""
+        if self._permanent:
+            return "Once the causes are corrected, the next run tries only what failed."
+        return "Run again to retry what failed."
 
     def attributes(self) -> dict[str, Any]:
         """Return the attributes of the error of the run."""
@@ -234,7 +242,7 @@ def by_cause(failed: Mapping[int, str]) -> list[tuple[list[int], str]]:
     """Group failed chunks whose errors differ at most in the chunk's own objects; each group has its first error."""
     groups: dict[str, list[int]] = {}
     for chunk, error in sorted(failed.items()):
-        groups.setdefault(_OF_CHUNK.sub("data/", error), []).append(chunk)
+        groups.setdefault(_OF_CHUNK.sub(r"\1\2", error), []).append(chunk)
     return [(chunks, failed[chunks[0]]) for chunks in groups.values()]
 
 

@@ -54,10 +54,7 @@ def _types_of(connection: PostgresqlConnection, query: Query) -> dict[str, Sourc
     try:
         return _types_of_view(connection, query)
     except DatabaseError as error:
-        state = error.attributes.get("sqlstate")
-        if state in _REMEDIES:
-            raise DatabaseError(f"{error} {_REMEDIES[state]}", sqlstate=state) from None
-        if state not in _CANNOT_CREATE:
+        if error.attributes.get("sqlstate") not in _CANNOT_CREATE:
             raise
     connection.execute("ROLLBACK", _DOING)
     return _types_of_row(connection, query)
@@ -67,7 +64,7 @@ def _types_of_view(connection: PostgresqlConnection, query: Query) -> dict[str, 
     """Read the columns of a temporary view that is rolled back: only a view has its columns' modifiers."""
     connection.execute("BEGIN READ WRITE", _DOING)
     connection.execute(OWN_PATH, _DOING)
-    connection.execute(f"CREATE TEMP VIEW {identifier(query.name)} AS\n{_text(query)}", _DOING)
+    connection.execute(f"CREATE TEMP VIEW {identifier(query.name)} AS\n{_text(query)}", _DOING, _REMEDIES)
     connection.execute(NO_PATH, _DOING)
     oid = f"SELECT 'pg_temp.{identifier(query.name)}'::pg_catalog.regclass::pg_catalog.oid::int8 AS oid"
     [row] = connection.rows(oid, _DOING)

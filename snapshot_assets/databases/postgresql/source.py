@@ -186,6 +186,6 @@ class _ExportedSnapshot:
         except DatabaseError as cause:
             raise ConsistencyLostError(
                 f"PostgreSQL {self._alias!r}: the session that held the exported snapshot {self.token!r} has ended:"
-                f" {cause} Nothing more is exported in this run; start a new one.",
+                f" {cause.attributes['reason']}. Nothing more is exported in this run; start a new one.",
                 token=self.token,
             ) from None

@@ -105,7 +105,7 @@ class CompactRun:
             raise CompactionFailedError(
                 f"{len(failed):,} of {counted(len(plan.chunks), 'chunk')} {noun(len(failed), 'was', 'were')} not"
                 f" compacted: {first_failures(failed)}. The others"
-                " are; run again to retry these.",
+                f" are. {failed.advice()}",
                 **failed.attributes(),
             )
 

@@ -114,10 +114,10 @@ def _failure(failed: Failures, tried: int, state: State) -> ExportFailedError:
     def name(chunk: int) -> str:
         return f"{chunk} ({partition_key(state.window(chunk))})" if chunk != UNTIMED_CHUNK else str(chunk)
 
-    others = "The others are committed; run" if len(failed) < tried else "Run"
+    others = " The others are committed." if len(failed) < tried else ""
     return ExportFailedError(
-        f"{len(failed):,} of {counted(tried, 'chunk')} failed: {first_failures(failed, name)}. {others} again to retry"
-        " what failed.",
+        f"{len(failed):,} of {counted(tried, 'chunk')} failed: {first_failures(failed, name)}.{others}"
+        f" {failed.advice()}",
         **failed.attributes(),
     )
 

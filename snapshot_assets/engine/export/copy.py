@@ -95,7 +95,7 @@ def copy(
                 raise
             [cause] = error.attributes["chunks"].values()
             raise ExportFailedError(
-                f"Nothing was copied: {cause.rstrip('.')}. Run the copy again; a query that differs takes its place.",
+                f"Nothing was copied: {cause.rstrip('.')}. The next copy takes its place, also one with another query.",
                 **error.attributes,
             ) from error
         sealed = None if export.catalog.refresh().missing() else export.seal()

@@ -98,7 +98,7 @@ class Loader:
             tried = sum(load.counted for load in loads)
             raise RestoreFailedError(
                 f"{len(failed):,} of {counted(tried, 'chunk')} could not be loaded: {first_failures(failed)}. The"
-                " others are loaded; run again to continue.",
+                f" others are loaded. {failed.advice()}",
                 **failed.attributes(),
             )
 
