@@ -162,7 +162,7 @@ def _verdict(facts: Mapping[str, Any], *, different: bool, nothing: bool) -> Ite
         yield f"{target} was restored before{'; nothing was done' if nothing else '; all rows are there'}"
         return
     yield f"{target} of {facts['location']} restored by run {run_id}"
-    statuses = ", ".join(f"{count:,} {status}" for status, count in facts["outcomes"].items())
+    statuses = ", ".join(f"{count:,} {status.replace('_', ' ')}" for status, count in facts["outcomes"].items())
     loaded = f"{counted(facts['rows_loaded'], 'row')} loaded now, {human_bytes(facts['bytes'])}"
     yield f"  {counted(sum(facts['outcomes'].values()), 'chunk')}, {loaded} ({statuses})"
     compared = "rows of others among them" if different else "as many as were loaded"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from snapshot_assets.errors import SnapshotError, TaskLostError, TransientError
+from snapshot_assets.errors import ConflictError, SnapshotError, TaskLostError, TransientError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.scrub import scrub
@@ -110,28 +110,38 @@ class Failures(dict[int, str]):
 
     Attributes:
         kinds: Names of the errors' classes.
+        transient: Whether the same run may succeed later without any change: no error is permanent.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.kinds: set[str] = set()
-        self._permanent = False
+        self.transient = True
 
     def add(self, chunk: int, error: SnapshotError) -> None:
         """Add the error of a chunk."""
         self[chunk] = scrub(str(error))
         self.kinds.add(type(error).__name__)
-        self._permanent |= not isinstance(error, TransientError)
-
-    def advice(self) -> str:
-        """Return how to go on, as a sentence: only what failed for the moment succeeds by itself."""
-        if self._permanent:
-            return "Once the causes are corrected, the next run tries only what failed."
-        return "Run again to retry what failed."
+        self.transient &= isinstance(error, TransientError | ConflictError)  # the next run opens the newest state
 
     def attributes(self) -> dict[str, Any]:
         """Return the attributes of the error of the run."""
-        return {"chunks": dict(self), "causes": sorted(self.kinds)}
+        return {"chunks": dict(self), "causes": sorted(self.kinds), "transient": self.transient}
+
+    def report(self, done: str, tried: int) -> str:
+        """Return the sentences on the chunks that did not fail, and on what retries those that did.
+
+        Args:
+            done: What became of the others, such as `loaded`.
+            tried: The number of chunks that were tried.
+        """
+        others = f"The others are {done}. " if len(self) < tried else ""
+        if self.transient:
+            return f"{others}Run again to retry what failed."
+        return (
+            f"{others}Correct what the errors name first; then the same command, or the same run in Dagster, retries"
+            " what failed."
+        )
 
 
 Chunk = TypeVar("Chunk")

@@ -40,8 +40,9 @@ class FinishedChunk(Protocol):
         """Whether it is counted: each chunk is, except chunk 0 if it is empty."""
 
 
-_FOUND = ("skipped", "adopted")
-"""Statuses of chunks that were complete before: they take no time, so that they tell nothing of the others' pace."""
+_FOUND = ("present", "adopted", "empty", "left_out")
+"""Statuses of chunks that were complete before, or of which nothing is loaded: they take no time, so that they tell
+nothing of the others' pace."""
 
 
 @dataclass

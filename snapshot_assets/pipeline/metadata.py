@@ -87,7 +87,7 @@ def chunk_metadata(outcome: Outcome, state: State) -> dict[str, Any]:
         "chunk": str(outcome.chunk),
         "snapshot_id": state.snapshot_id,
     }
-    if outcome.status == "skipped":
+    if outcome.status == "present":
         metadata["how_to_replace"] = dg.MetadataValue.md(_HOW_TO_REPLACE)
     if outcome.faults:
         metadata |= {"repaired": len(outcome.faults), "damage": _fault_rows(outcome.faults)}

@@ -66,7 +66,7 @@ def test_a_line_is_logged_only_when_it_is_due(monkeypatch: pytest.MonkeyPatch) -
     ]
 
 
-@pytest.mark.parametrize("status", ["skipped", "adopted"])
+@pytest.mark.parametrize("status", ["present", "adopted", "empty", "left_out"])
 def test_the_time_left_is_that_of_the_chunks_that_take_time(monkeypatch: pytest.MonkeyPatch, status: str) -> None:
     """A resumed run finds 400 of 410 chunks there, and takes 5 s for each of the others."""
     now = 0.0

@@ -27,7 +27,8 @@ from snapshot_assets_tests.pipeline.project import ROOT, Project
 @pytest.mark.parametrize(
     ("error", "remedy"),
     [
-        (ExportFailedError("no", chunks={3: "why"}), "complete are skipped"),
+        (ExportFailedError("no", chunks={3: "why"}), "Correct what the errors in `failed_chunks` name, then run again"),
+        (ExportFailedError("no", chunks={3: "why"}, transient=True), "Every cause may pass by itself: run again."),
         (DamageError("no"), "every damaged partition"),
         (IncompleteError("no"), "Materialise the missing partitions"),
         (PlanError("no"), "reload the code location"),
@@ -95,7 +96,7 @@ def test_the_sensor_of_the_documents_reports_a_failed_chunk_and_a_users_own_erro
         sensor(context)
     chunk, own, crash = sent
     assert f"chunk 2 ({project.keys[1]}): " in chunk
-    assert "chunks that are complete are skipped" in chunk
+    assert "chunks that are complete stay as they are" in chunk
     assert "the user's own" in own
     assert "Steps failed: ['crashes']" in crash
 

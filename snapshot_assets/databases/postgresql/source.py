@@ -142,9 +142,10 @@ class PostgresqlDatabase(Scanner):
             return time_range((row["low"], row["high"]))
         except OverflowError:
             raise DatabaseError(
-                f"The earliest or latest time of table {str(table.table_name)!r} is outside the years 1 to 9999, so the"
+                f"The earliest or latest {table.table_name}.{table.time_index} is outside the years 1 to 9999, so the"
                 " range cannot be computed. Write `start_time` and `end_time` in the plan.",
                 table=str(table.table_name),
+                column=table.time_index,
             ) from None
 
     def fence(self) -> dict[str, str]:

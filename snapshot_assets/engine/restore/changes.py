@@ -17,7 +17,7 @@ from snapshot_assets.databases.target import LoadedFile, RestoreRecord
 from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan, TombstoneDeletions
 from snapshot_assets.engine.restore.ledger import Renewal, TargetLedger
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.counts import counted, number_text
+from snapshot_assets.format.counts import counted, number_text, some_text
 from snapshot_assets.format.relations import TableName
 
 _OTHER_ROWS = (act.Begin, act.SchemaAdded, act.Rebuilt, act.Rollback)
@@ -63,8 +63,8 @@ class ChunkChanges:
         """Return how a chunk's rows differ from those that were loaded."""
         loaded = self.ledger.by_chunk.get(chunk.chunk, frozenset())
         current = {plan.key for plan in chunk.files}
-        if any(self._outdated(plan) for plan in chunk.files if plan.key in loaded):
-            return ChunkChange("was loaded when other rows of its files were deleted")
+        if outdated := {plan.key[0] for plan in chunk.files if plan.key in loaded and self._outdated(plan)}:
+            return ChunkChange(f"was loaded when other rows of {_named(outdated)} were deleted")
         moved = sorted({table for table, _ in loaded - current})
         if not moved:
             return ChunkChange()
@@ -72,7 +72,7 @@ class ChunkChanges:
         new = [plan for plan in chunk.files if plan.table.table_name in moved]
         reason = self._not_the_same(chunk.chunk, moved, old, new)
         if reason is not None:
-            return ChunkChange(f"was loaded from other files{reason}")
+            return ChunkChange(f"was loaded from other files of {_named(moved)}{reason}")
         entries = tuple(entry_of(plan, self.record, plan.file.rows) for plan in new)
         return ChunkChange(renewal=Renewal(tuple(old), entries))
 
@@ -120,3 +120,7 @@ class ChunkChanges:
         """The revisions after which any chunk may have rows or columns that it did not have before."""
         events = self.head.events
         return [each.revision for each in events if any(isinstance(action, _OTHER_ROWS) for action in each.actions)]
+
+
+def _named(tables: Iterable[TableName]) -> str:
+    return some_text([str(table) for table in sorted(tables)])

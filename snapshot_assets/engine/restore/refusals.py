@@ -11,9 +11,8 @@ from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need, of_rows
 from snapshot_assets.databases.target import Definition, FailedStatement, Rehearsal, RestoreTarget, Statement
 from snapshot_assets.engine.restore.target import TargetContents
 from snapshot_assets.errors import RefusedImportError, RestoreError, SnapshotError
-from snapshot_assets.format.counts import counted
+from snapshot_assets.format.counts import counted, some_text
 
-_SHOWN = 5
 _OWN_NAME = re.compile(r'(?P<schema>[^."(]+\.|"[^"]*"\.)?(?P<name>"[^"]*"|[^("\s]+)')
 
 
@@ -89,16 +88,11 @@ def _lacking(missing: Sequence[Need]) -> SnapshotError:
 
 def _described(need: Need) -> str:
     """Return an object, the tables that need it and by what, and the statements that create it."""
-    users = f"for {_some(list(map(str, need.tables)))}"
+    users = f"for {some_text(list(map(str, need.tables)))}"
     if need.kind == AVAILABLE_EXTENSION:
         return f"  extension {need.name}, {users}: install its files on the server"
     statements = "".join(f"\n    {line}" for text in need.sql for line in f"{text};".splitlines())
-    return f"  {need.label}, {users} ({_some(need.used_by)}){statements or ': as pg_dump --schema-only prints it'}"
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{', '.join(names[:_SHOWN])}{more}"
+    return f"  {need.label}, {users} ({some_text(need.used_by)}){statements or ': as pg_dump --schema-only prints it'}"
 
 
 def rehearsed(

@@ -187,7 +187,7 @@ class RestoreRun:
         plan = self.plan if self.plan is not None and self._started else self.begin()
         try:
             for outcome in self._loader(plan).run(self._renew(plan).loads):
-                self.changed = self.changed or outcome.status != "skipped"
+                self.changed = self.changed or outcome.changed
                 self.found_damaged(outcome.damaged)
                 yield outcome
         except RestoreFailedError as error:

@@ -20,6 +20,10 @@ _VIOLATED = (
     " Rows contradict {names}: mend them in the source and export their windows with --replace, or, for duplicates of a"
     " primary key, compact the snapshot with --dedupe primary_key; then import again with --replace."
 )
+_CONTINUES = (
+    " Correct in the target what {messages} first, or run the statements by hand; then the same command, or the same"
+    " run in Dagster, makes only what is missing."
+)
 
 
 @dataclass(frozen=True)
@@ -47,15 +51,18 @@ class FailedStep:
 
 @dataclass(frozen=True)
 class KeptStep:
-    """A step that an import left out, because the target had the object, or the table that it belongs to.
+    """A step that an import left out, because the target had the object, or what it belongs to.
 
     Attributes:
         object: Kind and name of the object.
-        message: How the object there differs from the snapshot's, as far as that is known; "" if it is not.
+        there: Whether the target had the object itself. Otherwise the target may lack it.
+        message: How the object there differs from the snapshot's, as far as that is known, "" if it is not; or why the
+            import did not make it.
     """
 
     object: str
     kind: str
+    there: bool = True
     message: str = ""
 
 
@@ -217,9 +224,10 @@ class RestoreSteps:
         for step in (*self.before, *self.after):
             result = results.get(step.name)
             if result is None and self._of_others(step):
-                kept.append(KeptStep(step.name, step.kind))
+                there = step.makes_relation
+                kept.append(KeptStep(step.name, step.kind, there, "" if there else f"The target had {step.table}."))
             elif result is not None and (result.kept or (result.ours and result.message)):
-                kept.append(KeptStep(step.name, step.kind, result.message))
+                kept.append(_kept(step, result, results))
         return [each for each in kept if each.kind != "schema"]
 
     def _of_others(self, step: SchemaStep) -> bool:
@@ -242,6 +250,15 @@ class RestoreSteps:
     def _failed(self, step: SchemaStep) -> bool:
         result = self.results.get(step.name)
         return result is not None and result.failed
+
+
+def _kept(step: SchemaStep, result: StepResult, results: Mapping[str, StepResult]) -> KeptStep:
+    """Return a step that was left out, by its result."""
+    changed = (each.changes for each in step.statements if each.changes in results and results[each.changes].kept)
+    if owner := next(changed, None):
+        return KeptStep(step.name, step.kind, there=False, message=f"The target had {owner}.")
+    # Of a partition that a table of the target refused, the result has the server's message.
+    return KeptStep(step.name, step.kind, not (step.kind == "partition" and result.message), result.message)
 
 
 def without_tables(
@@ -274,8 +291,7 @@ def incomplete(failed: Sequence[FailedStep], absent: Iterable[TableName]) -> Sch
     tables = ", ".join(sorted(map(str, absent)))
     rows = f"All rows are loaded but those of {tables}, which cannot hold them" if tables else "All rows are loaded"
     violated = [each.object for each in failed if each.violated][:_NAMED]
-    return SchemaIncompleteError(
-        f"{rows}; {_failed(failed)}."
-        f"{_VIOLATED.format(names=', '.join(violated)) if violated else ''} Run again to try only what is missing.",
-        steps=[each.facts for each in failed],
-    )
+    mend = _VIOLATED.format(names=", ".join(violated)) if violated else ""
+    if not all(each.violated for each in failed):
+        mend += _CONTINUES.format(messages="the other messages name" if violated else "the messages name")
+    return SchemaIncompleteError(f"{rows}; {_failed(failed)}.{mend}", steps=[each.facts for each in failed])

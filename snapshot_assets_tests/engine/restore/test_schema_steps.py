@@ -225,7 +225,8 @@ def test_rows_that_violate_a_key_say_so_and_the_key_is_made_once_they_are_gone(p
     run.begin()
     list(run.restore())
     execute(into.uri, "INSERT INTO s.good VALUES ('2025-01-02 00:00:00Z', 1)")
-    with pytest.raises(SchemaIncompleteError, match=r"primary key good_pkey of s\.good could not be made: .*--dedupe"):
+    message = r"primary key good_pkey of s\.good could not be made: .*--dedupe .*; then import again with --replace\.$"
+    with pytest.raises(SchemaIncompleteError, match=message):
         run.finish()
     execute(into.uri, "DELETE FROM s.good WHERE ctid = (SELECT max(ctid) FROM s.good)")
     finished(place, into)

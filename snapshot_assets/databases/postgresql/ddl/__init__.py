@@ -115,12 +115,19 @@ def _needed_tables(context: RestoreContext, table: Table, owners: Mapping[TableN
     for needed in row_types:
         if needed in views:
             context.refused[name] = RestoreError(
-                f"It holds rows of the type of view {needed}, and views are created after all rows. Create {name}"
-                " yourself, with this column as a type of your own, or restore only other tables with --tables.",
+                f"{_columns_of(table, needed)} holds rows of the type of view {needed}, and views are created after all"
+                f" rows. Create {name} yourself, with a type of your own there, or restore only other tables with"
+                " --tables.",
                 table=str(name),
             )
     created = [each for each in row_types if each in context.tables]
     return [*created, *parents_of(context, table), *drawn_from]
+
+
+def _columns_of(table: Table, row_type: TableName) -> str:
+    """Return the columns of a table that hold a row type, or arrays of it; the table itself where it is deeper."""
+    names = [each.name for each in table.columns if text.qualified_name(each.type.removesuffix("[]")) == row_type]
+    return " and ".join(f"{table.table_name}.{name}" for name in names) or str(table.table_name)
 
 
 def _creation_order(context: RestoreContext) -> Iterator[UserType | Table | CodeObject]:
