@@ -12,6 +12,7 @@ from snapshot_assets.databases.target import Definition, FailedStatement, Rehear
 from snapshot_assets.engine.restore.target import TargetContents
 from snapshot_assets.errors import RefusedImportError, RestoreError, SnapshotError
 from snapshot_assets.format.counts import counted
+from snapshot_assets.format.names import table_text
 
 _SHOWN = 5
 _LACKS = re.compile(r"does not exist|is not available|could not open extension")
@@ -64,7 +65,7 @@ def missing_facts(missing: Iterable[Need]) -> list[dict[str, Any]]:
     return [
         {
             "object": need.label,
-            "tables": [str(table) for table in need.tables],
+            "tables": [table_text(table) for table in need.tables],
             "used_by": list(need.used_by),
             "sql": list(need.sql),
         }
