@@ -16,6 +16,7 @@ from snapshot_assets.engine.restore.settings import Filters, described, renaming
 from snapshot_assets.engine.restore.source import RestoreSource, check_unfinished
 from snapshot_assets.engine.restore.steps import RestoreSteps
 from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TargetNotEmptyError
+from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 
@@ -247,7 +248,9 @@ def _other_columns(name: TableName, existing: ExistingTable, wanted: set[str]) -
 
 def _other_types(others: Sequence[OtherType]) -> Iterator[SnapshotError]:
     if others := [each for each in others if each.limit is None]:
-        some = "; ".join(f"{each.table}.{each.column} is {each.found}, not {each.expected}" for each in others)
+        some = "; ".join(
+            f"{printed_name(*each.table, each.column)} is {each.found}, not {each.expected}" for each in others
+        )
         yield RestoreError(
             f"Columns are in the target with other types than the import would make: {some}. Alter them, or drop the"
             " tables and let the import make them.",
