@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from snapshot_assets.databases.source import AllRows, Rows, TimelessRows
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table
 
 AFTER_ALL = "10000-01-01"
@@ -58,7 +59,7 @@ class TimeColumn(ABC):
             raise PlanError(
                 f"Column {table.time_index!r} of {table.table_name} is of type {kind}, which cannot be a time index."
                 f" Name a column of one of: {', '.join(cls.types)}.",
-                table=str(table.table_name),
+                table=table_text(table.table_name),
             )
         known_zone(zone)
         return cls(identifier(table.time_index, cls.quote), kind, zone)

@@ -16,7 +16,7 @@ from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.errors import PartlyRestoredError, SchemaIncompleteError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.name_rules import rule_of
-from snapshot_assets.format.names import parse_table
+from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.patterns import check_pattern
 from snapshot_assets.format.units import human_bytes
 from snapshot_assets.pipeline.checks import Judge, chunk_check
@@ -228,7 +228,7 @@ def _counting(context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[tu
             if not different:
                 return chunk, True, {}, None
             rows = (
-                {"table": str(name), "expected": expected, "found": found}
+                {"table": table_text(name), "expected": expected, "found": found}
                 for name, (expected, found) in sorted(different.items())
             )
             found = with_sizes({"tables_that_differ": len(different), "differences": first_rows(rows)})

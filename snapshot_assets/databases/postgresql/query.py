@@ -18,6 +18,7 @@ from snapshot_assets.databases.source import DatabaseAddress, Rows, Selection, W
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.arrow_types import arrow_type_text
+from snapshot_assets.format.names import ColumnPath, column_text
 from snapshot_assets.format.relations import Column, DatabaseSchema, TableName
 from snapshot_assets.format.units import time_text
 
@@ -95,7 +96,7 @@ def _text(query: Query) -> str:
 
 def _column(name: TableName, column: str, kind: SourceType, selection: Selection) -> Column:
     override = selection.carriers.get((name, column))
-    arrow_type, carrier = carried(kind, override, f"{name}.{column}")
+    arrow_type, carrier = carried(kind, override, column_text(ColumnPath(name, column)))
     return Column(name=column, type=kind.text, arrow_type=arrow_type_text(arrow_type), carrier=carrier)
 
 

@@ -86,7 +86,8 @@ class _Absent:
     def cause(self, failed: FailedStatement) -> str | None:
         """Return the object or reason because of which a statement failed, if there is one."""
         statement = failed.statement
-        objects = (_group(statement), f"table {statement.table}", *_belongs_to(statement.makes))
+        table = [] if statement.table is None else [f"table {statement.table.dotted}"]
+        objects = (_group(statement), *table, *_belongs_to(statement.makes))
         lacking = _quoted(failed.message) if failed.lacks else ()
         causes = (*map(self._objects.get, objects), *map(self._names.get, lacking))
         return next((each for each in causes if each is not None), None)

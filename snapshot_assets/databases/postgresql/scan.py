@@ -30,6 +30,7 @@ from snapshot_assets.databases.scan_order import order_clause
 from snapshot_assets.databases.source import AllRows, Rows, Scan, WindowRows
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, SnapshotError, UnknownRelationError
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Carrier, Table, TableName
 
 _QUOTED = re.compile(r'"([a-z_][a-z0-9_]*)"')
@@ -171,8 +172,8 @@ class Scanner:
         """Return the time column of a timed table."""
         if table.time_index is None:
             raise DatabaseError(
-                f"Table {str(table.table_name)!r} has no time index, so it has no windows. Scan all its rows.",
-                table=str(table.table_name),
+                f"Table '{table.table_name}' has no time index, so it has no windows. Scan all its rows.",
+                table=table_text(table.table_name),
             )
         source = self._relation(table).columns[table.time_index].type
         return PostgresqlTimeColumn.typed(table.time_index, source.name, zone)
@@ -260,9 +261,9 @@ class Scanner:
         rows = self._session.rows(query, f"looking up {name}")
         if not rows:
             raise UnknownRelationError(
-                f"Table {str(name)!r} no longer exists. It existed when the schema was extracted. Extract the schema"
+                f"Table '{name}' no longer exists. It existed when the schema was extracted. Extract the schema"
                 " again, or leave the table out.",
-                table=str(name),
+                table=table_text(name),
             )
         oid, kind = rows[0]["oid"], rows[0]["kind"]
         # LOCK TABLE refuses views and foreign tables, and privileges on columns do not suffice; planning locks as well.
@@ -312,7 +313,7 @@ class Scanner:
                 f"{rewritten[0]['name']} was truncated or rewritten (TRUNCATE, VACUUM FULL, CLUSTER, ALTER TABLE,"
                 f" REFRESH) after the state that this run reads, so the rows of {name} in that state are gone."
                 " Start a new run, and run no such commands during it.",
-                table=str(name),
+                table=table_text(name),
             )
 
 

@@ -24,6 +24,7 @@ from snapshot_assets.databases.source import DatabaseAddress, HeldState, Rows, S
 from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.databases.time_column import time_range
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, SnapshotError
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
 _PARTITIONS_WITH_ROWS = """
@@ -97,7 +98,7 @@ class PostgresqlDatabase(Scanner):
         query = f"SELECT {values} FROM {self.from_item(table)} WHERE {self.any_of(table, rows)}"
         [row] = self.rows_of(table, query, f"looking for values of {table.table_name} that do not fit")
         if not checks:
-            return [columnless_rows(str(table.table_name))] if row["c0"] else []
+            return [columnless_rows(table.table_name)] if row["c0"] else []
         unfit = [each for number, each in enumerate(checks) if row[f"c{number}"]]
         return [self._unfit(table, rows, each) for each in unfit]
 
@@ -144,7 +145,7 @@ class PostgresqlDatabase(Scanner):
             raise DatabaseError(
                 f"The earliest or latest {table.table_name}.{table.time_index} is outside the years 1 to 9999, so the"
                 " range cannot be computed. Write `start_time` and `end_time` in the plan.",
-                table=str(table.table_name),
+                table=table_text(table.table_name),
                 column=table.time_index,
             ) from None
 

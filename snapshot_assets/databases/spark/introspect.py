@@ -20,7 +20,7 @@ from snapshot_assets.databases.spark.sql import qualified
 from snapshot_assets.databases.spark.types import TIMESTAMPS, carry, collation, column_type_text
 from snapshot_assets.errors import UnknownRelationError
 from snapshot_assets.format.arrow_types import arrow_type_text
-from snapshot_assets.format.names import ColumnPath, column_text
+from snapshot_assets.format.names import ColumnPath, column_text, table_text
 from snapshot_assets.format.relations import Carrier, Column, Table, TableName
 
 _NO_VIEWS = ("MISSING_CATALOG_ABILITY", "UNSUPPORTED_FEATURE", "NOT_SUPPORTED_COMMAND")
@@ -99,7 +99,7 @@ class SparkRelations:
         if name not in self.relations:
             raise UnknownRelationError(
                 f"Spark catalog {self._alias!r}: {name} no longer exists. Export into a new snapshot.",
-                table=str(name),
+                table=table_text(name),
             )
         return qualified(self._path(name))
 

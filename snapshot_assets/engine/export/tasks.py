@@ -25,6 +25,7 @@ from snapshot_assets.format.documents import FORMAT_VERSION
 from snapshot_assets.format.file_formats import format_of
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import data_file_stem, new_attempt
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table
 from snapshot_assets.storage.base import ObjectStore
 
@@ -250,5 +251,5 @@ def timeless_rows_error(table: Table) -> DatabaseError:
     return DatabaseError(
         f"{table.table_name} holds rows whose {table.time_index} is NULL or infinite, and the plan has "
         "null_time: fail. Correct the rows, or write null_time: chunk0 to export them in chunk 0.",
-        table=str(table.table_name),
+        table=table_text(table.table_name),
     )

@@ -147,7 +147,7 @@ class RestorePlan:
         dropped = map(dropped_table, self.source.dropped)
         made = {each.makes for each in self.definition.before}
         places = (part for table in self.definition.tables for part in former_partitions(table))
-        former = (former_partition(part) for part in places if f"partition {part}" in made)
+        former = (former_partition(part) for part in places if f"partition {part.dotted}" in made)
         edges = outside(self.state, self.source.filters)
         return (*edges, *dropped, *former, *gone, *self.differing, *self._unneeded_damage())
 

@@ -12,6 +12,7 @@ from snapshot_assets.databases.target import Definition, FailedStatement, Rehear
 from snapshot_assets.engine.restore.target import TargetContents
 from snapshot_assets.errors import RefusedImportError, RestoreError, SnapshotError
 from snapshot_assets.format.counts import counted, some_text
+from snapshot_assets.format.names import table_text
 
 _OWN_NAME = re.compile(r'(?P<schema>[^."(]+\.|"[^"]*"\.)?(?P<name>"[^"]*"|[^("\s]+)')
 
@@ -62,7 +63,7 @@ def missing_facts(missing: Iterable[Need]) -> list[dict[str, Any]]:
     return [
         {
             "object": need.label,
-            "tables": [str(table) for table in need.tables],
+            "tables": [table_text(table) for table in need.tables],
             "used_by": list(need.used_by),
             "sql": list(need.sql),
         }
