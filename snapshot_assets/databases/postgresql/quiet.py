@@ -64,7 +64,8 @@ _INSERT, _DELETE = (4, "'3'"), (8, "'4'")
 # Only the row security of the table that a statement names applies to it, not that of partitions.
 _FORCED = """
 SELECT pg_catalog.format('ALTER TABLE ONLY %s NO FORCE ROW LEVEL SECURITY', c.oid::pg_catalog.regclass) AS off,
-    pg_catalog.format('ALTER TABLE ONLY %s FORCE ROW LEVEL SECURITY', c.oid::pg_catalog.regclass) AS on
+    pg_catalog.format('ALTER TABLE ONLY %s FORCE ROW LEVEL SECURITY', c.oid::pg_catalog.regclass) AS on,
+    n.nspname AS schema, c.relname AS table
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE (n.nspname, c.relname) IN ({names}) AND c.relforcerowsecurity AND pg_catalog.row_security_active(c.oid)
     AND pg_catalog.pg_has_role(c.relowner, 'USAGE')
@@ -124,6 +125,11 @@ def every_row(target: PostgresqlConnection, names: Sequence[TableName]) -> Itera
     """Within a transaction, read all rows of the role's own tables, also if their row security is forced."""
     with _off(target, _forced(target, names)):
         yield
+
+
+def forced(target: PostgresqlConnection, names: Sequence[TableName]) -> set[TableName]:
+    """Return the tables whose row security is forced on the connection's role, which owns them."""
+    return {TableName(row["schema"], row["table"]) for row in _forced(target, names)}
 
 
 @contextmanager

@@ -108,8 +108,11 @@ class TargetTables:
         """Return none: a catalog has no types and functions of its own; see `RestoreTarget`."""
         return {}
 
-    def count(self, table: Table, rows: Rows) -> int:
-        """Count a table's rows; see `RestoreTarget`."""
+    def counts(self, wanted: Sequence[tuple[Table, Rows]]) -> list[int]:
+        """Count rows of tables; see `RestoreTarget`."""
+        return [self._count(table, rows) for table, rows in wanted]
+
+    def _count(self, table: Table, rows: Rows) -> int:
         with translated(self._doing(f"counting {table.table_name}")):
             return self._refreshed(table.table_name).where(SparkTimeColumn.predicate(table, rows)).count()
 
@@ -146,7 +149,7 @@ class TargetTables:
                 none.write.insertInto(name, overwrite=True)
             else:
                 self._spark.sql(f"DELETE FROM {name} WHERE {SparkTimeColumn.predicate(table, rows)}")
-        if left := self.count(table, rows):
+        if left := self._count(table, rows):
             raise DatabaseError(f"{self._doing(doing)} did not delete {left} of them.")
 
     def _path(self, name: TableName) -> tuple[str, ...]:

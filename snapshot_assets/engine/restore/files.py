@@ -256,5 +256,5 @@ def parents_first(chunk: ChunkFiles) -> ChunkFiles:
         for key in table.foreign_keys:
             parent = TableName(key.referenced_schema, key.referenced_table)
             references.append(Reference(key.name, name, name, parent, parent, match=""))
-    order = tables_parents_first(sorted(tables), references)
-    return replace(chunk, files=tuple(sorted(chunk.files, key=lambda plan: order.index(plan.table.table_name))))
+    places = {name: place for place, name in enumerate(tables_parents_first(sorted(tables), references))}
+    return replace(chunk, files=tuple(sorted(chunk.files, key=lambda plan: places[plan.table.table_name])))
