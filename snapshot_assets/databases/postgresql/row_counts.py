@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import inf
 
 from snapshot_assets.databases.postgresql.scan import Scanner
 from snapshot_assets.databases.source import Rows, Scan, TimelessRows, WindowRows
@@ -26,7 +27,7 @@ _SET = (
 )
 
 
-def count_rows(scanner: Scanner, table: Table, rows: Sequence[Rows]) -> list[int] | None:
+def count_rows(scanner: Scanner, table: Table, rows: Sequence[Rows], *, thorough: bool) -> list[int] | None:
     """Count the rows of disjoint sets of a table; see `Database.count_rows`."""
     if not scanner.is_stored(table):
         return None
@@ -35,20 +36,22 @@ def count_rows(scanner: Scanner, table: Table, rows: Sequence[Rows]) -> list[int
     if len(rows) <= FEW_SETS:
         conditions = [scanner.any_of(table, [each]) for each in rows]
         values = ", ".join(f"pg_catalog.count(*) FILTER (WHERE {each}) AS c{n}" for n, each in enumerate(conditions))
-        return list(_counted(scanner, table, values, "", rows)[0].values())
+        return list(_counted(scanner, table, values, "", rows, thorough)[0].values())
     number = scanner.time_column(table, windows[0].zone).number(edges)
     timeless = [each for each in rows if isinstance(each, TimelessRows)]
     read: list[Rows] = [WindowRows(edges[0], edges[-1], windows[0].zone), *timeless]
-    found = _counted(scanner, table, f"{number} AS number, pg_catalog.count(*) AS rows", " GROUP BY 1", read)
+    found = _counted(scanner, table, f"{number} AS number, pg_catalog.count(*) AS rows", " GROUP BY 1", read, thorough)
     counts = {row["number"]: row["rows"] for row in found}
     return [counts.get(edges.index(each.start) + 1 if isinstance(each, WindowRows) else -1, 0) for each in rows]
 
 
-def _counted(scanner: Scanner, table: Table, values: str, end: str, read: Sequence[Rows]) -> list[dict[str, int]]:
+def _counted(
+    scanner: Scanner, table: Table, values: str, end: str, read: Sequence[Rows], thorough: bool
+) -> list[dict[str, int]]:
     """Run a query over the whole table, without indexes over its partitions in the range, or with any plan."""
     query = f"SELECT {values} FROM {scanner.from_item(table)}"
     within = f"{query} WHERE {scanner.any_of(table, read)}{end}"
-    most = MOST_COST * sum(scanner.cost(table, scanner.query(Scan(table, each))) for each in read)
+    most = inf if thorough else MOST_COST * sum(scanner.cost(table, scanner.query(Scan(table, each))) for each in read)
     doing = f"counting {table.table_name}"
     with _without_indexes(scanner, table):
         for each in (query + end, within):

@@ -112,9 +112,9 @@ class ChunkWork:
             if written[name] != counted:
                 raise DatabaseError(
                     f"{name}: the database counts {counted:,} rows in {self.window or 'chunk 0'}, and the tasks read"
-                    f" {written[name]:,} of the same state, so nothing of this chunk is committed. The usual cause is a corrupt index: check the"
-                    f" indexes with amcheck, and REINDEX TABLE {qualified(name)}, then run again. If the numbers still"
-                    " differ, report it.",
+                    f" {written[name]:,} of the same state, so nothing of this chunk is committed. The usual"
+                    f" cause is a corrupt index: check the indexes with amcheck, and REINDEX TABLE {qualified(name)},"
+                    " then run again. If the numbers still differ, report it.",
                     table=str(name),
                     chunk=self.chunk,
                 )
