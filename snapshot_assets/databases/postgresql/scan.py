@@ -180,8 +180,18 @@ class Scanner:
 
     def estimate(self, scan: Scan) -> int:
         """Return the planner's estimate of a scan's bytes."""
-        plan = self._plan(scan)
+        plan = self._plan(scan.table, self.query(scan))
         return int(plan["Plan Rows"]) * int(plan["Plan Width"])
+
+    def cost(self, table: Table, query: str) -> float:
+        """Return the planner's estimate of the cost of a query of a table's FROM item."""
+        return float(self._plan(table, query)["Total Cost"])
+
+    def is_stored(self, table: Table) -> bool:
+        """Return whether every session that reads this state reads the same rows: not those of views or servers."""
+        if is_query(table) or is_large_objects(table):
+            return False
+        return self._relation(table).kind in "rmp"
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Divide a scan by time, if an index serves its window; else by the table's blocks, if it has any."""
@@ -238,11 +248,10 @@ class Scanner:
 
     def _reads(self, scan: Scan) -> list[dict[str, Any]]:
         """Return the nodes of a scan's plan that read a table or partition; none reads one outside the window."""
-        return [node for node in _nodes(self._plan(scan)) if "Relation Name" in node]
+        return [node for node in _nodes(self._plan(scan.table, self.query(scan))) if "Relation Name" in node]
 
-    def _plan(self, scan: Scan) -> dict[str, Any]:
-        query = f"EXPLAIN (FORMAT JSON, VERBOSE) {self.query(scan)}"
-        rows = self.rows_of(scan.table, query, f"planning {scan.table.name}")
+    def _plan(self, table: Table, query: str) -> dict[str, Any]:
+        rows = self.rows_of(table, f"EXPLAIN (FORMAT JSON, VERBOSE) {query}", f"planning {table.name}")
         plan: dict[str, Any] = json.loads(rows[0]["QUERY PLAN"])[0]["Plan"]
         return plan
 

@@ -13,6 +13,7 @@ from snapshot_assets.databases.masks import check_masks
 from snapshot_assets.databases.postgresql.introspect.documents import extract
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
 from snapshot_assets.databases.postgresql.query import extract_query
+from snapshot_assets.databases.postgresql.row_counts import count_rows
 from snapshot_assets.databases.postgresql.scan import Scanner
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.types import RANGED
@@ -129,6 +130,10 @@ class PostgresqlDatabase(Scanner):
         time = self.time_column(table, zone)
         query = f"SELECT pg_catalog.count(*) AS rows FROM {self.from_item(table)} WHERE {time.outside(start, end)}"
         return int(self.rows_of(table, query, f"counting {table.table_name}")[0]["rows"])
+
+    def count_rows(self, table: Table, rows: Sequence[Rows], *, thorough: bool) -> list[int] | None:
+        """Count the rows of disjoint sets; see `Database.count_rows`."""
+        return count_rows(self, table, rows, thorough=thorough)
 
     def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
         """Return the least and greatest finite time over the timed tables, or None if there is no row."""
