@@ -11,8 +11,10 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import DamageError, LostLogError, PartlyRestoredError, RestoreError
+from snapshot_assets.format.layout import REPLICA
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.engine.exports import Place
@@ -61,6 +63,23 @@ def test_damage_of_what_a_restore_does_not_need_is_a_warning(
     assert duck.differences(checkpointed.source, IN_RANGE) == {}
     [warning] = [each for each in done.plan.warnings if victim.name in each]
     assert "snapshots" in warning, "it names a command"
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"torn"])
+def test_a_damaged_marker_of_a_replica_is_a_warning(
+    exported: Place, duck: Into, tmp_path: Path, caplog: pytest.LogCaptureFixture, data: bytes
+) -> None:
+    replica = Place(exported.source, tmp_path / "replica")
+    replicate(exported.store, replica.store)
+    replica.store.put(REPLICA, data)
+    before = sorted(replica.folder.rglob("*"))
+    done = duck.restore(replica.store)
+    assert done.finished
+    assert duck.differences(exported.source, IN_RANGE) == {}
+    [warning] = [each for each in done.plan.warnings if REPLICA in each]
+    assert "`snapshots replicate` writes it again" in warning
+    assert "is not pinned" in caplog.text
+    assert sorted(replica.folder.rglob("*")) == before
 
 
 @pytest.mark.parametrize("version", [None, "newest"])
