@@ -103,7 +103,7 @@ def _refuse_differing(plan: RestorePlan, counts: dict[TableName, tuple[int, int]
         some = "; ".join(f"{name}: {loaded_and_found(*both)}" for name, both in different.items())
         raise RestoreError(
             f"The target's row counts differ from what was loaded: {some}. {how_to_load_again(plan)}",
-            tables=sorted(map(str, different)),
+            tables=sorted(map(table_text, different)),
         )
     return bool(different)
 

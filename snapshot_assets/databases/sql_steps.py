@@ -256,10 +256,7 @@ class SqlSteps(ABC):
             proven = any(each.there for each in step.statements)
             tried = prior is not None and (prior.status in ("failed", "made") or (prior.status == "taken" and proven))
             status = "made" if tried and self._is_there(step) else "taken"
-        message = str(error)
-        for statement in step.statements:
-            for doing in (_doing(statement), _looking(statement)):
-                message = message.rpartition(f"{doing} failed: ")[2]
+        message = str(error.attributes.get("reason", error))
         sql = _table_sql(step) if status == "made" else ""
         return StepResult(step.name, record.id, status, message, self._violated(error), sql)
 

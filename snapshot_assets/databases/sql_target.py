@@ -31,6 +31,7 @@ from snapshot_assets.databases.target import (
 from snapshot_assets.databases.time_column import TimeColumn
 from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.counts import counted
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
 _MOST_TABLES = 50
@@ -181,7 +182,7 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
             self._tables_of.update((each.id, frozenset(each.tables)) for each in self.imports())
         newest = [each for each in ids if table in self._tables_of[each]][-1:]
         if newest != [import_id]:
-            raise OtherImportError(ledger.superseded(table, import_id, *newest), table=str(table))
+            raise OtherImportError(ledger.superseded(table, import_id, *newest), table=table_text(table))
 
     def _load(self, file: LoadedFile, table: Table, batches: Iterable[pa.RecordBatch]) -> int | None:
         # The ledger row comes first: a concurrent run that loads the same file waits here until this one ends.
@@ -214,7 +215,7 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
                 for reference in references:
                     if self._prevents_deletion(reference, by_table):
                         message = refusal(chunk, reference, with_children=self.deletes_parents)
-                        raise RestoreError(message, chunk=chunk, table=str(reference.parent), key=reference.name)
+                        raise RestoreError(message, chunk=chunk, table=table_text(reference.parent), key=reference.name)
                 for load in reversed(ordered):
                     self._delete(chunk, load)
                 for load in ordered:

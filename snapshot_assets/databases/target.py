@@ -137,11 +137,13 @@ class FailedStatement:
 
     Attributes:
         holds_rows: Whether rows cannot be loaded without what it makes.
+        lacks: Whether it fails because something does not exist.
     """
 
     statement: Statement
     message: str
     holds_rows: bool = False
+    lacks: bool = False
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.scrub import scrub
 
 _SHOWN = 5
-_OF_CHUNK = re.compile(r"data/\d+(?:/[^\s:;,]*)?")
-"""A chunk's folder or object, in an error."""
+_OF_CHUNK = re.compile(r"(data/)\d+(?:/[^\s:;,]*)?|( SQL: ).*", re.DOTALL)
+"""A chunk's folder or object in an error, or its statement at the end."""
 JOB_BYTES = 64 << 20
 JOB_CHUNKS = 32
 """Most bytes, and most chunks, that share a job: a Python task takes about 100 ms to start."""
@@ -252,7 +252,7 @@ def by_cause(failed: Mapping[int, str]) -> list[tuple[list[int], str]]:
     """Group failed chunks whose errors differ at most in the chunk's own objects; each group has its first error."""
     groups: dict[str, list[int]] = {}
     for chunk, error in sorted(failed.items()):
-        groups.setdefault(_OF_CHUNK.sub("data/", error), []).append(chunk)
+        groups.setdefault(_OF_CHUNK.sub(r"\1\2", error), []).append(chunk)
     return [(chunks, failed[chunks[0]]) for chunks in groups.values()]
 
 

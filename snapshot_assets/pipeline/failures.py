@@ -109,7 +109,7 @@ def as_failure(error: Exception, remedy: str = "") -> dg.Failure:
         metadata["failed_steps"] = failed_steps(error.attributes["steps"])
     if isinstance(error, _OF_CHUNKS):
         groups = by_cause(error.attributes["chunks"])
-        metadata["failed_chunks"] = dg.MetadataValue.json({", ".join(map(str, each)): text for each, text in groups})
+        metadata["failed_chunks"] = dg.MetadataValue.json([{"chunks": each, "error": text} for each, text in groups])
         metadata["causes"] = dg.MetadataValue.json(error.attributes.get("causes", []))
     description = str(error) if isinstance(error, SnapshotError) else f"{type(error).__name__}: {error}"
     return dg.Failure(description=description, metadata=metadata, allow_retries=False)

@@ -19,6 +19,7 @@ from snapshot_assets.engine.export.chunks import Outcome, completed_chunks
 from snapshot_assets.engine.session_start import worker_python_of_others_chosen
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.pipeline.check_results import record_written
 from snapshot_assets.pipeline.dagster_internals import (
@@ -152,11 +153,12 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             _refuse_unordered(context, run.plan)
             keys = context.asset_partition_keys if context.has_asset_partitions else []
             chunks = [window_of(run.plan, key).id for key in keys] or [UNTIMED_CHUNK]
-            table = _metadata_of(context.upstream_output, TABLE)
+            named = _metadata_of(context.upstream_output, TABLE)
+            table = None if named is None else parse_table(named)
             spark = snapshots.spark(run.plan.name)
             frames = load_frames(spark, run.store, Catalog.open(run.store).state, chunks, table)
-        named = {str(name): frame for name, frame in frames.items()}
-        return next(iter(named.values())) if len(named) == 1 else named
+        by_name = {table_text(name): frame for name, frame in frames.items()}
+        return next(iter(by_name.values())) if len(by_name) == 1 else by_name
 
 
 def _plan_of(output: dg.OutputContext, configuration: Configuration) -> str:

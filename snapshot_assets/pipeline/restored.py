@@ -15,7 +15,7 @@ from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.errors import PartlyRestoredError, SchemaIncompleteError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.name_rules import rule_of
-from snapshot_assets.format.names import parse_table
+from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.patterns import check_pattern
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import human_bytes
@@ -254,7 +254,7 @@ def _differing(different: Mapping[TableName, tuple[int, int]]) -> dict[str, Any]
     if not different:
         return {}
     rows = (
-        {"table": str(name), "expected": expected, "found": found}
+        {"table": table_text(name), "expected": expected, "found": found}
         for name, (expected, found) in sorted(different.items())
     )
     return with_sizes({"tables_that_differ": len(different), "differences": first_rows(rows)})

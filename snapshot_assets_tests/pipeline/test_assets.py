@@ -111,7 +111,7 @@ def test_when_a_key_fails_the_others_are_materialised_and_the_run_names_it(proje
     assert not result.success
     failure = project.failure(result)
     assert failure.description.startswith(f"1 of 6 chunks failed: chunk 4 ({project.keys[3]}): ")
-    assert list(failure.metadata["failed_chunks"].value) == ["4"]
+    assert [each["chunks"] for each in failure.metadata["failed_chunks"].value] == [[4]]
     done = [key for chunk, key in enumerate(project.keys, 1) if chunk != 4]
     found = project.materialized()
     assert sorted(found) == done

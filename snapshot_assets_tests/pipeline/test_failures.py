@@ -54,7 +54,7 @@ def test_a_failed_export_stays_what_is_shown_if_the_hints_fail_too(
     project.break_chunk(1)
     monkeypatch.setattr(io_manager, "write_hints", lost)
     failure = project.failure(project.run("chunks", keys=project.keys[:1], with_checks=False))
-    assert list(failure.metadata["failed_chunks"].value) == ["1"]
+    assert [each["chunks"] for each in failure.metadata["failed_chunks"].value] == [[1]]
     assert any("were not written after the failure: the bucket does not answer" in line for line in project.log())
     project.mend_chunk(1)
     failure = project.failure(project.run("chunks", keys=project.keys[:1], with_checks=False))

@@ -166,7 +166,7 @@ def test_a_flipped_byte_fails_the_run_naming_the_chunk_and_the_others_are_loaded
     assert not result.success
     failure = restoring.failure(result)
     assert damaged in failure.description
-    assert list(failure.metadata["failed_chunks"].value) == ["4"]
+    assert [each["chunks"] for each in failure.metadata["failed_chunks"].value] == [[4]]
     assert sorted(restoring.materialized("restored")) == [key for key in keys if key != keys[3]]
     assert differing(restoring) == {"readings": 24}
     restoring.run_checks("restored", keys=keys)

@@ -99,7 +99,7 @@ def _sums_faults(store: ObjectStore, scan: LogScan, state: State, again: str) ->
     if any(found == sums_of(other) for other in chain(scan.states(), retained)):
         message = f"{CHECKSUMS} is of another revision than {MANIFEST}. {again}"
         yield Fault(FaultKind.STALE, CHECKSUMS, message)
-    elif scan.first > 1 and _contradicts_nothing(scan.state, found):
+    elif scan.start and _contradicts_nothing(scan.state, found):
         message = f"{CHECKSUMS} is of a version whose log was pruned. {again}"
         yield Fault(FaultKind.STALE, CHECKSUMS, message)
     elif not is_there(store, transaction_path(scan.state.revision + 1)):  # else others committed since

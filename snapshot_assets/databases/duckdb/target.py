@@ -199,7 +199,7 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         failed = []
         for each in statements:
             if each.table is not None and each.makes.startswith("index "):
-                name = each.makes.removeprefix("index ").removesuffix(f" of {each.table}")
+                name = each.makes.removeprefix("index ").removesuffix(f" of {each.table.dotted}")
                 if (each.table.schema.lower(), name.lower()) in taken:
                     failed.append(FailedStatement(each, f"an index {name} is in schema {each.table.schema} already"))
         return failed

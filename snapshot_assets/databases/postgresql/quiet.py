@@ -17,6 +17,7 @@ from snapshot_assets.databases.postgresql.existing_types import names_of
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DatabaseUnavailableError
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 
 LOCK_SECONDS = 2
@@ -183,7 +184,7 @@ def _lifted(target: PostgresqlConnection, rows: Sequence[Mapping[str, Any]], nam
                 f"Table {name} could not be read: its row security is forced, also on this role. Reading all rows needs"
                 f" a lock on the table, which other sessions held for {LOCK_TRIES * LOCK_SECONDS} s. Try again when"
                 " they are done, or as a role with BYPASSRLS.",
-                table=str(name),
+                table=table_text(name),
             ) from error
         return False
     return True

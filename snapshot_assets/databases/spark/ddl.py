@@ -59,7 +59,7 @@ def _create(table: Table) -> Statement:
     comment = f" COMMENT {literal(table.comment)}" if table.comment else ""
     columns = ", ".join(_column(table, column) for column in table.columns)
     return Statement(
-        f"table {table.table_name}", f"CREATE TABLE IDENTIFIER({TABLE}) ({columns}){comment}", table.table_name
+        f"table {table.table_name.dotted}", f"CREATE TABLE IDENTIFIER({TABLE}) ({columns}){comment}", table.table_name
     )
 
 

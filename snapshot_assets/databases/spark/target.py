@@ -18,6 +18,7 @@ from snapshot_assets.databases.spark.target_tables import TargetTables
 from snapshot_assets.databases.steps import SchemaStep, StepResult
 from snapshot_assets.databases.target import LEDGER_SCHEMA, LoadedFile, RestoreRecord, Tried, ignore_tries
 from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TransientError
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table, TableName
 
 _AGAIN = "Drop the import's tables, give --forget-ledger, and import again."
@@ -136,7 +137,7 @@ class SparkTarget(TargetTables):
             newest = [record.id for record in contents.imports.values() if claim.table in record.tables][-1:]
             if newest != [import_id]:
                 self.withdraw(claims)
-                raise OtherImportError(superseded(claim.table, import_id, *newest), table=str(claim.table))
+                raise OtherImportError(superseded(claim.table, import_id, *newest), table=table_text(claim.table))
         mine = {claim.id for claim in claims}
         for claim in claims:
             for other in contents.of_part(claim.part):
@@ -260,7 +261,7 @@ class SparkTarget(TargetTables):
                     f"Rows of chunk {claim.chunk} are in {claim.table} and cannot be deleted, because the table's"
                     f" format does not take DELETE; Delta and Iceberg do. {_AGAIN} ({error})",
                     chunk=claim.chunk,
-                    table=str(claim.table),
+                    table=table_text(claim.table),
                 ) from error
         self._ledger.append([LedgerEvent("erased", claim.id)])
         self._delete(table, rows, f"deleting the rows of chunk {claim.chunk} from {claim.table}")

@@ -18,6 +18,7 @@ from snapshot_assets.databases.spark.types import column_type_text
 from snapshot_assets.databases.steps import SchemaStep, StepResult
 from snapshot_assets.databases.target import ExistingTable, OtherType, Rehearsal, RestoreRecord, Statement
 from snapshot_assets.errors import DatabaseError, RestoreError, SnapshotError, TransientError
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
 _LENGTH = re.compile(r"(?:var)?char\((\d+)\)")
@@ -58,7 +59,7 @@ class TargetTables:
                     f"{other} and {name} would be one table in {'.'.join((self._catalog, *self._namespace))}. Give one"
                     " a new name with --map-table, choose tables with --tables, or restore into"
                     f" spark:{self._catalog}: each schema has its own namespace there.",
-                    table=str(name),
+                    table=table_text(name),
                 )
 
     def other_types(self, tables: Sequence[Table]) -> list[OtherType]:

@@ -45,7 +45,7 @@ def checked_schemas(
     """
     refusals = Refusals()
     extracted = exported = source.extract(plan.selection, refusals)
-    undecided = [table for table in extracted.tables if str(table.table_name) in refusals.undecided]
+    undecided = [table for table in extracted.tables if table.table_name in refusals.undecided]
     with refusals.noting(but=UnknownRelationError):  # where names are wrong, it is no news that nothing is selected
         decided = tuple(table for table in extracted.tables if table not in undecided)
         if decided or not undecided:

@@ -143,7 +143,7 @@ class RestorePlan:
         dropped = map(dropped_table, self.source.dropped)
         made = {each.makes for each in self.definition.before}
         places = (part for table in self.definition.tables for part in former_partitions(table))
-        former = (former_partition(part) for part in places if f"partition {part}" in made)
+        former = (former_partition(part) for part in places if f"partition {part.dotted}" in made)
         edges = outside(self.state, self.source.filters)
         older = self.source.older.warnings() if self.source.older else ()
         return (*older, *edges, *dropped, *former, *gone, *self.differing, *damage.unneeded_damage(self))

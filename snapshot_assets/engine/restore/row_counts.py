@@ -13,6 +13,7 @@ from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table, TableName
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def check_rows(target: RestoreTarget, plan: RestorePlan, *, added: bool, stage: 
         raise RestoreError(
             f"The target does not hold the rows that were loaded: {'; '.join(map(str, different))}. They were changed"
             f" since; the ledger still lists them, so nothing was done. {how_to_load_again(plan)}",
-            tables=[str(each.table) for each in different],
+            tables=[table_text(each.table) for each in different],
         )
 
 

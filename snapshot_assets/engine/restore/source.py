@@ -41,6 +41,7 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format.layout import REPLICA, checkpointed_revision, transaction_path
 from snapshot_assets.format.name_rules import NameRule, rule_of
+from snapshot_assets.format.name_texts import shell_word, written_name
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 from snapshot_assets.storage.base import ObjectStore
 
@@ -363,8 +364,8 @@ def _select(schema: DatabaseSchema, filters: Filters, known: Iterable[TableName]
 
 def _without_large(table: Table, filters: Filters) -> str:
     """Return the sentence for large objects that are not chosen: they belong to no schema of the user."""
-    ways = [f"add {table.table_name} to --tables"] if filters.tables else []
-    ways += [f"add {table.schema_name} to --schemas"] if filters.schemas else []
+    ways = [f"add {shell_word(written_name(*table.table_name))} to --tables"] if filters.tables else []
+    ways += [f"add {shell_word(written_name(table.schema_name))} to --schemas"] if filters.schemas else []
     return f"Large objects are left out: to restore them, {' and '.join(ways)}."
 
 

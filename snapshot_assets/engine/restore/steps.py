@@ -12,7 +12,8 @@ from snapshot_assets.databases.target import Definition, RestoreRecord, RestoreT
 from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.errors import RestoreFailedError, SchemaIncompleteError
 from snapshot_assets.format.counts import counted
-from snapshot_assets.format.patterns import pattern_of
+from snapshot_assets.format.name_texts import shell_word, written_name
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 
 _NAMED = 3
@@ -271,12 +272,12 @@ def without_tables(
         tables: The tables that lack their rows, by the snapshot's names.
         failed: The steps of the schema that failed.
     """
-    names, patterns = ", ".join(map(str, tables)), ",".join(map(pattern_of, tables))
+    names, patterns = ", ".join(map(str, tables)), shell_word(",".join(written_name(*each) for each in tables))
     steps = f" {_failed(failed)}." if failed else ""
     return RestoreFailedError(
         f"{error} Not all rows are there of {names}: their keys and indexes wait, and the views and foreign keys that"
         f" need them. The other tables have theirs.{steps} To finish without them, add --exclude-tables {patterns}.",
-        **error.attributes | {"tables": list(map(str, tables)), "steps": [each.facts for each in failed]},
+        **error.attributes | {"tables": list(map(table_text, tables)), "steps": [each.facts for each in failed]},
     )
 
 

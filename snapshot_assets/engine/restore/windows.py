@@ -17,6 +17,7 @@ from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.checksums import canonical_json
 from snapshot_assets.format.counts import noun, some_text
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.format.units import duration_text, parse_time, time_text
 from snapshot_assets.format.windows import window_at
@@ -143,7 +144,7 @@ def _check_time_indexes(tables: set[TableName], before: PinnedWindows, now: Pinn
             raise RestoreError(
                 f"The rows of {name} were loaded with the time index {old or 'none'}, which is now {new or 'none'} at"
                 f" revision {revision}: other rows lie in each chunk. {_IMPORT_AGAIN}",
-                table=str(name),
+                table=table_text(name),
             )
 
 

@@ -101,7 +101,7 @@ def test_a_step_that_fails_keeps_no_other_from_being_made_and_is_recorded(target
         ("table public.t", "made"),
         ("index public.i", "made"),
     ]
-    assert results["index public.x"].message == 'ERROR: relation "public.nowhere" does not exist (SQLSTATE 42P01)'
+    assert results["index public.x"].message == 'relation "public.nowhere" does not exist (SQLSTATE 42P01)'
     assert target.steps("loc") == results
     assert target.imports() == [record()]
     assert target.existing([T])[T].columns == ("ts", 'näme "x"', "n")

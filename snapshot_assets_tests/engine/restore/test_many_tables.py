@@ -37,6 +37,13 @@ def place(make_postgresql_database: MakeDatabase, tmp_path: Path) -> Place:
     return place
 
 
+def test_the_seal_reports_how_many_files_it_has_verified(place: Place) -> None:
+    run, stages = place.run(), list[tuple[str, int, int]]()
+    run.stage = lambda *stage: stages.append(stage)
+    run.seal()
+    assert stages == [("verifying files", done, TABLES) for done in range(1, TABLES + 1)]
+
+
 @contextmanager
 def recording(run: RestoreRun) -> Iterator[list[tuple[str, int, int]]]:
     """Record the stages of a run."""

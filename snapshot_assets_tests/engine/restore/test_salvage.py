@@ -69,6 +69,23 @@ def test_damage_of_what_a_restore_does_not_need_is_a_warning(
     assert "snapshots" in warning, "it names a command"
 
 
+@pytest.mark.parametrize("data", [b"", b"{}", b"torn"])
+def test_a_damaged_marker_of_a_replica_is_a_warning(
+    exported: Place, duck: Into, tmp_path: Path, caplog: pytest.LogCaptureFixture, data: bytes
+) -> None:
+    replica = Place(exported.source, tmp_path / "replica")
+    replicate(exported.store, replica.store)
+    replica.store.put(REPLICA, data)
+    before = sorted(replica.folder.rglob("*"))
+    done = duck.restore(replica.store)
+    assert done.finished
+    assert duck.differences(exported.source, IN_RANGE) == {}
+    [warning] = [each for each in done.plan.warnings if REPLICA in each]
+    assert "`snapshots replicate` writes it again" in warning
+    assert "is not pinned" in caplog.text
+    assert sorted(replica.folder.rglob("*")) == before
+
+
 @pytest.mark.parametrize("version", [None, "newest"])
 def test_only_a_restore_of_the_newest_version_needs_the_logs_end(
     exported: Place, duck: Into, version: str | None
