@@ -39,7 +39,7 @@ from snapshot_assets.errors import (
     PlanError,
     UnsupportedVersionError,
 )
-from snapshot_assets.format.layout import REPLICA, checkpointed_revision, transaction_path
+from snapshot_assets.format.layout import checkpointed_revision, transaction_path
 from snapshot_assets.format.name_rules import NameRule, rule_of
 from snapshot_assets.format.name_texts import shell_word, written_name
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
@@ -74,7 +74,7 @@ class RestoreSource:
         schema: The selected part of its newest schema.
         documents: Every schema that a file was written with, by id, except older ones that are damaged.
         damaged: The fault of each damaged object, by path; of data files, also of those whose schema is damaged.
-        contradicted: Whether objects contradict the log or its right to be written, so that nothing may be committed.
+        contradicted: Whether objects contradict the log, so that nothing may be committed to it.
         older: The schema that takes the place of the newest one, which is damaged; None if that is intact.
         lost: One sentence for each view that the selection leaves out.
         dropped: Tables that are left out because the newest schema lacks them, though the revision has rows of them.
@@ -169,7 +169,7 @@ def open_source(
         dropped=tuple(name for name in left if selects(selection, name)),
         filters=filters,
         damaged=damaged | dict(_without_document(state, documents, damaged)) | dict(older.faults if older else {}),
-        contradicted=any(path == REPLICA or _contradicts(scan, error) for path, error in scan.faults),
+        contradicted=any(_contradicts(scan, error) for _, error in scan.faults),
         older=older,
     )
 

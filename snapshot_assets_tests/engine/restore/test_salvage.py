@@ -17,8 +17,6 @@ from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import DamageError, LostLogError, PartlyRestoredError, RestoreError
 from snapshot_assets.format.layout import REPLICA
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.continuous import FIRST, PLAN
@@ -104,20 +102,6 @@ def test_only_a_restore_of_the_newest_version_needs_the_logs_end(
     assert sorted(exported.folder.rglob("*")) == before, "nothing is committed to a log that may have lost its end"
     with pytest.raises(LostLogError):
         Catalog.open_for_writing(exported.store)
-
-
-def test_a_replica_whose_marker_is_damaged_is_restored_without_a_commit(
-    exported: Place, duck: Into, tmp_path: Path
-) -> None:
-    """Only the marker shows whether the location may be written to."""
-    copy = open_store(parse_location(f"file://{tmp_path}/replica"))
-    replicate(exported.store, copy)
-    flip(tmp_path / "replica" / REPLICA)
-    before = sorted((tmp_path / "replica").rglob("*"))
-    done = duck.restore(copy)
-    assert done.finished
-    assert any(REPLICA in warning for warning in done.plan.warnings)
-    assert sorted((tmp_path / "replica").rglob("*")) == before
 
 
 def test_damaged_files_outside_of_the_selection_do_not_matter(exported: Place, duck: Into) -> None:
