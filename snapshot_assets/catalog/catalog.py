@@ -18,7 +18,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, cast
 
 from snapshot_assets import __version__
-from snapshot_assets.catalog.log.checkpoints import warn_once, write_checkpoint
+from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.remedies import naming_location
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.log.store import append, read_entry
@@ -44,6 +44,7 @@ from snapshot_assets.format.layout import MANIFEST, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import SingleWriterStore
 from snapshot_assets.storage.probe import probe
+from snapshot_assets.storage.warn_once import warn_once
 
 MAX_CLOCK_SKEW = timedelta(minutes=5)
 """How far this machine's clock may be from the store's, or behind the last commit, without an error or warning."""

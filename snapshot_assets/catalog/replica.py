@@ -20,6 +20,7 @@ from snapshot_assets.format.documents import parse_json, pretty_json
 from snapshot_assets.format.layout import REPLICA
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.warn_once import warn_once
 
 _MAX_BYTES = 1 << 20
 _CHECKSUM = "sha256"
@@ -89,6 +90,17 @@ def read_marker(store: ObjectStore) -> Replica | None:
         raise _damage(store, f"{error!r}.") from error
 
 
+def marker_or_fault(store: ObjectStore) -> tuple[Replica | None, DamageError | None]:
+    """Return the marker of a replica, and its fault if it is damaged: readers need only the log.
+
+    Both are None for a location that is no replica.
+    """
+    try:
+        return read_marker(store), None
+    except DamageError as fault:
+        return None, fault
+
+
 def _checksum(members: dict[str, Any]) -> str:
     return sha256_hex(canonical_json(members))
 
@@ -106,13 +118,13 @@ def _damage(store: ObjectStore, what: str) -> DocumentError:
 def reader_view(store: ObjectStore) -> Callable[[State], State]:
     """Read a location's marker; return a function from a recorded state to what readers see.
 
-    That lacks what a replica of chosen versions lacks. Call this before the log is read: a promotion first ends in the
-    log what the replica lacks, then deletes the marker.
-
-    Raises:
-        DamageError: The marker is damaged.
+    That lacks what a replica of chosen versions lacks; if the marker is damaged, a warning says so, and nothing is left
+    out. Call this before the log is read: a promotion first ends in the log what the replica lacks, then deletes the
+    marker.
     """
-    marker = read_marker(store)
+    marker, fault = marker_or_fault(store)
+    if fault is not None:
+        warn_once(store.uri, f"{fault} Until then, versions are shown that the replica may not have.")
     return lambda state: with_versions(state, marker.revisions if marker is not None else None)
 
 
@@ -120,9 +132,11 @@ def refuse_replica(store: ObjectStore) -> None:
     """Refuse to write to a replica.
 
     Raises:
-        ReplicaError: The location is one.
+        ReplicaError: The location is one, or has a damaged marker.
     """
-    marker = read_marker(store)
+    marker, fault = marker_or_fault(store)
+    if fault is not None:
+        raise ReplicaError(str(fault), uri=store.uri) from fault
     if marker is not None and marker.promoting:
         raise ReplicaError(promotion_text(store.uri), uri=store.uri, source=marker.source)
     if marker is not None:

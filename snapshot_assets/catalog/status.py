@@ -13,7 +13,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.truncation import newest_state
 from snapshot_assets.catalog.operations.garbage import Garbage, PinnedPaths, scan_state
-from snapshot_assets.catalog.replica import read_marker
+from snapshot_assets.catalog.replica import marker_or_fault
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.catalog.state.holds import held_tags
 from snapshot_assets.catalog.state.totals import live_table
@@ -85,7 +85,7 @@ class Status:
         tag: The tag that was created last.
         verified: The last verifications: one for each depth and scope that no later one covers, the last one last.
         damaged: Objects that are missing or have another size, and those that the last verifications found damaged.
-        damage: Why the garbage is not known, "" if it is.
+        damage: Why the garbage is not known, also a fault of a replica's marker; "" if it is known.
         collectable: Garbage that is older than the grace period.
         waiting: Younger garbage.
         transactions: The log's transactions.
@@ -146,12 +146,13 @@ def location_status(store: ObjectStore, now: datetime) -> Status:
 
 
 def _status(store: ObjectStore, now: datetime) -> Status:
-    marker = read_marker(store)
+    marker, fault = marker_or_fault(store)
     objects = Listed(store)
     infos = list(objects.values())
     state = Catalog(store, newest_state(store, infos)).require_snapshot()
     verifications = current_verifications(store, state.location_id, infos)
-    damage, collectable, waiting = _garbage(store, state, infos, now)
+    # Without the marker, nothing shows which versions the replica has.
+    damage, collectable, waiting = (str(fault), None, None) if fault else _garbage(store, state, infos, now)
     damaged = known_damage(verifications) | _misfits(state, objects)
     assert state.header is not None
     return Status(

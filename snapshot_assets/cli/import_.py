@@ -113,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
         _restore(options, request, plan, work)
     run.found_damaged({path: fault for each in work.outcomes for path, fault in each.damaged.items()})
     plan = run.current()
-    if not plan.ended and not plan.left:
+    if not plan.ended and not plan.partial:
         lacking = [chunk.chunk for chunk in plan.chunks if plan.missing(chunk)]
         raise RestoreError(
             f"Run {work.run_id} succeeded, but the import is not finished:"

@@ -79,7 +79,7 @@ def show_plan(options: argparse.Namespace, location: str, alias: str, plan: Rest
         **kept_facts(plan),
         **lost_facts(plan),
     }
-    status = ExitStatus.DAMAGED if plan.left else ExitStatus.FAILED if plan.failing else ExitStatus.DONE
+    status = ExitStatus.DAMAGED if plan.partial else ExitStatus.FAILED if plan.failing else ExitStatus.DONE
     if options.json:
         show_json(report)
         return status
@@ -114,7 +114,7 @@ def report(options: argparse.Namespace, location: str, run: RestoreRun, work: Im
     different = _refuse_differing(plan, work.counts)
     failed = run.failed_steps()
     error: SnapshotError | None = incomplete(failed, plan.absent) if failed else None
-    if plan.left:
+    if plan.partial:
         error = partly_restored(plan, failed)
     facts: dict[str, Any] = {
         "location": location,

@@ -9,7 +9,7 @@ import dagster as dg
 from pydantic import Field
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.replica import read_marker
+from snapshot_assets.catalog.log.remedies import is_replica
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, with_replicas_remedy
 from snapshot_assets.catalog.verify.objects import Report, check_head, files_to_seal, verified_revision
@@ -238,6 +238,6 @@ def _report(store: ObjectStore, state: State, depth: str, rotation: Rotation | N
         return verify(store, depth="sample", rotation=rotation, suspected=suspected)
     sample = files_to_seal(state, datetime.now(UTC), verified_revision(state)) if depth == "sample" else set()
     report = check_head(store, state, sample | suspected)
-    if read_marker(store) is not None:
+    if is_replica(store):
         report.faults = list(map(with_replicas_remedy, report.faults))
     return report

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import duckdb
 import pytest
 
-from snapshot_assets_tests.cli.helpers import Snapshots, differing
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets_tests.cli.helpers import Snapshots, differing, export, make_plan, store_of
 
 WINDOW = "2025-01-02T00:00:00Z/2025-01-03T00:00:00Z"
 
@@ -90,3 +92,24 @@ def test_keep_going_restores_the_rest_with_status_3_and_continues_later(
     assert (again.status, again.json["rows_loaded"], again.json["left_out_by_damage"]) == (0, 24, []), again.err
     assert differing(tmp_path / "source.duckdb", target, "main.readings", "main.sensors") == {}
     assert snapshots(*call, "--json").json["rows_loaded"] == 0
+
+
+@pytest.mark.usefixtures("spark")
+def test_keep_going_restores_with_an_older_schema_with_status_3(
+    snapshots: Snapshots, call: tuple[str, ...], exported: Path, source: str, target: Path
+) -> None:
+    with duckdb.connect(source.removeprefix("duckdb://")) as database:
+        database.execute("CREATE VIEW main.newest AS SELECT max(moment) AS moment FROM main.readings")
+    export(make_plan(source, exported.as_uri()), store_of(exported), chunks=[1], replace=True)
+    state = read_state(store_of(exported))
+    assert state.schema_id == 2
+    flip(exported / state.schemas[2].folder / "views.json")
+    refused = snapshots(*call)
+    assert (refused.status, target.exists()) == (3, False)
+    assert "--keep-going" in refused.err
+    planned = snapshots(*call, "--keep-going", "--dry-run")
+    assert (planned.status, target.exists()) == (3, False)
+    done = snapshots(*call, "--keep-going", "--json")
+    assert (done.status, done.json["rows_loaded"], done.json["left_out_by_damage"]) == (3, 74, []), done.err
+    assert "Schema 2, the newest, is damaged: the import uses schema 1." in done.json["error"]["message"]
+    assert snapshots(*call, "--keep-going").status == 3

@@ -7,12 +7,11 @@ another location, or from a copy of this one, would turn this location's files i
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.log.store import read_entry
@@ -40,6 +39,7 @@ from snapshot_assets.format.checkpoint import (
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import MANIFEST, checkpoint_path, transaction_path
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.warn_once import warn_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from snapshot_assets.catalog.state.file_columns import FileColumns
 
 FILES, BOUNDS = "files", "bounds"
-_LOG = logging.getLogger(__name__)
 _DIGEST = 32
 _HEAD_BYTES = 4096
 _LOCATION = re.compile(rb'\n +"location_id": "([0-9a-f]{32})"')
@@ -82,12 +81,6 @@ def is_whole(store: ObjectStore, revision: int) -> bool:
     except ObjectNotFoundError:
         return False
     return True
-
-
-@lru_cache(maxsize=256)
-def warn_once(_uri: str, message: str) -> None:
-    """Log a warning about the location at a URI, once per process: a command reads the log several times."""
-    _LOG.warning("%s", message)
 
 
 def checkpoint_bytes(state: State) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from snapshot_assets.catalog.replica import read_marker
+from snapshot_assets.catalog.replica import marker_or_fault
 from snapshot_assets.errors import (
     BrokenLinkError,
     DamageError,
@@ -58,9 +58,7 @@ def fault_remedy(store: ObjectStore, path: str, error: FaultError) -> str:
 def is_replica(store: ObjectStore) -> bool:
     """Return whether a location has a replica's marker, damaged or not."""
     try:
-        return read_marker(store) is not None
-    except DamageError:  # only a replica has a marker
-        return True
+        return marker_or_fault(store) != (None, None)
     except SnapshotError:  # the store fails: the fault is reported without it
         return False
 

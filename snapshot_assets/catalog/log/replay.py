@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TypeVar
 
-from snapshot_assets.catalog.log.checkpoints import read_own_checkpoint, warn_once
+from snapshot_assets.catalog.log.checkpoints import read_own_checkpoint
 from snapshot_assets.catalog.log.remedies import FAULTS as FAULTS  # for those who read the log
 from snapshot_assets.catalog.log.remedies import FaultError as FaultError
 from snapshot_assets.catalog.log.remedies import naming_location
@@ -33,6 +33,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.in_parallel import in_parallel
+from snapshot_assets.storage.warn_once import warn_once
 
 _READS = 10
 _Read = TypeVar("_Read")

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from snapshot_assets.catalog.log.checkpoints import is_whole, read_checkpoint, read_own_checkpoint, same_states
 from snapshot_assets.catalog.log.replay import FAULTS, FaultError, despite_pruning, gap, read_entries
 from snapshot_assets.catalog.log.store import Listing, is_there, list_log, log_after, read_entry
-from snapshot_assets.catalog.replica import reader_view
+from snapshot_assets.catalog.replica import marker_or_fault
 from snapshot_assets.catalog.state.chain import LogEntry, check_location, foreign_location
+from snapshot_assets.catalog.state.chosen import with_versions
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import (
     DamageError,
@@ -69,15 +70,11 @@ def faults_of_log(scan: LogScan) -> Iterator[tuple[str, FaultError]]:
 
 def scan_log(store: ObjectStore) -> LogScan:
     """Read and fold the log, compare every checkpoint with it, and collect all faults."""
-    try:
-        view, damage = reader_view(store), None
-    except DamageError as error:  # a replica's marker
-        view, damage = None, error
+    marker, fault = marker_or_fault(store)
     scan = despite_pruning(lambda: _scan_log(store))
-    if view is not None:
-        scan.state = view(scan.state)
-    if damage is not None:
-        scan.faults.append((REPLICA, damage))
+    scan.state = with_versions(scan.state, marker.revisions if marker is not None else None)
+    if fault is not None:
+        scan.faults.append((REPLICA, fault))
     return scan
 
 

@@ -9,7 +9,7 @@ from typing import cast
 
 from snapshot_assets.catalog.log.replay import despite_pruning, recorded_state
 from snapshot_assets.catalog.log.truncation import newest_recorded_state
-from snapshot_assets.catalog.replica import Replica, promotion_text, read_marker
+from snapshot_assets.catalog.replica import Replica, marker_or_fault, promotion_text, read_marker
 from snapshot_assets.catalog.replication.log_plan import LogPlan, plan_log
 from snapshot_assets.catalog.replication.losses import refuse_losses
 from snapshot_assets.catalog.replication.mending import MendedStore, damaged_transactions
@@ -108,9 +108,9 @@ def plan_replication(
 def _plan(
     source: ObjectStore, target: ObjectStore, delete: bool, only: Sequence[str], accept_loss: bool
 ) -> ReplicationPlan:
-    origin, (marker, marker_damaged) = read_marker(source), _marker(target)
+    origin, (marker, marker_fault) = read_marker(source), marker_or_fault(target)
     state = _source_state(source, target)
-    if not marker_damaged:  # else what there is of the log is compared with the source's
+    if marker_fault is None:  # else what there is of the log is compared with the source's
         check_target(target, marker, state, source.uri)
     revisions = _revisions(state, marker, origin, only, target.uri)
     objects = Listed(target)
@@ -118,7 +118,7 @@ def _plan(
     damaged = damage_on_record(target, state.location_id)
     mended: tuple[str, ...] = ()
     view = target
-    if marker is not None or marker_damaged:
+    if marker is not None or marker_fault is not None:
         chosen = marker.revisions if marker is not None else None
         known, mended = _replica_state(source, target, damaged)
         view = cast(ObjectStore, MendedStore(target, source, mended))
@@ -146,7 +146,7 @@ def _plan(
         leftovers=tuple(leftovers),
         state=state,
         mended=mended,
-        marker_damaged=marker_damaged,
+        marker_damaged=marker_fault is not None,
     )
 
 
@@ -179,14 +179,6 @@ def _source_state(source: ObjectStore, target: ObjectStore) -> State:
     if state.header is None:
         raise NoSnapshotError(f"There is no snapshot at {source.uri}; nothing was replicated.", uri=source.uri)
     return state
-
-
-def _marker(target: ObjectStore) -> tuple[Replica | None, bool]:
-    """Return a replica's marker, and whether it is damaged."""
-    try:
-        return read_marker(target), False
-    except DamageError:
-        return None, True
 
 
 def _replica_state(source: ObjectStore, target: ObjectStore, damaged: Collection[str]) -> tuple[State, tuple[str, ...]]:

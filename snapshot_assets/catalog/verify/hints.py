@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import chain
 
@@ -14,10 +15,13 @@ from snapshot_assets.catalog.verify.faults import REPAIRED, Fault, FaultKind, mi
 from snapshot_assets.catalog.verify.retained import sealed_states
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, UnsupportedVersionError
 from snapshot_assets.format.actions import ObjectRef
-from snapshot_assets.format.checksums import sha256_hex
+from snapshot_assets.format.checksums import sha256_hex, sums_line
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
-from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, transaction_path
+from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, attempt_of, is_schema_document, transaction_path
 from snapshot_assets.storage.base import ObjectStore
+
+_LINE = re.compile(rb"([0-9a-f]{64})  ([!-~]+)\n")
+"""A line of SHA256SUMS; paths of this format are ASCII without spaces."""
 
 _LATER = f"Load nothing by it until then: {REPAIRED}"
 
@@ -94,8 +98,23 @@ def _sums_faults(store: ObjectStore, scan: LogScan, state: State, again: str) ->
     if any(found == sums_of(other) for other in chain(scan.states(), retained)):
         message = f"{CHECKSUMS} is of another revision than {MANIFEST}. {again}"
         yield Fault(FaultKind.STALE, CHECKSUMS, message)
+    elif scan.start and _contradicts_nothing(scan.state, found):
+        message = f"{CHECKSUMS} is of a version whose log was pruned. {again}"
+        yield Fault(FaultKind.STALE, CHECKSUMS, message)
     elif not is_there(store, transaction_path(scan.state.revision + 1)):  # else others committed since
         yield Fault(FaultKind.DOCUMENT, CHECKSUMS, f"{CHECKSUMS} is not what the log gives. {again}")
+
+
+def _contradicts_nothing(state: State, sums: bytes) -> bool:
+    """Return whether checksums may be of a version that the log no longer has: files that it has are as it has them."""
+    known = {live.file.path: live.file.sha256 for live in state.live_files()}
+    known |= {ref.path: ref.sha256 for added in state.schemas.values() for ref in added.files}
+    lines = map(_LINE.fullmatch, sums.splitlines(keepends=True))
+    shown = {line[2].decode(): line[1].decode() for line in lines if line}
+    if sums != "".join(sums_line(sha256, path) for path, sha256 in sorted(shown.items())).encode():
+        return False
+    named = all(attempt_of(path) or is_schema_document(path) for path in shown)
+    return named and all(known.get(path, sha256) == sha256 for path, sha256 in shown.items())
 
 
 def _load_manifest_faults(store: ObjectStore, state: State) -> Iterator[Fault]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.replica import read_marker
+from snapshot_assets.catalog.replica import marker_or_fault
 from snapshot_assets.catalog.replication.plan import check_target
 from snapshot_assets.catalog.rules import check_same_plan
 from snapshot_assets.catalog.state.fold import State
@@ -258,4 +258,6 @@ def check_replica(configuration: Configuration, plan: Plan, state: State) -> Non
         return
     target = configuration.replica_store(plan)
     with suppress(StoreUnavailableError):
-        check_target(target, read_marker(target), state, plan.to)
+        marker, fault = marker_or_fault(target)
+        if fault is None:  # else the replication checks the replica's log, and writes the marker again
+            check_target(target, marker, state, plan.to)

@@ -81,10 +81,13 @@ def partly_restored(plan: RestorePlan, failed: Sequence[FailedStep]) -> PartlyRe
     named = " ".join(map(str, left[:_SHOWN]))
     more = f" And {len(left) - _SHOWN:,} more." if len(left) > _SHOWN else ""
     steps = f" {counted(len(failed), 'schema step')} failed." if failed else ""
+    files = f"{counted(rows, 'row')} {noun(rows, 'is', 'are')} left out, because files are damaged: {named}{more}"
+    older = " ".join(plan.source.older.warnings()) if plan.source.older else ""
+    altered = " Before that, give the target's tables the columns that they lack, or drop them." if older else ""
     return PartlyRestoredError(
-        f"{counted(rows, 'row')} {noun(rows, 'is', 'are')} left out, because files are damaged: {named}{more}{steps}"
-        " Everything else that was asked for is restored. Bring the files back from a copy or a replica, then run"
-        " again: only what was left out is loaded.",
+        f"{older}{older and left and ' '}{files if left else ''}{steps} Everything else that was asked for is restored."
+        " Bring the damaged objects back from a copy or a replica, then run again: only what was left out is loaded."
+        f"{altered}",
         left_out=[each.facts for each in left],
         steps=[each.facts for each in failed],
     )

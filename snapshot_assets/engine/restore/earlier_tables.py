@@ -35,9 +35,12 @@ def written_tables(state: State, documents: Mapping[int, DatabaseSchema]) -> dic
 
 
 def dropped_tables(newest: DatabaseSchema, written: Mapping[TableName, Sequence[WrittenTable]]) -> list[WrittenTable]:
-    """Return the tables that the newest schema lacks, though there are files of them, as the last schema has them."""
+    """Return the tables that the newest schema lacks, though there are files of them, as the last schema has them.
+
+    A table that no intact schema has is left out.
+    """
     there = {table.table_name for table in newest.tables}
-    return [found[0] for name, found in written.items() if name not in there]
+    return [found[0] for name, found in written.items() if found and name not in there]
 
 
 def with_tables(newest: DatabaseSchema, dropped: Sequence[WrittenTable]) -> DatabaseSchema:

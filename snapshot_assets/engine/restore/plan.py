@@ -149,11 +149,13 @@ class RestorePlan:
         places = (part for table in self.definition.tables for part in former_partitions(table))
         former = (former_partition(part) for part in places if f"partition {part}" in made)
         edges = outside(self.state, self.source.filters)
-        return (*edges, *dropped, *former, *gone, *self.differing, *self._unneeded_damage())
+        older = self.source.older.warnings() if self.source.older else ()
+        return (*older, *edges, *dropped, *former, *gone, *self.differing, *self._unneeded_damage())
 
     def _unneeded_damage(self) -> Iterator[str]:
         """Yield the damage that keeps nothing from being restored; what repairs it, the fault says."""
         needed = {plan.file.path for chunk in self.chunks for plan in self.missing(chunk)}
+        needed.update(self.source.older.faults if self.source.older else ())  # which its own warnings name
         found = [text for path, text in self.damaged.items() if path not in needed]
         yield from (f"Damage elsewhere: {text}" for text in found[:_SHOWN])
         if (more := len(found) - _SHOWN) > 0:
@@ -166,6 +168,11 @@ class RestorePlan:
             return ()
         loads = (ChunkLoad(chunk, self._of_tables(chunk)).without(self.damaged) for chunk in self.chunks)
         return tuple(plan for load in loads for plan in load.left)
+
+    @property
+    def partial(self) -> bool:
+        """Whether damage leaves out files, or whatever only the newest schema has."""
+        return bool(self.left) or self.source.older is not None
 
     @cached_property
     def steps(self) -> RestoreSteps:

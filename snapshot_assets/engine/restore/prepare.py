@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import Rehearsal, RestoreTarget
+from snapshot_assets.engine.restore.files import FilePlan
 from snapshot_assets.engine.restore.lengths import too_long
 from snapshot_assets.engine.restore.plan import RestorePlan, planned
 from snapshot_assets.engine.restore.refusals import lacking, refuse, rehearsed, would_fail
@@ -80,18 +81,21 @@ def plan_restore(
             if not errors or tuple(target.imports()) == contents.ledger.records:
                 break  # else another restore created the tables meanwhile
     if rehearse and kind_of(address.uri) == "postgresql" != source.schema.database:
-        files = (file for chunk in plan.chunks for file in plan.missing(chunk))
-        unfit = unfit_values(store, files, definition.tables, source.documents)
+        unfit = unfit_values(store, _readable(plan), definition.tables, source.documents)
         rehearsal = replace(rehearsal, failed=(*rehearsal.failed, *unfit))
     refusals += [*errors, *map(RefusedImportError, acting), *_too_long(store, plan, contents)]
     refuse([*refusals, *(would_fail(rehearsal.failed) if refusals else ())])
     return replace(plan, rehearsal=rehearsal, lacking=tuple(lacking(definition, contents)[1]), foreseen=kept)
 
 
+def _readable(plan: RestorePlan) -> Iterator[FilePlan]:
+    """Yield the files that a restore is to load, without damaged ones."""
+    return (file for chunk in plan.chunks for file in plan.missing(chunk) if file.file.path not in plan.damaged)
+
+
 def _too_long(store: ObjectStore, plan: RestorePlan, contents: TargetContents) -> Iterable[SnapshotError]:
-    files = (file for chunk in plan.chunks for file in plan.missing(chunk) if file.file.path not in plan.damaged)
     shorter = [each for each in contents.other_types if each.limit is not None]
-    return too_long(store, files, plan.definition.tables, plan.source.documents, shorter)
+    return too_long(store, _readable(plan), plan.definition.tables, plan.source.documents, shorter)
 
 
 def _rehearsed(

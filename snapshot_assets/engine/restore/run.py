@@ -292,7 +292,7 @@ class RestoreRun:
                 raise partly_restored(plan, self.failed_steps())
             return False
         plan = self._make_after(plan)
-        if plan.left:
+        if plan.partial:
             raise partly_restored(plan, self.failed_steps())
         if not plan.record.finished:
             with self.target() as target:

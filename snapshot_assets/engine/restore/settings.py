@@ -76,10 +76,24 @@ class Filters:
             recorded: The other filters.
             names: How the names of the snapshot are compared; these filters may have other spellings of them.
         """
+        left_out, leaves_out = _excluded(recorded, names), _excluded(self.text(), names)
+        return self.chooses_same_rows(recorded, names) and left_out <= leaves_out
+
+    def chooses_same_rows(self, recorded: str, names: NameRule = NameRule.EXACT) -> bool:
+        """Return whether a restore with these filters chooses the same rows of the tables that neither leaves out.
+
+        Args:
+            recorded: Filters of an earlier restore, as canonical JSON.
+            names: How the names of the snapshot are compared.
+        """
         before, now = _meant(recorded, names), _meant(self.text(), names)
-        left_out, leaves_out = (set(each.pop("exclude_tables", ())) for each in (before, now))
-        same = before == now or (not self.expressions and before == now | {"expressions": True})
-        return same and left_out <= leaves_out
+        for each in (before, now):
+            each.pop("exclude_tables", None)
+        return before == now or (not self.expressions and before == now | {"expressions": True})
+
+
+def _excluded(filters: str, names: NameRule) -> set[str]:
+    return set(_meant(filters, names).get("exclude_tables", ()))
 
 
 def _meant(filters: str, names: NameRule) -> dict[str, Any]:

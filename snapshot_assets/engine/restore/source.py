@@ -22,6 +22,7 @@ from snapshot_assets.databases.selection import check_selection, selects
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.earlier_tables import dropped_tables, with_places, with_tables, written_tables
+from snapshot_assets.engine.restore.older_schema import OlderSchema, intact_schemas, older_schema
 from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.engine.restore.spelled_filters import spelled_filters
 from snapshot_assets.engine.schema_history import exported_with
@@ -50,6 +51,11 @@ _OF_LOGS = frozenset({FaultKind.CHUNK_CHECKSUM, FaultKind.SNAPSHOT_CHECKSUM, Fau
 
 _OLDER = "--at VERSION restores a version that the log has."
 
+_OLDER_SCHEMA = (
+    "--keep-going (in Dagster keep_going: true) restores with the newest schema whose documents are intact, schema"
+)
+_NO_SCHEMA = "No older schema of this version is intact, so --keep-going cannot restore it either."
+
 _LARGE_OBJECTS = "large_objects"
 """The option of the table that large objects are exported as."""
 
@@ -58,7 +64,7 @@ _LARGE_OBJECTS = "large_objects"
 class RestoreSource:
     """A sealed, verified revision.
 
-    What it was verified for is the log and the newest schema; `damaged` may have any other object.
+    What it was verified for is the log and the newest schema, or `older`; `damaged` may have any other object.
 
     Attributes:
         location: The location's URI.
@@ -68,6 +74,7 @@ class RestoreSource:
         documents: Every schema that a file was written with, by id, except older ones that are damaged.
         damaged: The fault of each damaged object, by path; of data files, also of those whose schema is damaged.
         contradicted: Whether objects contradict the log, so that nothing may be committed to it.
+        older: The schema that takes the place of the newest one, which is damaged; None if that is intact.
         lost: One sentence for each view that the selection leaves out.
         dropped: Tables that are left out because the newest schema lacks them, though the revision has rows of them.
         filters: What the restore selects, with names as the snapshot spells them, and new names as the target does;
@@ -85,6 +92,7 @@ class RestoreSource:
     filters: Filters = field(default_factory=Filters)
     damaged: Mapping[str, str] = field(default_factory=dict)
     contradicted: bool = False
+    older: OlderSchema | None = None
 
     @property
     def renaming(self) -> Renaming:
@@ -136,10 +144,8 @@ def open_source(
     damage = [fault for fault in report.faults if fault.is_damage]
     state = head.at(revision)
     assert state.newest_seal is not None
-    needed = [each for each in damage if _is_needed(each, scan, state, settings)]
-    older = settings.version is None and _reaches_end(scan) and all(each.kind is FaultKind.LOG for each in needed)
-    refuse_damage(store.uri, [each.message for each in needed], _OLDER if older else "")
-    documents = _read_documents(store, state)
+    older = _refuse_needed(store, damage, scan, state, settings)
+    documents = _read_documents(store, state, older)
     written = written_tables(state, documents)
     newest, dropped = documents[state.schema_id], dropped_tables(documents[state.schema_id], written)
     filters = spelled_filters(settings.filters, with_tables(newest, dropped), records, in_target)
@@ -160,9 +166,31 @@ def open_source(
         lost=tuple(lost),
         dropped=tuple(name for name in left if selects(selection, name)),
         filters=filters,
-        damaged=damaged | dict(_without_document(state, documents, damaged)),
+        damaged=damaged | dict(_without_document(state, documents, damaged)) | dict(older.faults if older else {}),
         contradicted=any(_contradicts(scan, error) for _, error in scan.faults),
+        older=older,
     )
+
+
+def _refuse_needed(
+    store: ObjectStore, damage: Sequence[Fault], scan: LogScan, state: State, settings: RestoreSettings
+) -> OlderSchema | None:
+    """Refuse damage of what a restore needs; returns the schema that takes the place of the newest one, if any does."""
+    needed = [each for each in damage if _is_needed(each, scan, state, settings)]
+    newest = {ref.path for ref in state.schemas[state.schema_id].files}
+    schemas = [each for each in needed if each.object in newest]
+    older = older_schema(store, state) if schemas else None
+    if settings.keep_going and older is not None:
+        needed = [each for each in needed if each not in schemas]
+    way = ""
+    if schemas and older is None:
+        way = _NO_SCHEMA
+    elif older is not None and not settings.keep_going:
+        way = f"{_OLDER_SCHEMA} {older.number}."
+    elif settings.version is None and _reaches_end(scan) and all(each.kind is FaultKind.LOG for each in needed):
+        way = _OLDER
+    refuse_damage(store.uri, [each.message for each in needed], way)
+    return older
 
 
 def refuse_damage(uri: str, damage: Sequence[str], way: str = "") -> None:
@@ -216,12 +244,13 @@ def _contradicts(scan: LogScan, error: Exception) -> bool:
     return isinstance(error, ForeignLocationError | ForkError) or _is_lost_end(scan, error)
 
 
-def _read_documents(store: ObjectStore, state: State) -> dict[int, DatabaseSchema]:
-    """Return by id the newest schema, and those of live files and of completed chunks that are whole.
+def _read_documents(store: ObjectStore, state: State, older: OlderSchema | None) -> dict[int, DatabaseSchema]:
+    """Return by id the newest schema or what takes its place, and those of live files and chunks that are whole.
 
     A compaction writes rows of an older schema with a newer one, so both count. A rebuilt log may lack the older one.
     """
-    documents = {state.schema_id: read_schema(store, state.schemas[state.schema_id])}
+    newest = older.document if older else read_schema(store, state.schemas[state.schema_id])
+    documents = {state.schema_id: newest}
     wanted = state.files.schema_ids().union(exported_with(state).values()) & state.schemas.keys()
     for number in sorted(wanted - documents.keys()):
         with suppress(DamageError, ObjectNotFoundError):  # verification reports it
@@ -271,11 +300,8 @@ def _chosen_revision(
 
 
 def _names_of(store: ObjectStore, head: State) -> NameRule:
-    """Return how the snapshot's source compares names."""
-    try:
-        return rule_of(read_schema(store, head.schemas[head.schema_id]).database)
-    except (DamageError, ObjectNotFoundError):  # verification reports it, with all other damage
-        return NameRule.EXACT
+    """Return how the snapshot's source compares names; if no schema is intact, the restore is refused anyway."""
+    return next((rule_of(schema.database) for _, schema in intact_schemas(store, head)), NameRule.EXACT)
 
 
 def check_unfinished(newest: RestoreRecord, revision: int) -> None:

@@ -124,7 +124,7 @@ def _check_record(newest: RestoreRecord, ledger: TargetLedger, source: RestoreSo
             " --forget-ledger.",
             location=newest.location,
         )
-    if not replace(filters, renaming=Renaming()).continues(without_renaming(newest.filters)):
+    if not replace(filters, renaming=Renaming()).chooses_same_rows(without_renaming(newest.filters)):
         raise OtherImportError(
             f"The target's tables were restored with {described(newest.filters)}; asked for is"
             f" {described(filters.text())}. Ask for the same, choose tables that were not restored, or drop the tables"

@@ -23,7 +23,7 @@ from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.status import location_status
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import DamageError, ReplicaError, TagHeldError, UsageError, VersionNotFoundError
+from snapshot_assets.errors import ReplicaError, TagHeldError, UsageError, VersionNotFoundError
 from snapshot_assets.format.layout import REPLICA
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
@@ -179,7 +179,15 @@ def test_a_hold_that_it_has_survives_its_promotion(source: Writer, replica: Obje
     assert not verify(replica).faults
 
 
-def test_a_damaged_marker_is_named(replica: ObjectStore) -> None:
+def test_readers_show_all_versions_and_name_a_damaged_marker(
+    source: Writer, replica: ObjectStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    replicate(source.store, replica, only=["tag:tag1"])
+    chosen = read_state(replica)
     replica.put(REPLICA, b"{}")
-    with pytest.raises(DamageError, match=REPLICA):
-        read_state(replica)
+    recorded = read_state(replica)
+    assert recorded.tags.keys() > chosen.tags.keys()
+    assert REPLICA in caplog.text
+    assert "`snapshots replicate` writes it again" in caplog.text
+    with pytest.raises(ReplicaError, match=REPLICA):
+        Catalog.open_for_writing(replica)

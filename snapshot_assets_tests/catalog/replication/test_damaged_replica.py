@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.operations.seal import seal
@@ -16,9 +17,10 @@ from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.replica import read_marker
 from snapshot_assets.catalog.replication.plan import plan_replication
 from snapshot_assets.catalog.replication.replicate import replicate
+from snapshot_assets.catalog.status import location_status
 from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import DamageError, ReplicaConflictError
+from snapshot_assets.errors import ReplicaConflictError, ReplicaError
 from snapshot_assets.format.documents import pretty_json
 from snapshot_assets.format.layout import REPLICA, checkpoint_path, transaction_path
 from snapshot_assets.storage.base import ObjectStore
@@ -127,8 +129,12 @@ def test_a_damaged_marker_is_one_finding_and_written_again(
     faults = {fault.object: fault.message for fault in verify(replica).faults if fault.is_damage}
     assert faults.keys() == {REPLICA, path}
     assert AGAIN in faults[REPLICA]
-    with pytest.raises(DamageError, match="snapshots replicate"):
-        read_state(replica)
+    assert read_state(replica).seals == read_state(replicated.store).seals[: -1 if more else None]
+    status = location_status(replica, datetime.now(UTC))
+    assert status.is_damaged
+    assert AGAIN in status.damage
+    with pytest.raises(ReplicaError, match="snapshots replicate"):
+        Catalog.open_for_writing(replica)
     replica.put(path, replicated.store.get(path))
     replicate(replicated.store, replica)
     marker = read_marker(replica)

@@ -106,6 +106,36 @@ def test_a_hint_of_any_retained_seal_is_stale_and_no_damage_after_its_log_was_pr
         assert (FaultKind.DOCUMENT, older) in faults(sealed)
 
 
+def test_sums_of_an_expired_seal_whose_log_was_pruned_are_stale_and_no_damage(sealed):
+    """Its files are gone, so nothing can show what it held; it must fit what the log still has."""
+    sums = sealed.store.get("SHA256SUMS")
+    for number in range(3):
+        reseal(sealed, b"rows %d" % number)
+        write_checkpoint(sealed.store, sealed.catalog.state)
+    expire(sealed.catalog, keep_last=1)
+    assert collect_garbage(sealed.catalog, grace=timedelta(0), unsafe=True).deleted
+    write_checkpoint(sealed.store, sealed.catalog.state)
+    reseal(sealed)
+    write_checkpoint(sealed.store, sealed.catalog.state)
+    assert prune(sealed.catalog, grace=timedelta(0), unsafe=True).released
+    state = read_state(sealed.store)
+    write_hints(sealed.store, state, lambda: state)
+    assert faults(sealed) == set()
+    sealed.store.put("SHA256SUMS", sums)
+    assert faults(sealed) == {(FaultKind.STALE, "SHA256SUMS")}
+    schema = sums.index(state.schemas[state.schema_id].files[0].sha256.encode())
+    other = b"0" if sums[schema : schema + 1] != b"0" else b"1"
+    for damaged in (
+        sums[:schema] + other + sums[schema + 1 :],
+        sums[:-1],
+        sums[:-2] + b"x\n",
+        sums + b"rubbish\n",
+        b"".join(reversed(sums.splitlines(keepends=True))),
+    ):
+        sealed.store.put("SHA256SUMS", damaged)
+        assert faults(sealed) == {(FaultKind.DOCUMENT, "SHA256SUMS")}, damaged
+
+
 def test_a_broken_chain_is_reported_with_what_lies_before_it_still_checked(sealed):
     path = next(sealed.catalog.state.live_files()).file.path
     flip(sealed.store, path)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
@@ -13,11 +11,10 @@ from snapshot_assets.engine.schema_history import history_warnings
 from snapshot_assets.errors import UnknownRelationError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.engine.restore.continuous import FIRST, PLAN
 from snapshot_assets_tests.engine.restore.imports import Into, execute
 
 GONE = TableName("old", "gone")
-FIRST = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=6)
-PLAN = {"kind": "continuous", "start_time": FIRST.isoformat(), "end_time": None}
 ROWS = f"(id, t) AS (VALUES (1, TIMESTAMPTZ '{FIRST.isoformat()}'), (2, TIMESTAMPTZ '{FIRST.isoformat()}'))"
 
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.engine.restore.settings import Filters
-from snapshot_assets.errors import DamageError, LostLogError, PartlyRestoredError
+from snapshot_assets.errors import DamageError, LostLogError, PartlyRestoredError, RestoreError
+from snapshot_assets.format.layout import REPLICA
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.engine.exports import Place
-from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into, Restored
+from snapshot_assets_tests.engine.restore.continuous import FIRST, PLAN
+from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into, Restored, execute, unequal_rows
 
 THIRD = "NOT ({0} >= '2025-01-03' AND {0} < '2025-01-04')"
 """Rows outside of the window of chunk 3."""
@@ -59,6 +63,23 @@ def test_damage_of_what_a_restore_does_not_need_is_a_warning(
     assert duck.differences(checkpointed.source, IN_RANGE) == {}
     [warning] = [each for each in done.plan.warnings if victim.name in each]
     assert "snapshots" in warning, "it names a command"
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"torn"])
+def test_a_damaged_marker_of_a_replica_is_a_warning(
+    exported: Place, duck: Into, tmp_path: Path, caplog: pytest.LogCaptureFixture, data: bytes
+) -> None:
+    replica = Place(exported.source, tmp_path / "replica")
+    replicate(exported.store, replica.store)
+    replica.store.put(REPLICA, data)
+    before = sorted(replica.folder.rglob("*"))
+    done = duck.restore(replica.store)
+    assert done.finished
+    assert duck.differences(exported.source, IN_RANGE) == {}
+    [warning] = [each for each in done.plan.warnings if REPLICA in each]
+    assert "`snapshots replicate` writes it again" in warning
+    assert "is not pinned" in caplog.text
+    assert sorted(replica.folder.rglob("*")) == before
 
 
 @pytest.mark.parametrize("version", [None, "newest"])
@@ -205,3 +226,101 @@ def test_replacing_keeps_the_rows_of_a_table_whose_new_files_are_damaged(exporte
     assert into.tables()["readings"].num_rows == old
     victim.write_bytes(good)
     assert into.restore(exported.store, replace=True).finished
+
+
+def _damage_newest(place: Place, document: str = "tables.json") -> tuple[Path, bytes]:
+    """Flip a bit in a document of the newest schema; returns its path and what it held."""
+    state = read_state(place.store)
+    path = place.folder / state.schemas[state.schema_id].folder / document
+    return path, flip(path)
+
+
+def test_an_intact_older_schema_takes_the_place_of_the_damaged_newest_one(place: Place, into: Into) -> None:
+    """Tables whose files have the columns of the older schema are restored whole, the others as far as it has them."""
+    place.export(chunks=[0, 1, 2], seal=False)
+    place.sql("ALTER TABLE readings ADD COLUMN extra INTEGER")
+    place.export()
+    path, good = _damage_newest(place)
+    with pytest.raises(DamageError, match=rf"{path.name} .*--keep-going .*schema 1\."):
+        into.restore(place.store)
+    done, error = _partly(into, place)
+    before = "t IS NULL OR (t >= '2025-01-01 00:00:00Z' AND t < '2025-01-03 00:00:00Z')"
+    rows = into.tables()
+    assert rows["readings"].column_names == ["t", "sensor", "value"]
+    assert unequal_rows(place.source, {"events": rows["events"]}, IN_RANGE) == {}
+    with duckdb.connect(place.source.removeprefix("duckdb://")) as source:
+        source.execute("SET TimeZone = 'UTC'")
+        [count] = source.sql(f"SELECT count(*) FROM readings WHERE {before}").fetchall()
+    assert rows["readings"].num_rows == count[0]
+    for text in (str(error), " ".join(done.plan.warnings)):
+        assert "additional columns extra (int32)" in text
+    assert {left["table"] for left in error.attributes["left_out"]} == {"main.readings"}
+
+    path.write_bytes(good)
+    with pytest.raises(RestoreError, match="extra"):
+        into.restore(place.store)
+    execute(into, "ALTER TABLE main.readings ADD COLUMN extra INTEGER")
+    assert into.restore(place.store).finished
+    assert into.tables()["readings"].column_names == ["t", "sensor", "value", "extra"]
+    assert unequal_rows(place.source, into.tables(), IN_RANGE) == {}
+
+
+def test_a_table_that_only_the_damaged_schema_has_is_named_with_its_rows(place: Place, duck: Into) -> None:
+    place.export(chunks=[0, 1], seal=False, **PLAN)
+    place.sql("CREATE TABLE added AS SELECT range AS id, now()::TIMESTAMP - INTERVAL 2 DAY AS t FROM range(5)")
+    place.export(**PLAN)
+    _damage_newest(place)
+    done, error = _partly(duck, place)
+    assert set(duck.tables()) == {"events", "places", "readings"}
+    named = "Table main.added is not in schema 1: 5 rows are left out."
+    assert named in str(error)
+    assert named in done.plan.warnings
+
+
+def test_an_older_schema_ends_a_restore_as_partial_though_no_row_is_left_out(place: Place, duck: Into) -> None:
+    place.export(chunks=[0, 1, 2], seal=False)
+    place.sql("CREATE VIEW latest AS SELECT max(t) AS t FROM readings")
+    place.export()
+    path, good = _damage_newest(place, "views.json")
+    done, error = _partly(duck, place)
+    assert duck.differences(place.source, IN_RANGE) == {}
+    assert error.attributes["left_out"] == []
+    assert "Schema 2, the newest, is damaged: the import uses schema 1." in str(error)
+    assert any(path.name in warning for warning in done.plan.warnings)
+    assert not duck.imports()[0].finished
+    path.write_bytes(good)
+    assert duck.restore(place.store).finished
+
+
+def test_text_files_of_a_damaged_schema_are_left_out(place: Place, duck: Into) -> None:
+    place.export(chunks=[0, 1, 2], seal=False, format="csv")
+    place.sql("CREATE VIEW latest AS SELECT max(t) AS t FROM readings")
+    place.export(format="csv")
+    _damage_newest(place)
+    _, error = _partly(duck, place)
+    assert {left["chunk"] for left in error.attributes["left_out"]} == {3, 5, 6}
+    assert "text files" in str(error)
+
+
+@pytest.mark.parametrize("schemas", [1, 2])
+def test_keep_going_without_an_intact_schema_is_refused(place: Place, duck: Into, schemas: int) -> None:
+    place.export(chunks=[0, 1, 2], seal=False)
+    if schemas == 2:
+        place.sql("ALTER TABLE readings ADD COLUMN extra INTEGER")
+    place.export()
+    for path in place.folder.glob("schema/*/tables.json"):
+        flip(path)
+    with pytest.raises(DamageError, match=r"tables\.json .*from a copy\..*No older schema of this version is intact"):
+        duck.restore(place.store, keep_going=True)
+
+
+def test_a_dropped_table_whose_only_schema_is_damaged_is_a_warning(place: Place, duck: Into) -> None:
+    place.sql(f"CREATE TABLE gone AS SELECT TIMESTAMPTZ '{FIRST.isoformat()}' AS t")
+    place.export(chunks=[0, 1], seal=False, **PLAN)
+    [first] = {path.parent for path in place.folder.glob("schema/*/*.json")}
+    place.sql("DROP TABLE gone")
+    place.export(**PLAN)
+    flip(first / "tables.json")
+    done = duck.run(place.store, keep_going=True).prepare()
+    assert "gone" not in {table.name for table in done.definition.tables}
+    assert any("data/1/main.gone" in warning for warning in done.warnings)

@@ -1,0 +1,117 @@
+"""The schema that a restore uses if the documents of the newest one are damaged: the newest older one that is intact.
+
+A file that was written with the damaged schema is still restored if its own columns are those of the older schema.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.errors import DamageError, ObjectNotFoundError
+from snapshot_assets.format.counts import counted, noun
+from snapshot_assets.format.file_formats import format_of
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.names import table_text
+from snapshot_assets.format.relations import DatabaseSchema, TableName
+from snapshot_assets.storage.base import ObjectStore
+
+
+@dataclass(frozen=True)
+class OlderSchema:
+    """An older schema that takes the place of the newest one.
+
+    Attributes:
+        number: Its id.
+        newest: Id of the newest schema, which is damaged.
+        rows: By table that the older schema lacks, rows of the files that were written with the newest one.
+        unlike: By table, how its files that were written with the newest schema differ from the older one.
+        faults: The reason that each of these files is left out, by path.
+    """
+
+    number: int
+    newest: int
+    document: DatabaseSchema
+    rows: Mapping[TableName, int] = field(default_factory=dict)
+    unlike: Mapping[TableName, str] = field(default_factory=dict)
+    faults: Mapping[str, str] = field(default_factory=dict)
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what the restore may lack because of it, a sentence or two each."""
+        yield (
+            f"Schema {self.newest}, the newest, is damaged: the import uses schema {self.number}. It lacks every table,"
+            " column, key, index and view that was added or changed since, and has those that were dropped."
+        )
+        for name, rows in sorted(self.rows.items()):
+            yield (
+                f"Table {table_text(name)} is not in schema {self.number}:"
+                f" {counted(rows, 'row')} {noun(rows, 'is', 'are')} left out."
+            )
+        yield from (text for _, text in sorted(self.unlike.items()))
+
+
+def intact_schemas(store: ObjectStore, state: State) -> Iterator[tuple[int, DatabaseSchema]]:
+    """Yield the schemas of a state whose documents are intact, with their ids, the newest first."""
+    for number in sorted(state.schemas, reverse=True):
+        with suppress(DamageError, ObjectNotFoundError):
+            yield number, read_schema(store, state.schemas[number])
+
+
+def older_schema(store: ObjectStore, state: State) -> OlderSchema | None:
+    """Return the schema to restore with if the newest one is damaged; None if no schema of the state is intact.
+
+    Reads one data file of each table that was written with the newest schema: all its files have the same columns.
+    """
+    number, document = next(intact_schemas(store, state), (0, None))
+    if document is None:
+        return None
+    tables = {table.table_name: table.arrow_schema() for table in document.tables}
+    files: dict[TableName, list[DataFile]] = {}
+    for known in state.live_files():
+        if known.file.schema_id == state.schema_id:
+            files.setdefault(TableName(known.file.schema, known.file.table), []).append(known.file)
+    rows = Counter({name: sum(each.rows for each in some) for name, some in files.items() if name not in tables})
+    text = format_of(state.header).is_text
+    unlike = {
+        name: f"Table {table_text(name)} {found}: its files of schema {state.schema_id} are left out."
+        for name, some in files.items()
+        if name in tables and (found := _NO_FOOTER if text else _difference(store, some, tables[name], number))
+    }
+    faults = {each.path: f"{each.path}: {unlike[name]}" for name in unlike for each in files[name]}
+    return OlderSchema(number, state.schema_id, document, rows, unlike, faults)
+
+
+_NO_FOOTER = "is stored as text files, which do not record the types of their columns"
+
+
+def _difference(store: ObjectStore, files: list[DataFile], wanted: pa.Schema, number: int) -> str:
+    """Return how the columns of a table's files differ from an older schema; "" if they do not."""
+    found = next((columns for file in files if (columns := _columns(store, file)) is not None), None)
+    if found is None:
+        return "has no readable file that shows its columns"
+    added = [f"{each.name} ({each.type})" for each in found if each.name not in wanted.names]
+    gone = [name for name in wanted.names if name not in found.names]
+    other = [
+        f"{each.name} ({each.type}, before {wanted.field(each.name).type})"
+        for each in found
+        if each.name in wanted.names and each.type != wanted.field(each.name).type
+    ]
+    kinds = {"additional": added, "dropped": gone, "changed": other}
+    parts = [f"{kind} columns {', '.join(names)}" for kind, names in kinds.items() if names]
+    return f"has, compared with schema {number}, {' and '.join(parts)}" if parts else ""
+
+
+def _columns(store: ObjectStore, file: DataFile) -> pa.Schema | None:
+    """Return the columns of a file; None if its footer cannot be read, which verification or loading reports."""
+    try:
+        with store.open_reader(file.path) as source, pq.ParquetFile(source) as parquet:
+            return parquet.schema_arrow
+    except (ObjectNotFoundError, DamageError, pa.ArrowException, OSError):
+        return None
