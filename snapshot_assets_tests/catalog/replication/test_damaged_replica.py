@@ -143,6 +143,16 @@ def test_a_damaged_marker_is_one_finding_and_written_again(
     assert verify(replica).faults == []
 
 
+def test_a_marker_that_is_a_link_refuses_writers(replicated: Writer, replica: ObjectStore, tmp_path: Path) -> None:
+    """Otherwise their commits would separate its log from its source's."""
+    marker = tmp_path / "a replica" / REPLICA
+    marker.rename(tmp_path / "elsewhere")
+    marker.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ReplicaError, match="remove the link"):
+        Catalog.open_for_writing(replica)
+    assert REPLICA in {fault.object for fault in verify(replica).faults if fault.is_damage}
+
+
 def test_a_damaged_marker_of_chosen_versions_is_written_again_with_those_that_are_named(
     replicated: Writer, tmp_path: Path
 ) -> None:
