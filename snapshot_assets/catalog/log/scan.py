@@ -48,15 +48,26 @@ class LogScan:
     entries: list[LogEntry] = field(default_factory=list)
     faults: list[tuple[str, FaultError]] = field(default_factory=list)
 
+    @property
+    def reaches_end(self) -> bool:
+        """Whether the state is that of the log's last transaction."""
+        return self.state.revision >= max(self.transactions, default=1)
+
+    def fold_again(self) -> None:
+        """Compute the state again: a transaction that contradicts it has changed a part of it."""
+        for state in self._folded():
+            self.state = state
+
     def states(self) -> Iterator[State]:
         """Yield the state after each revision of a snapshot; each is the same object, changed."""
+        return (state for state in self._folded() if state.header is not None)
+
+    def _folded(self) -> Iterator[State]:
         state = read_checkpoint(self.store, self.first) if self.first else State()
-        if state.header is not None:
-            yield state
+        yield state
         for entry in self.entries:
             state.apply(entry, transaction_path(entry.transaction.revision))
-            if state.header is not None:
-                yield state
+            yield state
 
 
 def faults_of_log(scan: LogScan) -> Iterator[tuple[str, FaultError]]:
@@ -199,6 +210,7 @@ class _Folding:
             except FAULTS as fault:
                 _note(self.scan, path, fault)
                 self.usable = False
+                self.scan.fold_again()
             else:
                 self.scan.entries.append(entry)
 

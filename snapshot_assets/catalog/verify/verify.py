@@ -83,9 +83,8 @@ def verify(
     replica = None if marker_damaged else read_marker(store)
     replicated = replica is not None or marker_damaged
     objects = Listed(store)
-    whole = scan.state.revision >= max(scan.transactions, default=1)
     for error in contradictions(store, scan.state, objects) if scan.state.revision else ():
-        if whole or isinstance(error, ForeignLocationError):  # behind a fault, later objects are no sign of a lost end
+        if scan.reaches_end or isinstance(error, ForeignLocationError):  # behind a fault, later objects are no sign of a lost end
             scan.faults.append((error.attributes["object"], error))
     report = Report(store.uri, depth)
     report.faults += _log_faults(scan, copying=replicated and scan.state.has_snapshot)
