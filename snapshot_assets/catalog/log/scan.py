@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from snapshot_assets.catalog.log.checkpoints import is_whole, read_checkpoint, read_own_checkpoint, same_states
+from snapshot_assets.catalog.log.checkpoints import read_checkpoint, read_own_checkpoint, same_states
 from snapshot_assets.catalog.log.replay import FAULTS, FaultError, despite_pruning, gap, read_entries
 from snapshot_assets.catalog.log.store import Listing, is_there, list_log, log_after, read_entry
 from snapshot_assets.catalog.replica import marker_or_fault
@@ -21,7 +21,7 @@ from snapshot_assets.errors import (
     MisnamedError,
     ObjectNotFoundError,
 )
-from snapshot_assets.format.layout import REPLICA, checkpoint_path, checkpointed_revision, transaction_path
+from snapshot_assets.format.layout import REPLICA, checkpoint_path, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 
 
@@ -38,6 +38,7 @@ class LogScan:
         start: The checkpoint that the log starts with, 0 for none. Nothing else gives it again.
         entries: The last unbroken run of folded entries.
         faults: Path and error of every object that is unreadable or does not follow.
+        torn: Paths of the checkpoints among them that are damaged, and that the log before them gives again.
     """
 
     store: ObjectStore
@@ -47,6 +48,7 @@ class LogScan:
     start: int = 0
     entries: list[LogEntry] = field(default_factory=list)
     faults: list[tuple[str, FaultError]] = field(default_factory=list)
+    torn: set[str] = field(default_factory=set)
 
     @property
     def reaches_end(self) -> bool:
@@ -72,11 +74,7 @@ class LogScan:
 
 def faults_of_log(scan: LogScan) -> Iterator[tuple[str, FaultError]]:
     """Yield the faults of a scan, except those of damaged checkpoints that the log gives again."""
-    for path, fault in scan.faults:
-        revision = checkpointed_revision(path) or 0
-        given = scan.start < revision <= scan.state.revision and not isinstance(fault, GapError)
-        if not given or is_whole(scan.store, revision):
-            yield path, fault
+    return (noted for noted in scan.faults if noted[0] not in scan.torn)
 
 
 def scan_log(store: ObjectStore) -> LogScan:
@@ -221,6 +219,7 @@ class _Folding:
         if not there or not _start_at(self.scan, revision):
             return False
         self.scan.faults.clear()
+        self.scan.torn.clear()
         if self.scan.state.sha256 != entry.sha256:
             _note(self.scan, path, _not_named(path))
         return True
@@ -243,16 +242,22 @@ class _Folding:
         if not self.usable:
             self.usable = _start_at(self.scan, revision)
             return
+        path = checkpoint_path(revision)
         try:
-            path, checkpoint = checkpoint_path(revision), read_checkpoint(self.scan.store, revision, statistics=True)
+            checkpoint = read_checkpoint(self.scan.store, revision, statistics=True)
+        except ObjectNotFoundError:
+            return  # pruned since it was listed
+        except FAULTS as fault:
+            _note(self.scan, path, fault)
+            self.scan.torn.update([path] if isinstance(fault, DamageError) else [])
+            return
+        try:
             if checkpoint.location_id != self.scan.state.location_id:
                 raise foreign_location(path, checkpoint.location_id, self.scan.state.location_id)
             if not same_states(checkpoint, self.scan.state):
                 raise DocumentError(f"{path} is not what the log gives for revision {revision}.", object=path)
-        except ObjectNotFoundError:
-            pass  # pruned since it was listed
         except FAULTS as fault:
-            _note(self.scan, checkpoint_path(revision), fault)
+            _note(self.scan, path, fault)
 
 
 def _note(scan: LogScan, path: str, fault: FaultError) -> None:

@@ -18,20 +18,11 @@ from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.state.exporter import again_with
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState
-from snapshot_assets.errors import (
-    DamageError,
-    ForeignLocationError,
-    ForkError,
-    LostLogError,
-    MisnamedError,
-    NotAFileError,
-    ObjectNotFoundError,
-    UnsupportedVersionError,
-)
+from snapshot_assets.errors import DamageError, NotAFileError, ObjectNotFoundError
 from snapshot_assets.format.actions import ObjectRef, TagCreated
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
-from snapshot_assets.format.layout import checkpointed_revision, is_receipt
+from snapshot_assets.format.layout import is_receipt
 from snapshot_assets.storage.base import ObjectStore
 
 
@@ -142,10 +133,7 @@ def log_remedy(scan: LogScan, path: str, error: FaultError) -> str:
         path: The object that has the fault.
         error: The fault.
     """
-    revision = checkpointed_revision(path)
-    stray = isinstance(error, ForeignLocationError | ForkError | LostLogError | MisnamedError | UnsupportedVersionError)
-    here = not is_replica(scan.store)  # which only replication writes to
-    if here and revision is not None and not stray and scan.start < revision <= scan.state.revision:
+    if path in scan.torn and not is_replica(scan.store):  # which only replication writes to
         return f" {REPAIRED}"
     return fault_remedy(scan.store, path, error)
 

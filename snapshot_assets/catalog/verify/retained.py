@@ -141,8 +141,8 @@ def _pin_faults(store: ObjectStore, scan: LogScan, state: State, known: PinState
         if document.kind is not FaultKind.MISSING or _still_there(store, scan, known):
             yield with_repair(document)
     elif document != pin_document(pin, known.created_by, known.version, manifest_of(state), known.hold):
-        message = f"{path} is not what the log gives for {pin} at revision {pin.revision}."
-        yield with_repair(Fault(FaultKind.DOCUMENT, path, message))
+        message = f"{path} is what was committed, but not what the log gives for {pin} at revision {pin.revision}."
+        yield Fault(FaultKind.DOCUMENT, path, f"{message} Delete {pin}, and create it again.")
 
 
 def _still_there(store: ObjectStore, scan: LogScan, known: PinState) -> bool:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes
 from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.operations.compact import receipts_of
 from snapshot_assets.catalog.operations.repair import execute_repair, plan_repair
 from snapshot_assets.catalog.operations.seal import seal
@@ -18,6 +22,8 @@ from snapshot_assets.catalog.receipts.selection import adoptable_receipts
 from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, ReplicaError
+from snapshot_assets.format.checksums import sha256_hex
+from snapshot_assets.format.documents import pretty_json
 from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, TRANSACTIONS, checkpoint_path, is_receipt
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
@@ -162,6 +168,25 @@ def test_what_the_log_cannot_give_is_left_and_a_damaged_log_is_refused(replaced:
     first = next(iter(store.list(TRANSACTIONS))).path
     store.put(first, store.get(first)[:-1])
     with pytest.raises(DamageError, match=r"nothing was repaired.*catalog rebuild"):
+        plan_repair(Catalog.open(store))
+
+
+def test_nothing_is_promised_that_no_repair_does(replaced: Writer) -> None:
+    """A checkpoint, and the object of a tag, are whole and have other content than the log gives."""
+    store, head = replaced.store, replaced.catalog.state
+    other = replace(head, data_revision=head.data_revision - 1)
+    store.put(checkpoint_path(head.revision), checkpoint_bytes(other))
+    tag = head.tags["kept"]
+    document = pretty_json(json.loads(store.get(tag.pin.object.path)) | {"created_by": "other"})
+    ref = replace(tag.pin.object, sha256=sha256_hex(document), bytes=len(document))
+    store.put(ref.path, document)
+    scan = scan_log(store)
+    scan.state.tags["kept"] = replace(tag, pin=replace(tag.pin, object=ref))
+    faults = {fault.object: fault.message for fault in verify(store, scan=scan).faults}
+    assert faults.keys() == {checkpoint_path(head.revision), ref.path}
+    assert not any("catalog repair" in message for message in faults.values())
+    assert "create it again" in faults[ref.path]
+    with pytest.raises(DamageError, match="nothing was repaired"):
         plan_repair(Catalog.open(store))
 
 

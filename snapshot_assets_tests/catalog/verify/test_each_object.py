@@ -18,6 +18,7 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import despite_pruning, read_state
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.state.fold import State
@@ -293,4 +294,7 @@ def test_sections_that_no_reader_looks_at_are_verified_too(whole: Whole) -> None
         with whole.changed({path: later}):
             assert whole.damaged() == set()
         with whole.changed({path: flipped(later, len(later) - 1)}):
-            assert whole.damaged() == {path}
+            assert (whole.damaged("quick"), whole.damaged()) == ({path}, {path})
+            [fault] = verify(whole.store).faults
+            promised = "catalog repair" in fault.message
+            assert promised == (path in scan_log(whole.store).torn)
