@@ -13,6 +13,7 @@ from itertools import islice, takewhile
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import is_whole, write_checkpoint
 from snapshot_assets.catalog.log.replay import read_from_log
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.store import is_there, list_log
 from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_end
 from snapshot_assets.catalog.operations.collect_garbage import checked_grace
@@ -133,7 +134,7 @@ def plan_pruning(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bo
     newest, kept = whole
     gone = _prunable(store, checkpoints, kept, catalog.now() - grace)
     if gone:
-        refuse_faults(store, "nothing was pruned")
+        refuse_faults(scan_log(store), "nothing was pruned")
     released = tuple(
         ReleasedObject(info.path, info.size, "transaction" if revision_of(info.path) else "checkpoint") for info in gone
     )
@@ -164,7 +165,7 @@ def execute_pruning(catalog: Catalog, plan: PrunePlan) -> PrunePlan:
                     f"{checkpoint_path(each)} is missing or damaged since the pruning was planned; nothing was deleted."
                     " Run again."
                 )
-        refuse_faults(store, "nothing was pruned")
+        refuse_faults(scan_log(store), "nothing was pruned")
     for path in gone:
         store.delete(path)
     return replace(plan, released=tuple(planned[path] for path in gone))

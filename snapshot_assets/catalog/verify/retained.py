@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
@@ -18,7 +18,7 @@ from snapshot_assets.catalog.pins.objects import pin_document
 from snapshot_assets.catalog.state.fold import SealState, State, first_version
 from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.retained_events import between, documents_of, lives
-from snapshot_assets.catalog.verify.faults import Fault, FaultKind, object_faults, read_object, with_repair
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind, read_object, with_repair
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.counts import noun
 from snapshot_assets.format.files import DataFile
@@ -82,14 +82,23 @@ def older_document_faults(store: ObjectStore, head: State, objects: Listed) -> I
         objects: The location's objects by path.
     """
     needed = older_documents(head)
+    for ref, fault in faults_by_object(store, needed, objects):
+        older = of_older(fault, head, needed[ref])
+        yield with_repair(older) if is_receipt(ref.path) else older
 
-    def check(ref: ObjectRef) -> list[Fault]:
-        return list(object_faults(store, ref, ref.path in objects, chunk_of(ref.path)))
+
+def faults_by_object(
+    store: ObjectStore, refs: Collection[ObjectRef], objects: Listed
+) -> Iterator[tuple[ObjectRef, Fault]]:
+    """Yield the small objects that are damaged or missing, with their faults; `objects` are those that exist."""
+
+    def check(ref: ObjectRef) -> bytes | Fault:
+        return read_object(store, ref, ref.path in objects, chunk_of(ref.path))
 
     with threads(_READERS) as pool:
-        for ref, faults in zip(needed, pool.map(check, needed), strict=True):
-            older = [of_older(fault, head, needed[ref]) for fault in faults]
-            yield from map(with_repair, older) if is_receipt(ref.path) else older
+        for ref, found in zip(refs, pool.map(check, refs), strict=True):
+            if isinstance(found, Fault):
+                yield ref, found
 
 
 def older_seal_faults(head: State) -> Iterator[Fault]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes
+from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes, write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.operations.compact import receipts_of
@@ -20,19 +21,33 @@ from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipts.selection import adoptable_receipts
 from snapshot_assets.catalog.replication.replicate import replicate
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, ReplicaError
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import pretty_json
-from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, TRANSACTIONS, checkpoint_path, is_receipt
+from snapshot_assets.format.layout import (
+    CHECKSUMS,
+    MANIFEST,
+    TRANSACTIONS,
+    checkpoint_path,
+    is_receipt,
+    transaction_path,
+)
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.tags import Changed, reseal
+
+
+def damage_torn(store: ObjectStore, path: str) -> None:
+    store.put(path, store.get(path)[:-20])
+
 
 DAMAGE = {
     "bit": lambda store, path: store.put(path, store.get(path)[:-20] + b"\0" + store.get(path)[-19:]),
-    "torn": lambda store, path: store.put(path, store.get(path)[:-20]),
+    "torn": damage_torn,
     "missing": lambda store, path: store.delete(path),
     "empty": lambda store, path: store.put(path, b""),
 }
@@ -169,6 +184,32 @@ def test_what_the_log_cannot_give_is_left_and_a_damaged_log_is_refused(replaced:
     store.put(first, store.get(first)[:-1])
     with pytest.raises(DamageError, match=r"nothing was repaired.*catalog rebuild"):
         plan_repair(Catalog.open(store))
+
+
+def test_a_plan_reads_the_log_once_and_computes_the_versions_with_damage_alone(
+    sealed: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, states, reads = sealed.store, list[int](), Counter[str]()
+    for number in range(5):
+        revision = reseal(sealed, b"rows %d" % number)
+        damage_torn(store, write_checkpoint(store, sealed.catalog.state))
+    at = State.at
+    monkeypatch.setattr(State, "at", lambda state, revision: (states.append(revision), at(state, revision))[1])
+
+    def get(path: str, *, limit: int | None = None) -> bytes:
+        reads[path] += 1
+        return store.get(path, limit=limit)
+
+    assert len(plan_repair(Catalog.open(Changed(store, get=get))).checkpoints) == 5
+    assert reads[transaction_path(2)] <= 2
+    assert set(states) <= {revision}
+
+    older = sealed.catalog.state.seals[1]
+    [path] = [ref.path for ref in at(sealed.catalog.state, older.revision).chunks[1].chunk.receipts]
+    store.delete(path)
+    states.clear()
+    assert path in plan_repair(Catalog.open(store)).objects
+    assert set(states) - {revision} == {older.revision}
 
 
 def test_nothing_is_promised_that_no_repair_does(replaced: Writer) -> None:
