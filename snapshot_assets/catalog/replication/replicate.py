@@ -155,7 +155,8 @@ class _Run:
         location, revisions = self.plan.state.location_id, self.plan.revisions
         now = parse_time(time_text(datetime.now(UTC)))  # as the marker records it
         marker = Replica(location, self.source.uri, now, writer_name(), revisions)
-        if self.plan.marker_damaged:
+        if self.plan.marker_damaged:  # chosen versions are added to it once their objects are there
+            marker = marker if revisions is None else replace(marker, revisions=())
             self.target.put(REPLICA, marker.document())
             return marker
         try:

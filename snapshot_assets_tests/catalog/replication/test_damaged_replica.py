@@ -20,7 +20,7 @@ from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.catalog.status import location_status
 from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import ReplicaConflictError, ReplicaError
+from snapshot_assets.errors import DamageError, ReplicaConflictError, ReplicaError
 from snapshot_assets.format.documents import pretty_json
 from snapshot_assets.format.layout import REPLICA, checkpoint_path, transaction_path
 from snapshot_assets.storage.base import ObjectStore
@@ -164,6 +164,40 @@ def test_a_damaged_marker_of_chosen_versions_is_written_again_with_those_that_ar
     assert marker is not None
     assert marker.revisions == (5,)
     assert verify(chosen).faults == []
+
+
+def test_a_marker_that_is_written_again_names_no_version_whose_objects_are_not_there(
+    replicated: Writer, tmp_path: Path
+) -> None:
+    chosen = open_store(parse_location(f"file://{tmp_path}/chosen"))
+    replicate(replicated.store, chosen, only=["rev:7"])
+    chosen.put(REPLICA, b"torn")
+    [lost] = set(replicated.catalog.state.at(5).files.paths()) - {info.path for info in chosen.list("data/")}
+    replicated.store.put(lost, b"?" * len(replicated.store.get(lost)))
+    with pytest.raises(DamageError, match=lost):
+        replicate(replicated.store, chosen, only=["rev:5"])
+    marker = read_marker(chosen)
+    assert marker is not None
+    assert marker.revisions == ()
+    assert not verify(chosen).damaged
+
+
+def test_a_first_copy_of_another_location_is_refused_also_if_its_marker_is_damaged(
+    replicated: Writer, replica: ObjectStore, tmp_path: Path
+) -> None:
+    for path in log_of(replica):
+        replica.delete(path)
+    replica.put(REPLICA, b"torn")
+    other = Writer(open_store(parse_location(f"file://{tmp_path}/other")))
+    other.begin()
+    for source in (other.store, replicated.store):  # nothing shows of which it was one
+        with pytest.raises(ReplicaConflictError, match="empty location"):
+            replicate(source, replica)
+    for info in list(replica.list()):
+        if info.path != REPLICA:
+            replica.delete(info.path)
+    replicate(other.store, replica)
+    assert verify(replica).faults == []
 
 
 def test_a_location_with_a_damaged_marker_that_is_no_replica_of_the_source_is_refused(
