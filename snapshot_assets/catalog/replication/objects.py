@@ -30,7 +30,7 @@ def copy_object(source: ObjectStore, target: ObjectStore, ref: ObjectRef) -> Fau
     """
     try:
         size = source.head(ref.path).size
-        if size != ref.bytes and not is_receipt(ref.path):
+        if size != ref.bytes and (size > MAX_DOCUMENT_BYTES or not is_receipt(ref.path)):
             return _fault(FaultKind.SIZE, ref, f"has {counted(size, 'byte')}; expected {ref.bytes:,}")
         if size > IN_MEMORY and size == ref.bytes:
             _stream(source, target, ref)
