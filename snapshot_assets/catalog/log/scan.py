@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from snapshot_assets.catalog.log.checkpoints import read_checkpoint, read_own_checkpoint, same_states
 from snapshot_assets.catalog.log.replay import FAULTS, FaultError, despite_pruning, gap, read_entries
 from snapshot_assets.catalog.log.store import Listing, is_there, list_log, log_after, read_entry
-from snapshot_assets.catalog.replica import marker_or_fault
+from snapshot_assets.catalog.replica import Replica, marker_or_fault
 from snapshot_assets.catalog.state.chain import LogEntry, check_location, foreign_location
 from snapshot_assets.catalog.state.chosen import with_versions
 from snapshot_assets.catalog.state.fold import State
@@ -39,6 +39,7 @@ class LogScan:
         entries: The last unbroken run of folded entries.
         faults: Path and error of every object that is unreadable or does not follow.
         torn: Paths of the checkpoints among them that are damaged, and that the log before them gives again.
+        replica: The marker of a replica, unless it is damaged, which is one of the faults.
     """
 
     store: ObjectStore
@@ -49,6 +50,7 @@ class LogScan:
     entries: list[LogEntry] = field(default_factory=list)
     faults: list[tuple[str, FaultError]] = field(default_factory=list)
     torn: set[str] = field(default_factory=set)
+    replica: Replica | None = None
 
     @property
     def reaches_end(self) -> bool:
@@ -81,6 +83,7 @@ def scan_log(store: ObjectStore) -> LogScan:
     """Read and fold the log, compare every checkpoint with it, and collect all faults."""
     marker, fault = marker_or_fault(store)
     scan = despite_pruning(lambda: _scan_log(store))
+    scan.replica = marker
     scan.state = with_versions(scan.state, marker.revisions if marker is not None else None)
     if fault is not None:
         scan.faults.append((REPLICA, fault))

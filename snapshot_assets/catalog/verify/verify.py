@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Set
 from snapshot_assets.catalog.log.scan import LogScan, scan_log
 from snapshot_assets.catalog.log.truncation import contradictions
 from snapshot_assets.catalog.manifest import checksum_of
-from snapshot_assets.catalog.replica import read_marker
 from snapshot_assets.catalog.state.exporter import finished_by
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import (
@@ -68,9 +67,8 @@ def verify(
         VersionNotFoundError: The revision that `at` names is not readable.
     """
     scan = scan or scan_log(store)
-    marker_damaged = any(path == REPLICA for path, _ in scan.faults)
-    replica = None if marker_damaged else read_marker(store)
-    replicated = replica is not None or marker_damaged
+    replica = scan.replica
+    replicated = replica is not None or any(path == REPLICA for path, _ in scan.faults)
     objects = Listed(store)
     for error in contradictions(store, scan.state, objects) if scan.state.revision else ():
         # Behind a fault, later objects are no sign of a lost end.

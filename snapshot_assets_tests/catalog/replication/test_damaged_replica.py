@@ -23,6 +23,7 @@ from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, ReplicaConflictError, ReplicaError
 from snapshot_assets.format.documents import pretty_json
 from snapshot_assets.format.layout import REPLICA, checkpoint_path, transaction_path
+from snapshot_assets.pipeline.verification import _report
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
@@ -130,6 +131,8 @@ def test_a_damaged_marker_is_one_finding_and_written_again(
     assert faults.keys() == {REPLICA, path}
     assert AGAIN in faults[REPLICA]
     assert read_state(replica).seals == read_state(replicated.store).seals[: -1 if more else None]
+    [fault] = [fault for fault in _report(replica, read_state(replica), "quick", None, set()).faults if fault.is_damage]
+    assert (fault.object, AGAIN in fault.message) == (REPLICA, True)
     status = location_status(replica, datetime.now(UTC))
     assert status.is_damaged
     assert AGAIN in status.damage
