@@ -11,8 +11,6 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from snapshot_assets.catalog.log.remedies import FaultError, fault_remedy, is_replica
-from snapshot_assets.catalog.log.scan import LogScan
 from snapshot_assets.catalog.receipts.written_again import is_written_again
 from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.state.exporter import again_with
@@ -24,6 +22,8 @@ from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
 from snapshot_assets.format.layout import is_receipt
 from snapshot_assets.storage.base import ObjectStore
+
+REPAIRED = "`snapshots catalog repair` writes it again from the log."
 
 
 class FaultKind(StrEnum):
@@ -67,15 +67,23 @@ class Fault:
 
     Attributes:
         object: Path of the object.
+        finding: What was found, in words.
         chunk: The object's chunk; None for others.
         revisions: Older readable revisions that need the object, if the newest state does not.
+        repairable: Whether `snapshots catalog repair` writes the object again.
     """
 
     kind: FaultKind
     object: str
-    message: str
+    finding: str
     chunk: int | None = None
     revisions: tuple[int, ...] = ()
+    repairable: bool = False
+
+    @property
+    def message(self) -> str:
+        """What was found, and the command that repairs it."""
+        return f"{self.finding} {REPAIRED}" if self.repairable else self.finding
 
     @property
     def is_damage(self) -> bool:
@@ -125,34 +133,13 @@ def object_faults(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int |
         yield found
 
 
-def log_remedy(scan: LogScan, path: str, error: FaultError) -> str:
-    """Return a sentence on how a fault of the log is repaired; "" if the error states it.
-
-    Args:
-        scan: The log.
-        path: The object that has the fault.
-        error: The fault.
-    """
-    if path in scan.torn and not is_replica(scan.store):  # which only replication writes to
-        return f" {REPAIRED}"
-    return fault_remedy(scan.store, path, error)
-
-
-REPAIRED = "`snapshots catalog repair` writes it again from the log."
-
-
-def with_repair(fault: Fault) -> Fault:
-    """Return the fault of an object that a repair writes again, with that remedy."""
-    return replace(fault, message=f"{fault.message} {REPAIRED}")
-
-
 def with_remedy(state: State, fault: Fault) -> Fault:
     """Return a fault of the newest state with how it is repaired, if exporting its chunk again does that."""
     if fault.chunk is None or is_receipt(fault.object):
         return fault
     advice = f"Bring it back from a copy, or export its chunk again {again_with(state, fault.chunk)}."
     undone = " Then delete rows again: deleted rows that the source still has come back." if state.tombstones else ""
-    return replace(fault, message=f"{fault.message} {advice}{undone}")
+    return replace(fault, finding=f"{fault.finding} {advice}{undone}")
 
 
 def with_replicas_remedy(fault: Fault) -> Fault:
@@ -163,7 +150,7 @@ def with_replicas_remedy(fault: Fault) -> Fault:
         advice = "Move it away; `snapshots replicate` then copies it again."
     else:
         return fault
-    return replace(fault, message=f"{fault.message.removesuffix(f' {REPAIRED}')} {advice}")
+    return replace(fault, finding=f"{fault.finding} {advice}", repairable=False)
 
 
 @dataclass(frozen=True)
@@ -192,7 +179,7 @@ def remedy_of(head: State, uri: str, faults: Iterable[Fault]) -> Remedy | None:
 
     No version is given up for what a repair writes again.
     """
-    damage = [fault for fault in faults if fault.is_damage and not fault.message.endswith(REPAIRED)]
+    damage = [fault for fault in faults if fault.is_damage and not fault.repairable]
     damaged = {revision for fault in damage for revision in fault.revisions}
     if not damage or not all(fault.revisions for fault in damage):
         return None

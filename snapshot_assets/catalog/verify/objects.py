@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from snapshot_assets.catalog.state.exporter import described_by
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.faults import Fault, FaultKind, Remedy, missing, object_faults, with_repair
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind, Remedy, missing, object_faults
 from snapshot_assets.catalog.verify.rotation import due_files
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format.checksums import chunk_checksum
@@ -182,10 +182,11 @@ def check_documents(store: ObjectStore, state: State, objects: Listed) -> Iterat
     for added in state.schemas.values():
         for ref in added.files:
             for fault in object_faults(store, ref, ref.path in objects):
-                yield replace(fault, message=f"{fault.message} {described_by(state)}")
+                yield replace(fault, finding=f"{fault.finding} {described_by(state)}")
     for number, known in sorted(state.chunks.items()):
         for ref in known.chunk.receipts:
-            yield from map(with_repair, object_faults(store, ref, ref.path in objects, number))
+            for fault in object_faults(store, ref, ref.path in objects, number):
+                yield replace(fault, repairable=True)
         if state.completed(number):
             yield from check_chunk_checksum(state, number)
 

@@ -18,7 +18,7 @@ from snapshot_assets.catalog.pins.objects import pin_document
 from snapshot_assets.catalog.state.fold import SealState, State, first_version
 from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.retained_events import between, documents_of, lives
-from snapshot_assets.catalog.verify.faults import Fault, FaultKind, read_object, with_repair
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind, read_object
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.counts import noun
 from snapshot_assets.format.files import DataFile
@@ -50,7 +50,7 @@ def of_older(fault: Fault, state: State, revisions: Sequence[int]) -> Fault:
     pins = sorted(str(known.pin) for known in state.pins if known.pin.revision in revisions)
     pinned = f" ({', '.join(pins)})" if pins else ""
     needing = f"{some_of(revisions)}{pinned} {noun(len(revisions), 'needs', 'need')} it."
-    return replace(fault, message=f"{fault.message[:-1]}; {needing}", revisions=tuple(revisions))
+    return replace(fault, finding=f"{fault.finding[:-1]}; {needing}", revisions=tuple(revisions))
 
 
 def some_of(revisions: Sequence[int]) -> str:
@@ -83,8 +83,7 @@ def older_document_faults(store: ObjectStore, head: State, objects: Listed) -> I
     """
     needed = older_documents(head)
     for ref, fault in faults_by_object(store, needed, objects):
-        older = of_older(fault, head, needed[ref])
-        yield with_repair(older) if is_receipt(ref.path) else older
+        yield replace(of_older(fault, head, needed[ref]), repairable=is_receipt(ref.path))
 
 
 def faults_by_object(
@@ -148,7 +147,7 @@ def _pin_faults(store: ObjectStore, scan: LogScan, state: State, known: PinState
     document = read_object(store, pin.object, path in objects)
     if isinstance(document, Fault):
         if document.kind is not FaultKind.MISSING or _still_there(store, scan, known):
-            yield with_repair(document)
+            yield replace(document, repairable=True)
     elif document != pin_document(pin, known.created_by, known.version, manifest_of(state), known.hold):
         message = f"{path} is what was committed, but not what the log gives for {pin} at revision {pin.revision}."
         yield Fault(FaultKind.DOCUMENT, path, f"{message} Delete {pin}, and create it again.")

@@ -9,19 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Set
 
+from snapshot_assets.catalog.log.remedies import fault_remedy
 from snapshot_assets.catalog.log.scan import LogScan, scan_log
 from snapshot_assets.catalog.log.truncation import contradictions
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.state.exporter import finished_by
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.faults import (
-    Fault,
-    FaultKind,
-    log_remedy,
-    remedy_of,
-    with_remedy,
-    with_replicas_remedy,
-)
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind, remedy_of, with_remedy, with_replicas_remedy
 from snapshot_assets.catalog.verify.hints import hint_faults
 from snapshot_assets.catalog.verify.objects import Depth, Report, check_documents, check_files, file_faults
 from snapshot_assets.catalog.verify.records import damage_on_record
@@ -75,7 +69,7 @@ def verify(
         if scan.reaches_end or isinstance(error, ForeignLocationError):
             scan.faults.append((error.attributes["object"], error))
     report = Report(store.uri, depth)
-    report.faults += _log_faults(scan, copying=replicated and scan.state.has_snapshot)
+    report.faults += _log_faults(scan, replicated=replicated)
     head = scan.state
     state = head if at is None else head.at(at(head))
     report.location_id, report.format_version = head.location_id, head.format_version
@@ -155,14 +149,16 @@ def _location_faults(
     return faults
 
 
-def _log_faults(scan: LogScan, *, copying: bool) -> Iterator[Fault]:
+def _log_faults(scan: LogScan, *, replicated: bool) -> Iterator[Fault]:
     """Yield the faults of the log; while a replica is copied, a transaction may be missing before a checkpoint."""
     for path, error in scan.faults:
-        if copying and isinstance(error, GapError | LostLogError):
+        if replicated and scan.state.has_snapshot and isinstance(error, GapError | LostLogError):
             message = f"{path} is not replicated yet; `snapshots replicate` continues. The head is readable."
             yield Fault(FaultKind.REPLICATION, path, message)
             continue
-        yield Fault(FaultKind.LOG, path, f"{type(error).__name__}: {error}{log_remedy(scan, path, error)}")
+        repairable = path in scan.torn and not replicated
+        remedy = "" if repairable else fault_remedy(scan.store, path, error)
+        yield Fault(FaultKind.LOG, path, f"{type(error).__name__}: {error}{remedy}", repairable=repairable)
     for event in scan.state.events:
         for action in event.actions:
             if isinstance(action, act.Rebuilt) and action.lost:

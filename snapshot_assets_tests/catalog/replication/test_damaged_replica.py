@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,12 +23,12 @@ from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, ReplicaConflictError, ReplicaError
 from snapshot_assets.format.documents import pretty_json
-from snapshot_assets.format.layout import REPLICA, checkpoint_path, transaction_path
+from snapshot_assets.format.layout import LOAD_MANIFESTS, REPLICA, checkpoint_path, transaction_path
 from snapshot_assets.pipeline.verification import _report
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
-from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.tags import reseal, sealed_by
 
 AGAIN = "`snapshots replicate` writes it again"
@@ -115,6 +116,20 @@ def test_a_transaction_of_another_revision_is_not_replaced(replicated: Writer, r
     with pytest.raises(ReplicaConflictError):
         replicate(replicated.store, replica)
     assert log_of(replica) == log
+
+
+def test_a_load_manifest_is_written_again_by_what_may_write_to_the_location(
+    store: ObjectStore, replica: ObjectStore
+) -> None:
+    writer = Writer(store)
+    writer.begin(replace(HEADER, manifest=("redshift",)))
+    sealed_by(writer)
+    replicate(store, replica)
+    for place, command in ((store, "catalog repair"), (replica, "replicate")):
+        place.put(LOAD_MANIFESTS["redshift"], b"{}")
+        [fault] = verify(place).faults
+        assert fault.repairable == (place is store)
+        assert f"`snapshots {command}` writes it again" in fault.message
 
 
 @pytest.mark.parametrize("damage", [*DAMAGE, lambda _: b"{}", lambda data: data.replace(b"a", b"b", 1)])
