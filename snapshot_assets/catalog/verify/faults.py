@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from snapshot_assets.catalog.receipts.written_again import is_written_again
+from snapshot_assets.catalog.receipts.written_again import stands_for
 from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.state.exporter import again_with
 from snapshot_assets.catalog.state.fold import State
@@ -109,9 +109,10 @@ def read_object(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int | N
         return Fault(FaultKind.SIZE, ref.path, str(error), chunk)
     if data is None:
         return missing(store, ref.path, chunk)
-    if (found := sha256_hex(data)) != ref.sha256 and not is_written_again(data, ref):
-        return Fault(FaultKind.CHECKSUM, ref.path, f"{ref.path} has SHA-256 {found}; expected {ref.sha256}.", chunk)
-    return data
+    if stands_for(data, ref):
+        return data
+    message = f"{ref.path} has SHA-256 {sha256_hex(data)}; expected {ref.sha256}."
+    return Fault(FaultKind.CHECKSUM, ref.path, message, chunk)
 
 
 def missing(store: ObjectStore, path: str, chunk: int | None = None) -> Fault:

@@ -20,10 +20,11 @@ from snapshot_assets.catalog.pins.holds import hold_tag
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipts.selection import adoptable_receipts
+from snapshot_assets.catalog.replication.objects import check_existing
 from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import DamageError, ReplicaError
+from snapshot_assets.errors import DamageError, ReplicaConflictError, ReplicaError
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import pretty_json
 from snapshot_assets.format.layout import (
@@ -150,6 +151,20 @@ def test_a_receipt_written_again_is_read_like_the_lost_one(replaced: Writer, tmp
     replicate(store, copy)
     assert not verify(copy).damaged
     replicate(store, copy)
+
+
+def test_a_receipt_written_again_may_have_the_size_of_the_lost_one(sealed: Writer) -> None:
+    store = sealed.store
+    [ref] = sealed.catalog.state.chunks[3].chunk.receipts
+    store.delete(ref.path)
+    repair(store)
+    info = store.head(ref.path)
+    same = replace(ref, bytes=info.size)
+    for hashed in (False, True):
+        check_existing(store, same, info, hashed=hashed)
+    store.put(ref.path, store.get(ref.path).replace(b'"r1"', b'"r2"', 1))
+    with pytest.raises(ReplicaConflictError):
+        check_existing(store, same, info, hashed=True)
 
 
 def test_a_rebuild_takes_the_files_of_receipts_that_were_written_again(sealed: Writer) -> None:
