@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log.checkpoints import write_checkpoint
-from snapshot_assets.catalog.log.replay import read_from_log
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.truncation import refuse_faults
-from snapshot_assets.catalog.manifest import write_hints
+from snapshot_assets.catalog.manifest import shown_state, write_hints
+from snapshot_assets.catalog.operations.maintain_log import mend_checkpoints
 from snapshot_assets.catalog.pins.objects import damaged_objects
 from snapshot_assets.catalog.receipts.written_again import receipt_again
 from snapshot_assets.catalog.replica import refuse_replica
@@ -69,16 +68,17 @@ def plan_repair(catalog: Catalog) -> RepairPlan:
 
 
 def execute_repair(catalog: Catalog, plan: RepairPlan) -> RepairPlan:
-    """Write again what was planned. If interrupted, it has repaired less."""
+    """Write again what was planned. If interrupted, it has repaired less.
+
+    Raises:
+        DamageError: The log cannot reproduce a checkpoint; everything else is written.
+    """
     store = catalog.store
     for path, data in plan.objects.items():
         store.put(path, data)
-    for revision in plan.checkpoints:
-        write_checkpoint(store, read_from_log(store, revision))
-    head = catalog.refresh()
     if plan.hints:
-        newest = head.newest_seal
-        write_hints(store, head if newest is None or head.sealed else head.at(newest.revision), catalog.refresh)
+        write_hints(store, shown_state(catalog.refresh()), catalog.refresh)
+    mend_checkpoints(store, plan.checkpoints)
     return plan
 
 

@@ -10,7 +10,7 @@ from itertools import chain
 from snapshot_assets.catalog.load_manifests import load_manifests_of
 from snapshot_assets.catalog.log.scan import LogScan
 from snapshot_assets.catalog.log.store import is_there
-from snapshot_assets.catalog.manifest import hints_of, manifest_of, sums_of
+from snapshot_assets.catalog.manifest import hints_of, manifest_of, shown_state, sums_of
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, missing, object_faults
 from snapshot_assets.catalog.verify.retained import sealed_states
@@ -41,8 +41,7 @@ def hint_faults(store: ObjectStore, scan: LogScan, *, replica: bool) -> Iterator
 
 
 def _hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
-    newest = scan.state.newest_seal
-    shown = scan.state if newest is None else scan.state.at(newest.revision)  # before the first seal: work in progress
+    shown = shown_state(scan.state)
     try:
         manifest = store.get(MANIFEST, limit=MAX_DOCUMENT_BYTES)
         revision = parse_json(manifest, MANIFEST).get("revision")

@@ -227,6 +227,20 @@ def test_a_plan_reads_the_log_once_and_computes_the_versions_with_damage_alone(
     assert set(states) - {revision} == {older.revision}
 
 
+def test_a_checkpoint_that_cannot_be_repaired_keeps_nothing_else_from_repair(sealed: Writer) -> None:
+    store = sealed.store
+    manifest = store.get(MANIFEST)
+    damage_torn(store, write_checkpoint(store, sealed.catalog.state))
+    damage_torn(store, MANIFEST)
+    catalog = Catalog.open_for_writing(store)
+    plan = plan_repair(catalog)
+    assert len(plan.checkpoints) == 1
+    damage_torn(store, transaction_path(2))
+    with pytest.raises(DamageError, match="cannot reproduce it"):
+        execute_repair(catalog, plan)
+    assert store.get(MANIFEST) == manifest
+
+
 def test_nothing_is_promised_that_no_repair_does(replaced: Writer) -> None:
     """A checkpoint, and the object of a tag, are whole and have other content than the log gives."""
     store, head = replaced.store, replaced.catalog.state
