@@ -99,7 +99,6 @@ def check_files(
     objects: Listed,
     report: Report,
     *,
-    chunk: int | None = None,
     progress: Callable[[DataFile], None] = lambda _: None,
     hashed: Callable[[FileState], bool] = lambda _: True,
 ) -> Iterator[Fault]:
@@ -110,12 +109,11 @@ def check_files(
         state: The state whose files are checked.
         objects: The location's objects by path.
         report: Its depth decides whether files are hashed; it gets the counts.
-        chunk: Check the files of one chunk only.
         progress: Called for each file done.
         hashed: Unless the depth is `quick`, whether a file is hashed.
     """
     reads = report.depth != "quick"
-    work = [(known.file, reads and hashed(known)) for known in state.live_files(chunk)]
+    work = [(known.file, reads and hashed(known)) for known in state.live_files()]
     return file_faults(store, work, objects, report, progress)
 
 
