@@ -29,7 +29,7 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
-from snapshot_assets_tests.catalog.tags import reseal, sealed_by
+from snapshot_assets_tests.catalog.tags import Changed, reseal, sealed_by
 
 AGAIN = "`snapshots replicate` writes it again"
 
@@ -95,6 +95,23 @@ def test_the_newest_objects_of_its_log_are_written_again_without_a_verification(
     listing = list_log(replica)
     for path in (transaction_path(listing.transactions[-1]), *map(checkpoint_path, listing.checkpoints[-2:])):
         replica.put(path, b"torn")
+    replicate(replicated.store, replica)
+    assert log_of(replica) == log_of(replicated.store)
+
+
+def test_a_replication_reads_no_checkpoint_that_has_its_size(replicated: Writer, replica: ObjectStore) -> None:
+    """Its newest one alone, for the replica's head, without its statistics: it may have many gigabytes."""
+    read: list[str] = []
+
+    def get_range(path: str, start: int, length: int) -> bytes:
+        read.append(path)
+        return replica.get_range(path, start, length)
+
+    [*_, before, newest] = map(checkpoint_path, list_log(replica).checkpoints)
+    plan_replication(replicated.store, Changed(replica, get_range=get_range))
+    assert newest in read
+    assert before not in read
+    replica.put(before, b"torn")
     replicate(replicated.store, replica)
     assert log_of(replica) == log_of(replicated.store)
 
