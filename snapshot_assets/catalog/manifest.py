@@ -152,6 +152,12 @@ def hints_of(state: State) -> dict[str, bytes]:
     return {CHECKSUMS: sums_of(state), MANIFEST: pretty_json(manifest_of(state))}
 
 
+def shown_state(state: State) -> State:
+    """Return the state that hints show: that of the newest seal; before the first one, the work in progress."""
+    newest = state.newest_seal
+    return state if state.sealed or newest is None else state.at(newest.revision)
+
+
 def write_hints(store: ObjectStore, state: State, refresh: Callable[[], State]) -> None:
     """Write the hints of the newest seal: SHA256SUMS, load manifests, manifest.json. Repeat for each newer seal.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from snapshot_assets.catalog.state.chosen import with_versions
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.errors import DamageError, DocumentError, ObjectNotFoundError, ReplicaError
+from snapshot_assets.errors import DamageError, DocumentError, NotAFileError, ObjectNotFoundError, ReplicaError
 from snapshot_assets.format import documents
 from snapshot_assets.format.checksums import canonical_json, sha256_hex
 from snapshot_assets.format.documents import parse_json, pretty_json
@@ -73,10 +73,10 @@ def read_marker(store: ObjectStore) -> Replica | None:
     try:
         data = store.get(REPLICA, limit=_MAX_BYTES)
         document = parse_json(data, REPLICA)
+    except (DamageError, NotAFileError) as error:  # a link, too: only absence lets writers in
+        raise _damage(store, str(error)) from error
     except ObjectNotFoundError:
         return None
-    except DamageError as error:
-        raise _damage(store, str(error)) from error
     checksum, same = document.pop(_CHECKSUM, None), data == pretty_json(document)  # older builds wrote none
     if not same and (checksum != _checksum(document) or data != pretty_json(document | {_CHECKSUM: checksum})):
         raise _damage(store, f"its {_CHECKSUM} is not that of its other members.")

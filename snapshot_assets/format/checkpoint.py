@@ -171,7 +171,7 @@ def read_header(read: ReadRange, name: str) -> tuple[Checkpoint, int]:
     return codec.decode_document(Checkpoint, header, name), _HEAD + len(rest)
 
 
-def check_bytes(read: ReadRange, size: int, name: str, *, sections: bool) -> None:
+def check_bytes(read: ReadRange, size: int, name: str) -> None:
     """Check that a checkpoint consists of its header and its sections, without gaps and without other bytes.
 
     Only verification calls this; readers fetch only the sections that they need.
@@ -180,10 +180,9 @@ def check_bytes(read: ReadRange, size: int, name: str, *, sections: bool) -> Non
         read: Reads the object.
         size: The object's size.
         name: Its path, for messages.
-        sections: Also read every section, even those that this code does not use, and compare checksums.
 
     Raises:
-        TornObjectError: Bytes are missing or appended, or do not match their checksum.
+        TornObjectError: Bytes are missing or appended, or the header does not match its checksum.
         DocumentError: Sections overlap or leave a gap.
     """
     header, start = read_header(read, name)
@@ -196,15 +195,14 @@ def check_bytes(read: ReadRange, size: int, name: str, *, sections: bool) -> Non
         end += section.size
     if size != end:
         raise TornObjectError(f"{name} has {counted(size, 'byte')}; expected {end:,}.", object=name)
-    for section in header.sections if sections else ():
-        _read_packed(read, start, section, name)
 
 
 def _title(section: Section, name: str) -> str:
     return f"Section {' '.join(filter(None, (section.name, section.column, section.kind)))} of {name}"
 
 
-def _read_packed(read: ReadRange, start: int, section: Section, name: str) -> bytes:
+def read_packed(read: ReadRange, start: int, section: Section, name: str) -> bytes:
+    """Return a section's compressed bytes; see `read_section` for arguments and errors."""
     which = _title(section, name)
     if max(section.unpacked, section.size) > MAX_SECTION_BYTES:
         raise LimitExceededError(
@@ -236,7 +234,7 @@ def read_section(read: ReadRange, start: int, section: Section, schema: pa.Schem
     import pyarrow as pa
 
     which = _title(section, name)
-    packed = _read_packed(read, start, section, name)
+    packed = read_packed(read, start, section, name)
     try:
         stream = pa.decompress(packed, section.unpacked, "zstd")
         table = pa.ipc.open_stream(stream).read_all()

@@ -9,14 +9,14 @@ import dagster as dg
 from pydantic import Field
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log.remedies import is_replica
+from snapshot_assets.catalog.replica import marker_or_fault
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.faults import Fault, with_replicas_remedy
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind, with_replicas_remedy
 from snapshot_assets.catalog.verify.objects import Report, check_head, files_to_seal, verified_revision
 from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
 from snapshot_assets.catalog.verify.rotation import Rotation
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.layout import is_probe
+from snapshot_assets.format.layout import REPLICA, is_probe
 from snapshot_assets.format.units import human_seconds, parse_share
 from snapshot_assets.pipeline.check_results import INTACT, record_report, remedy
 from snapshot_assets.pipeline.checks import suspected_files
@@ -39,9 +39,9 @@ class VerifyConfig(dg.Config):
 
     depth: str = Field(
         default="",
-        description="By default what the plan's `verify_depth` says. `quick`: every object of the newest state exists"
-        " with its size. `sample`: up to 1 GiB of the files, another part each day, have their SHA-256, too. `full`:"
-        " all objects of all readable revisions.",
+        description="By default what the plan's `verify_depth` says. `quick`: every data file of the newest state exists"
+        " with its size, and its schema documents and receipts have their SHA-256. `sample`: up to 1 GiB of the files,"
+        " another part each day, have their SHA-256, too. `full`: all objects of all readable revisions.",
     )
     sample: str = Field(
         default="",
@@ -238,6 +238,9 @@ def _report(store: ObjectStore, state: State, depth: str, rotation: Rotation | N
         return verify(store, depth="sample", rotation=rotation, suspected=suspected)
     sample = files_to_seal(state, datetime.now(UTC), verified_revision(state)) if depth == "sample" else set()
     report = check_head(store, state, sample | suspected)
-    if is_replica(store):
+    marker, fault = marker_or_fault(store)
+    if marker is not None or fault is not None:
         report.faults = list(map(with_replicas_remedy, report.faults))
+    if fault is not None:
+        report.faults.append(Fault(FaultKind.LOG, REPLICA, str(fault)))
     return report

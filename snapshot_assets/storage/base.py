@@ -103,7 +103,7 @@ class ObjectStore(Protocol):
         """
 
     def folders(self, prefix: str = "") -> tuple[str, ...]:
-        """Return the names of the direct children of `prefix` that hold objects, sorted."""
+        """Return the names of the direct children of `prefix` that hold objects, or cannot be listed, sorted."""
 
     def head(self, path: str) -> ObjectInfo:
         """Return an object's size and time without reading it."""

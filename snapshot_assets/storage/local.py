@@ -27,6 +27,7 @@ from snapshot_assets.errors import (
     NotAFileError,
     ObjectNotFoundError,
     StorageError,
+    StoreDeniedError,
     UnsafePathError,
 )
 from snapshot_assets.format.layout import TEMPORARY_NAME
@@ -106,7 +107,13 @@ class LocalStore:
         """Return the names of the direct children of `prefix` that hold objects; see `ObjectStore.folders`."""
         folder = folder_of(prefix)
         names = sorted(name for name, info in self._entries(folder) if info is None)
-        return tuple(name for name in names if next(self._walk(_join(folder, name), temporaries=False), None))
+        return tuple(name for name in names if self._has_objects(_join(folder, name)))
+
+    def _has_objects(self, folder: str) -> bool:
+        try:
+            return next(self._walk(folder, temporaries=False), None) is not None
+        except StoreDeniedError:  # one folder that cannot be listed must not hide the others
+            return True
 
     def head(self, path: str) -> ObjectInfo:
         """Return an object's size and time; see `ObjectStore.head`."""

@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from snapshot_assets.catalog.listing import list_snapshots
 from snapshot_assets.errors import (
     ConditionalCreateUnsupportedError,
     LocationUnusableError,
@@ -26,8 +28,9 @@ from snapshot_assets.errors import (
     UnsafePathError,
 )
 from snapshot_assets.storage.local import LocalStore
-from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.location import Location, parse_location
 from snapshot_assets.storage.os_errors import storage_error
+from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.servers.disks import Disk, files_limited_to
 from snapshot_assets_tests.storage.conftest import MIB, SPAWN, kill_while_streaming
 
@@ -224,16 +227,46 @@ def test_missing_rights_name_the_operation_and_the_object(local: LocalStore, roo
     assert "right to delete" in denied["delete"]
 
 
+def test_a_folder_that_cannot_be_listed_hides_no_other_snapshot(local: LocalStore, root: Path) -> None:
+    """A location at the root of a disk lies beside `lost+found`."""
+    local.put("other/a", b"x")
+    local.put("closed/a", b"x")
+    Writer(LocalStore(parse_location((root / "location").as_uri()))).begin()
+    root.chmod(0o755)
+    (root / "closed").chmod(0o700 if os.geteuid() == 0 else 0o000)
+    with ProcessPoolExecutor(1, SPAWN) as pool:
+        folders, found = pool.submit(_list_as_other_user, root.as_uri(), _reachable(root)).result()
+    (root / "closed").chmod(0o755)
+    assert folders == ("closed", "location", "other")
+    assert found == {"location": "incomplete", "closed": "unreadable"}
+
+
+def _list_as_other_user(uri: str, closed: list[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    root = parse_location(uri)
+
+    def found() -> dict[str, str]:
+        each = list_snapshots(LocalStore(root), lambda *names: LocalStore(reduce(Location.child, names, root)))
+        return {summary.uri.rsplit("/", 1)[-1]: summary.status for summary in each}
+
+    found()  # imports what the other user may not read
+    _become_other_user(closed)
+    return LocalStore(root).folders(), found()
+
+
+def _become_other_user(closed: list[str]) -> None:
+    if os.geteuid() == 0:
+        for folder in closed:  # pytest's own temporary folders
+            os.chmod(folder, 0o755)
+        os.seteuid(OTHER_USER)
+
+
 def _reachable(root: Path) -> list[str]:
     """Return the folders above a location that another user cannot enter."""
     return [str(folder) for folder in root.parents if not folder.stat().st_mode & 0o001]
 
 
 def _try_as_other_user(local: LocalStore, closed: list[str]) -> dict[str, tuple[str, str]]:
-    if os.geteuid() == 0:
-        for folder in closed:  # pytest's own temporary folders
-            os.chmod(folder, 0o755)
-        os.seteuid(OTHER_USER)
+    _become_other_user(closed)
     calls = {
         "get": lambda: local.get("data/1/a"),
         "put": lambda: local.put("data/1/b", b""),

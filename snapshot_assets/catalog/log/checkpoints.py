@@ -34,6 +34,7 @@ from snapshot_assets.format.checkpoint import (
     check_bytes,
     encode_checkpoint,
     read_header,
+    read_packed,
     read_section,
 )
 from snapshot_assets.format.counts import counted
@@ -142,7 +143,7 @@ def read_checkpoint(store: ObjectStore, revision: int, *, statistics: bool = Fal
     Args:
         store: The location.
         revision: The checkpoint's revision.
-        statistics: Read all of them now, and refuse an object with bytes that belong to no section.
+        statistics: Read all sections now, and refuse an object with bytes that belong to none.
 
     Raises:
         ObjectNotFoundError: The checkpoint is missing.
@@ -155,7 +156,7 @@ def read_checkpoint(store: ObjectStore, revision: int, *, statistics: bool = Fal
     path = checkpoint_path(revision)
     read = partial(store.get_range, path)
     if statistics:
-        check_bytes(read, store.head(path).size, path, sections=False)
+        check_bytes(read, store.head(path).size, path)
     header, start = read_header(read, path)
     if header.revision != revision:
         raise misnamed(path, header.revision, revision)
@@ -188,6 +189,8 @@ def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, stat
     for section in header.sections:
         if section.name == BOUNDS and section.kind in KINDS:
             bounds.setdefault(section.column, []).append(section)
+        elif section.name != FILES and statistics:
+            read_packed(read, start, section, path)  # of a later version
 
     def of(column: str) -> ByKind:
         from snapshot_assets.catalog.state.column_bounds import schema_of

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import TypeVar
 
 from snapshot_assets.catalog.log.checkpoints import read_own_checkpoint
@@ -27,6 +26,7 @@ from snapshot_assets.errors import (
     GapError,
     LocationDeletedError,
     MisnamedError,
+    NotAFileError,
     ObjectNotFoundError,
 )
 from snapshot_assets.format import actions as act
@@ -91,8 +91,12 @@ def read_from_log(store: ObjectStore, revision: int) -> State:
 def despite_pruning(read: Callable[[], _Read]) -> _Read:
     """Call `read` again when an object that it listed is gone: others may be pruning or deleting the log."""
     for _ in range(_READS):
-        with suppress(ObjectNotFoundError):
+        try:
             return read()
+        except NotAFileError:  # it is there
+            raise
+        except ObjectNotFoundError:
+            continue
     return read()
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from snapshot_assets.catalog.log.checkpoints import is_whole, read_checkpoint, read_own_checkpoint, same_states
+from snapshot_assets.catalog.log.checkpoints import read_checkpoint, read_own_checkpoint, same_states
 from snapshot_assets.catalog.log.replay import FAULTS, FaultError, despite_pruning, gap, read_entries
 from snapshot_assets.catalog.log.store import Listing, is_there, list_log, log_after, read_entry
-from snapshot_assets.catalog.replica import marker_or_fault
+from snapshot_assets.catalog.replica import Replica, marker_or_fault
 from snapshot_assets.catalog.state.chain import LogEntry, check_location, foreign_location
 from snapshot_assets.catalog.state.chosen import with_versions
 from snapshot_assets.catalog.state.fold import State
@@ -21,7 +21,7 @@ from snapshot_assets.errors import (
     MisnamedError,
     ObjectNotFoundError,
 )
-from snapshot_assets.format.layout import REPLICA, checkpoint_path, checkpointed_revision, transaction_path
+from snapshot_assets.format.layout import REPLICA, checkpoint_path, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 
 
@@ -38,6 +38,8 @@ class LogScan:
         start: The checkpoint that the log starts with, 0 for none. Nothing else gives it again.
         entries: The last unbroken run of folded entries.
         faults: Path and error of every object that is unreadable or does not follow.
+        torn: Paths of the checkpoints among them that are damaged, and that the log before them gives again.
+        replica: The marker of a replica, unless it is damaged, which is one of the faults.
     """
 
     store: ObjectStore
@@ -47,31 +49,41 @@ class LogScan:
     start: int = 0
     entries: list[LogEntry] = field(default_factory=list)
     faults: list[tuple[str, FaultError]] = field(default_factory=list)
+    torn: set[str] = field(default_factory=set)
+    replica: Replica | None = None
+
+    @property
+    def reaches_end(self) -> bool:
+        """Whether the state is that of the log's last transaction."""
+        return self.state.revision >= max(self.transactions, default=1)
+
+    def fold_again(self) -> None:
+        """Compute the state again: a transaction that contradicts it has changed a part of it."""
+        for state in self._folded():
+            self.state = state
 
     def states(self) -> Iterator[State]:
         """Yield the state after each revision of a snapshot; each is the same object, changed."""
+        return (state for state in self._folded() if state.header is not None)
+
+    def _folded(self) -> Iterator[State]:
         state = read_checkpoint(self.store, self.first) if self.first else State()
-        if state.header is not None:
-            yield state
+        yield state
         for entry in self.entries:
             state.apply(entry, transaction_path(entry.transaction.revision))
-            if state.header is not None:
-                yield state
+            yield state
 
 
 def faults_of_log(scan: LogScan) -> Iterator[tuple[str, FaultError]]:
     """Yield the faults of a scan, except those of damaged checkpoints that the log gives again."""
-    for path, fault in scan.faults:
-        revision = checkpointed_revision(path) or 0
-        given = scan.start < revision <= scan.state.revision and not isinstance(fault, GapError)
-        if not given or is_whole(scan.store, revision):
-            yield path, fault
+    return (noted for noted in scan.faults if noted[0] not in scan.torn)
 
 
 def scan_log(store: ObjectStore) -> LogScan:
     """Read and fold the log, compare every checkpoint with it, and collect all faults."""
     marker, fault = marker_or_fault(store)
     scan = despite_pruning(lambda: _scan_log(store))
+    scan.replica = marker
     scan.state = with_versions(scan.state, marker.revisions if marker is not None else None)
     if fault is not None:
         scan.faults.append((REPLICA, fault))
@@ -199,6 +211,7 @@ class _Folding:
             except FAULTS as fault:
                 _note(self.scan, path, fault)
                 self.usable = False
+                self.scan.fold_again()
             else:
                 self.scan.entries.append(entry)
 
@@ -209,6 +222,7 @@ class _Folding:
         if not there or not _start_at(self.scan, revision):
             return False
         self.scan.faults.clear()
+        self.scan.torn.clear()
         if self.scan.state.sha256 != entry.sha256:
             _note(self.scan, path, _not_named(path))
         return True
@@ -231,16 +245,22 @@ class _Folding:
         if not self.usable:
             self.usable = _start_at(self.scan, revision)
             return
+        path = checkpoint_path(revision)
         try:
-            path, checkpoint = checkpoint_path(revision), read_checkpoint(self.scan.store, revision, statistics=True)
+            checkpoint = read_checkpoint(self.scan.store, revision, statistics=True)
+        except ObjectNotFoundError:
+            return  # pruned since it was listed
+        except FAULTS as fault:
+            _note(self.scan, path, fault)
+            self.scan.torn.update([path] if isinstance(fault, DamageError) else [])
+            return
+        try:
             if checkpoint.location_id != self.scan.state.location_id:
                 raise foreign_location(path, checkpoint.location_id, self.scan.state.location_id)
             if not same_states(checkpoint, self.scan.state):
                 raise DocumentError(f"{path} is not what the log gives for revision {revision}.", object=path)
-        except ObjectNotFoundError:
-            pass  # pruned since it was listed
         except FAULTS as fault:
-            _note(self.scan, checkpoint_path(revision), fault)
+            _note(self.scan, path, fault)
 
 
 def _note(scan: LogScan, path: str, fault: FaultError) -> None:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from snapshot_assets.catalog.log.checkpoints import manifest_facts
 from snapshot_assets.catalog.log.remedies import BRING_BACK, fault_remedy
 from snapshot_assets.catalog.log.replay import FAULTS, open_log, read_state
-from snapshot_assets.catalog.log.scan import faults_of_log, scan_log
+from snapshot_assets.catalog.log.scan import LogScan, faults_of_log
 from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.receipts.receipts import Receipt, read_receipt
 from snapshot_assets.catalog.replica import read_marker, reader_view
@@ -169,20 +169,21 @@ def refuse_lost_end(store: ObjectStore) -> None:
     newest_recorded_state(store, every_receipt=True)
 
 
-def refuse_faults(store: ObjectStore, done: str) -> None:
-    """Refuse a log with faults before anything is deleted; reads all of it.
+def refuse_faults(scan: LogScan, done: str) -> None:
+    """Refuse a log with faults before anything is deleted.
 
     Opening reads only the newest checkpoint and the log after it. That does not reveal a log that was copied here,
     with its checkpoints, from a copy of this location.
 
     Args:
-        store: The location.
+        scan: The whole log.
         done: What is not done because of a fault, for the message.
 
     Raises:
         DamageError: The first fault of the log.
     """
-    for path, fault in faults_of_log(scan_log(store)):
+    store = scan.store
+    for path, fault in faults_of_log(scan):
         raise DamageError(
             f"The log has a fault, so {done} at {store.uri}: {fault}{fault_remedy(store, path, fault)} `snapshots"
             " export verify` names all faults.",

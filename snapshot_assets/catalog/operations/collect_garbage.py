@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.truncation import refuse_faults
 from snapshot_assets.catalog.operations.garbage import Garbage, PinnedPaths, scan_head
 from snapshot_assets.catalog.state.fold import State
@@ -68,7 +69,7 @@ def plan_collection(catalog: Catalog, *, grace: timedelta | None = None, unsafe:
     scan = scan_head(catalog.store, before, pinned)
     deleted, waiting = scan.by_age(before)
     if deleted:
-        refuse_faults(catalog.store, "nothing was deleted")
+        refuse_faults(scan_log(catalog.store), "nothing was deleted")
     return GarbagePlan(deleted, waiting, scan.foreign, grace, pinned)
 
 
@@ -102,7 +103,7 @@ def execute_collection(
     planned = {each.path for each in plan.deleted}
     due = planned.intersection(each.path for each in scan.by_age(before)[0])
     if due:
-        refuse_faults(catalog.store, "nothing was deleted")
+        refuse_faults(scan_log(catalog.store), "nothing was deleted")
     paths, most = sorted(due), max(documents.MAX_TRANSACTION_BYTES // _BYTES_PER_PATH, 1)
     for start in range(0, len(paths), most):  # as many as one transaction holds
         catalog.commit(rules.purge(paths[start : start + most]))

@@ -12,16 +12,16 @@ from datetime import datetime
 
 from snapshot_assets.catalog.catalog import Prepare, Token
 from snapshot_assets.catalog.manifest import checksum_of, consistency_of
-from snapshot_assets.catalog.receipts.receipts import Receipt, check_age, read_receipt
+from snapshot_assets.catalog.receipts.receipts import Receipt, check_age, parse_receipt
 from snapshot_assets.catalog.receipts.selection import compacted_tables
-from snapshot_assets.catalog.receipts.written_again import is_written_again
+from snapshot_assets.catalog.receipts.written_again import stands_for
 from snapshot_assets.catalog.rules import check_unchanged
 from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import REPAIRED
 from snapshot_assets.errors import ChecksumMismatchError, ConflictError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.checksums import chunk_checksum
+from snapshot_assets.format.checksums import chunk_checksum, sha256_hex
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.relations import TableName
@@ -132,10 +132,9 @@ def receipts_of(store: ObjectStore, chunk: act.Chunk) -> dict[str, Receipt]:
     """
     receipts = {}
     for ref in chunk.receipts:
-        receipt, read = read_receipt(store, ref.path)
-        if read != ref and not is_written_again(store.get(ref.path, limit=MAX_DOCUMENT_BYTES), ref):
-            raise ChecksumMismatchError(
-                f"{ref.path} has SHA-256 {read.sha256}; the log records {ref.sha256}. {REPAIRED}", object=ref.path
-            )
-        receipts[ref.path] = receipt
+        data = store.get(ref.path, limit=MAX_DOCUMENT_BYTES)
+        if not stands_for(data, ref):
+            found = f"{ref.path} has SHA-256 {sha256_hex(data)}; the log records {ref.sha256}."
+            raise ChecksumMismatchError(f"{found} {REPAIRED}", object=ref.path)
+        receipts[ref.path] = parse_receipt(data, ref.path)
     return receipts

@@ -12,6 +12,7 @@ from datetime import datetime
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Prepare
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_end
 from snapshot_assets.catalog.pins.automatic import TagRule, tags_to_delete
 from snapshot_assets.catalog.rules import Retention, delete_tags
@@ -81,7 +82,7 @@ def plan_expiry(
     deleted = _Step.of(state, to_delete)
     revisions = _Step.of(deleted.after, to_expire)
     if deleted.actions or revisions.actions:
-        refuse_faults(catalog.store, "nothing expired")
+        refuse_faults(scan_log(catalog.store), "nothing expired")
     plan = _plan(deleted, revisions, now, None)
     return replace(plan, decide=decide(plan.tags, plan.expired))
 
@@ -99,7 +100,7 @@ def execute_expiry(catalog: Catalog, plan: ExpiryPlan) -> ExpiryPlan:
     catalog.refresh()
     refuse_lost_end(catalog.store)
     if plan.tags or plan.expired:
-        refuse_faults(catalog.store, "nothing expired")
+        refuse_faults(scan_log(catalog.store), "nothing expired")
     tags, _ = _commit(catalog, delete)
     for name in tags.deleted_tags:
         catalog.store.delete(tags.before.tags[name].pin.object.path)

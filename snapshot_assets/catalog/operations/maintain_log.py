@@ -13,10 +13,10 @@ from itertools import islice, takewhile
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import is_whole, write_checkpoint
 from snapshot_assets.catalog.log.replay import read_from_log
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.store import is_there, list_log
 from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_end
 from snapshot_assets.catalog.operations.collect_garbage import checked_grace
-from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.unreferenced import ReleasedObject
 from snapshot_assets.errors import ConflictError, DamageError
 from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, log_revision, revision_of, transaction_path
@@ -60,19 +60,19 @@ def checkpoint_head(catalog: Catalog) -> WrittenCheckpoint:
     new = not is_whole(store, revision)
     path = catalog.checkpoint() if new else checkpoint_path(revision)
     written = WrittenCheckpoint(path, catalog.state.revision, store.head(path).size, new)
-    return replace(written, mended=_mend_older(store, catalog.state))
+    own = [each for each in list_log(store).checkpoints if catalog.state.rebuilt_at <= each <= revision]
+    damaged = [each for each in own if not is_whole(store, each) and is_there(store, checkpoint_path(each))]
+    return replace(written, mended=mend_checkpoints(store, damaged))
 
 
-def damaged_checkpoints(store: ObjectStore, head: State) -> list[int]:
-    """Return the revisions of the log's checkpoints that are damaged; those from before a rebuild are no part of it."""
-    own = [each for each in list_log(store).checkpoints if head.rebuilt_at <= each <= head.revision]
-    return [each for each in own if not is_whole(store, each) and is_there(store, checkpoint_path(each))]
+def mend_checkpoints(store: ObjectStore, revisions: Iterable[int]) -> tuple[str, ...]:
+    """Write damaged checkpoints again, and return their paths.
 
-
-def _mend_older(store: ObjectStore, head: State) -> tuple[str, ...]:
-    """Write damaged checkpoints before the head again, and return their paths."""
+    Raises:
+        DamageError: The log cannot reproduce one of them; all others are written.
+    """
     mended, faults = list[str](), list[DamageError]()
-    for revision in damaged_checkpoints(store, head):
+    for revision in revisions:
         try:
             mended.append(write_checkpoint(store, read_from_log(store, revision)))
         except DamageError as fault:
@@ -133,7 +133,7 @@ def plan_pruning(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bo
     newest, kept = whole
     gone = _prunable(store, checkpoints, kept, catalog.now() - grace)
     if gone:
-        refuse_faults(store, "nothing was pruned")
+        refuse_faults(scan_log(store), "nothing was pruned")
     released = tuple(
         ReleasedObject(info.path, info.size, "transaction" if revision_of(info.path) else "checkpoint") for info in gone
     )
@@ -164,7 +164,7 @@ def execute_pruning(catalog: Catalog, plan: PrunePlan) -> PrunePlan:
                     f"{checkpoint_path(each)} is missing or damaged since the pruning was planned; nothing was deleted."
                     " Run again."
                 )
-        refuse_faults(store, "nothing was pruned")
+        refuse_faults(scan_log(store), "nothing was pruned")
     for path in gone:
         store.delete(path)
     return replace(plan, released=tuple(planned[path] for path in gone))

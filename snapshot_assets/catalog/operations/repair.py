@@ -5,25 +5,23 @@ The source is not needed. Nothing is committed: the log, its versions, tags and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log.checkpoints import write_checkpoint
-from snapshot_assets.catalog.log.replay import read_from_log
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.truncation import refuse_faults
-from snapshot_assets.catalog.manifest import write_hints
-from snapshot_assets.catalog.operations.maintain_log import damaged_checkpoints
+from snapshot_assets.catalog.manifest import shown_state, write_hints
+from snapshot_assets.catalog.operations.maintain_log import mend_checkpoints
 from snapshot_assets.catalog.pins.objects import damaged_objects
 from snapshot_assets.catalog.receipts.written_again import receipt_again
 from snapshot_assets.catalog.replica import refuse_replica
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.faults import object_faults
 from snapshot_assets.catalog.verify.hints import hint_faults
-from snapshot_assets.catalog.verify.retained import older_documents
+from snapshot_assets.catalog.verify.retained import faults_by_object, older_documents
 from snapshot_assets.format.actions import ObjectRef
-from snapshot_assets.format.layout import checkpoint_path, is_receipt
+from snapshot_assets.format.layout import checkpoint_path, is_receipt, log_revision
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.listed import Listed
 
@@ -57,49 +55,44 @@ def plan_repair(catalog: Catalog) -> RepairPlan:
     """
     store = catalog.store
     refuse_replica(store)
-    refuse_faults(store, "nothing was repaired")
+    scan = scan_log(store)
+    refuse_faults(scan, "nothing was repaired")
     head = catalog.refresh()
     pinned = {known.pin.object for known in head.pins}
-    whole = pinned - {ref for ref, _ in _damaged(store, dict.fromkeys(pinned, head), "tag/", "savepoint/")}
-    known = frozenset(head.files.paths())
-    receipts = {ref.path: receipt_again(state, ref, known) for ref, state in _damaged(store, _receipts(head), "data/")}
+    whole = pinned - _damaged(store, pinned, "tag/", "savepoint/")
     return RepairPlan(
-        tuple(dict.fromkeys(fault.object for fault in hint_faults(store, scan_log(store), replica=False))),
-        receipts | damaged_objects(head, whole),
-        tuple(revision for revision in damaged_checkpoints(store, head) if revision > _start(store)),
+        tuple(dict.fromkeys(fault.object for fault in hint_faults(store, scan, replica=False))),
+        dict(_receipts_again(store, head)) | damaged_objects(head, whole),
+        tuple(sorted(map(log_revision, scan.torn))),
     )
 
 
 def execute_repair(catalog: Catalog, plan: RepairPlan) -> RepairPlan:
-    """Write again what was planned. If interrupted, it has repaired less."""
+    """Write again what was planned. If interrupted, it has repaired less.
+
+    Raises:
+        DamageError: The log cannot reproduce a checkpoint; everything else is written.
+    """
     store = catalog.store
     for path, data in plan.objects.items():
         store.put(path, data)
-    for revision in plan.checkpoints:
-        write_checkpoint(store, read_from_log(store, revision))
-    head = catalog.refresh()
     if plan.hints:
-        newest = head.newest_seal
-        write_hints(store, head if newest is None or head.sealed else head.at(newest.revision), catalog.refresh)
+        write_hints(store, shown_state(catalog.refresh()), catalog.refresh)
+    mend_checkpoints(store, plan.checkpoints)
     return plan
 
 
-def _start(store: ObjectStore) -> int:
-    """Return the checkpoint that the log starts with, which nothing else gives; 0 for none."""
-    return scan_log(store).start
+def _receipts_again(store: ObjectStore, head: State) -> Iterator[tuple[str, bytes]]:
+    """Yield the damaged receipts that readable revisions name, as the newest state that names each gives them."""
+    named = {ref: revisions[-1] for ref, revisions in older_documents(head).items() if is_receipt(ref.path)}
+    named |= {ref: head.revision for known in head.chunks.values() for ref in known.chunk.receipts}
+    paths = frozenset(head.files.paths())
+    damaged = sorted(_damaged(store, named, "data/"), key=named.__getitem__)
+    for revision, refs in groupby(damaged, named.__getitem__):
+        state = head if revision == head.revision else head.at(revision)
+        yield from ((ref.path, receipt_again(state, ref, paths)) for ref in refs)
 
 
-def _receipts(head: State) -> dict[ObjectRef, State]:
-    """Return the receipts that readable revisions name, each with the newest state that names it."""
-    named = {ref: head for known in head.chunks.values() for ref in known.chunk.receipts}
-    older = {ref: revisions[-1] for ref, revisions in older_documents(head).items() if is_receipt(ref.path)}
-    states = {revision: head.at(revision) for revision in set(older.values())}
-    return {ref: states[revision] for ref, revision in older.items()} | named
-
-
-def _damaged(store: ObjectStore, named: Mapping[ObjectRef, State], *folders: str) -> Iterator[tuple[ObjectRef, State]]:
-    """Yield the objects that are missing or damaged, with their states."""
-    objects = Listed(store, *folders)
-    for ref, state in named.items():
-        if any(object_faults(store, ref, ref.path in objects)):
-            yield ref, state
+def _damaged(store: ObjectStore, refs: Collection[ObjectRef], *folders: str) -> set[ObjectRef]:
+    """Return the objects that are missing or damaged."""
+    return {ref for ref, _ in faults_by_object(store, refs, Listed(store, *folders))}

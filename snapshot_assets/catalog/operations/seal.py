@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import count, islice
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Literal
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
@@ -87,7 +87,7 @@ def seal(
         report = check_to_seal(catalog.store, state, catalog.now(), verified, suspects, progress)
         if report.damaged:
             unsealed = "" if state.sealed else " and was not sealed"
-            raise damage_error(state, report.faults, f"The snapshot is damaged{unsealed}", report=report)
+            raise damage_error(state, report.faults, f"The snapshot is damaged{unsealed}", report)
         hashed |= report.paths
         if any(known.added > verified for known in state.live_files()):
             verified_bytes += report.bytes
@@ -151,14 +151,14 @@ def check_to_seal(
     return report
 
 
-def damage_error(state: State, faults: Sequence[Fault], what: str, **attributes: Any) -> IncompleteError:
+def damage_error(state: State, faults: Sequence[Fault], what: str, report: Report | None = None) -> IncompleteError:
     """Return the error that names damage to the newest state, and how to repair it.
 
     Args:
         state: The newest state.
         faults: What is damaged.
         what: Start of the message.
-        **attributes: More attributes of the error.
+        report: The report that has them, an attribute of the error.
     """
     some = "; ".join(fault.message.rstrip(".") for fault in islice(faults, _SHOWN))
     more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
@@ -167,4 +167,4 @@ def damage_error(state: State, faults: Sequence[Fault], what: str, **attributes:
     others = ", …" if len(chunks) > _SHOWN else ""
     repair = f" Export again {ways}{others}; then seal." if ways else ""
     objects = [(fault.object, fault.chunk) for fault in faults]
-    return IncompleteError(f"{what}: {some}{more}.{repair}", faults=objects, **attributes)
+    return IncompleteError(f"{what}: {some}{more}.{repair}", faults=objects, report=report)

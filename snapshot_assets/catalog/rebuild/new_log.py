@@ -15,7 +15,7 @@ from snapshot_assets.catalog.catalog import writer_name
 from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.store import append
-from snapshot_assets.catalog.manifest import write_hints
+from snapshot_assets.catalog.manifest import shown_state, write_hints
 from snapshot_assets.catalog.rebuild.base import Base
 from snapshot_assets.catalog.rebuild.changes import fold
 from snapshot_assets.catalog.rebuild.inventory import Inventory
@@ -80,9 +80,7 @@ class NewLog:
         if not append(store, self.transaction)[0]:
             store.delete(path)
             raise _conflict(store, revision)
-        state = read_state(store)
-        seal = state.newest_seal
-        write_hints(store, state.at(seal.revision) if seal and not state.sealed else state, lambda: read_state(store))
+        write_hints(store, shown_state(read_state(store)), lambda: read_state(store))
 
 
 def _conflict(store: ObjectStore, revision: int) -> ConflictError:

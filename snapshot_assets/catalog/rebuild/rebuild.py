@@ -144,7 +144,7 @@ def _restore_pins(store: ObjectStore, scan: LogScan, inventory: Inventory, *, co
     state, damaged = scan.state, sorted({path for path, _ in scan.faults})
     objects = damaged_objects(state, {each.ref for each in inventory.pins})
     if not objects:
-        again = f" `snapshots catalog checkpoint` writes damaged checkpoints again: {', '.join(damaged)}."
+        again = f" `snapshots catalog repair` writes damaged checkpoints again: {', '.join(damaged)}."
         message = (
             f"The log of {store.uri} is whole up to revision {state.revision}; there is nothing to rebuild. "
             f"Verify names damaged data files; export their chunks again with --replace.{again if damaged else ''}"

@@ -147,10 +147,15 @@ def read_receipt(store: ObjectStore, path: str) -> tuple[Receipt, ObjectRef]:
         DocumentError: It is not a valid receipt.
     """
     data = store.get(path, limit=MAX_DOCUMENT_BYTES)
+    return parse_receipt(data, path), ObjectRef(path, sha256_hex(data), len(data))
+
+
+def parse_receipt(data: bytes, path: str) -> Receipt:
+    """Return the receipt in the bytes of an object; see `read_receipt`."""
     receipt = _from_json(parse_json(data, path), path)
     if receipt.path != path:
         raise DocumentError(f"{path} is the receipt of {receipt.path}.", object=path)
-    return receipt, ObjectRef(path, sha256_hex(data), len(data))
+    return receipt
 
 
 def receipt_json(receipt: Receipt) -> dict[str, Any]:

@@ -17,15 +17,17 @@ from snapshot_assets.format.layout import attempt_of, chunk_of, is_receipt, rece
 _REPLACES, _CHECKSUM = "replaces", "checksum"
 
 
-def is_written_again(data: bytes, ref: ObjectRef) -> bool:
-    """Return whether the bytes of an object are a receipt, written again, that stands for the one that the log names.
+def stands_for(data: bytes, ref: ObjectRef) -> bool:
+    """Return whether bytes are those that the log names, or a receipt that was written again in their place.
 
     Args:
         data: The object's bytes.
         ref: The object, as the log names it.
     """
-    if not is_receipt(ref.path):
-        return False
+    return sha256_hex(data) == ref.sha256 or (is_receipt(ref.path) and _is_written_again(data, ref))
+
+
+def _is_written_again(data: bytes, ref: ObjectRef) -> bool:
     try:
         document = parse_json(data, ref.path)
     except (DamageError, UnsupportedVersionError):

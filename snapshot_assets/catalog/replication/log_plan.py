@@ -18,7 +18,7 @@ from snapshot_assets.catalog.log.store import Listing, is_there, list_log, read_
 from snapshot_assets.catalog.state.chain import LogEntry, check_location
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.unnamed import named_by
-from snapshot_assets.errors import BrokenLinkError, ReplicaConflictError
+from snapshot_assets.errors import BrokenLinkError, ObjectNotFoundError, ReplicaConflictError
 from snapshot_assets.format.layout import checkpoint_path, log_revision, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 
@@ -85,7 +85,7 @@ def plan_log(
         tail = [revision for revision in (1, state.revision) if revision in entries]
     holes = sorted(entries.keys() - set(tail), reverse=True)
     first = _first(wanted | set(own.transactions), state)
-    broken = {each for each in _suspected(own, damaged) if not is_whole(target, each)}
+    broken = {each for each in _suspected(source, target, own, damaged) if not is_whole(target, each)}
     whole = set(own.checkpoints) - broken
     again = {each for each in broken if listing.start < each <= state.revision}
     kept_from = max(first if first > state.rebuilt_at else 0, listing.start if prune else 0)
@@ -100,9 +100,22 @@ def plan_log(
     )
 
 
-def _suspected(own: Listing, damaged: Collection[str]) -> list[int]:
-    """Return the checkpoints of a replica that may be damaged: the last two, and those with damage on record."""
-    return [each for each in own.checkpoints if each in own.checkpoints[-2:] or checkpoint_path(each) in damaged]
+def _suspected(source: ObjectStore, target: ObjectStore, own: Listing, damaged: Collection[str]) -> Iterator[int]:
+    """Yield the checkpoints of a replica that may be damaged, and must be read.
+
+    These are the last two if their sizes are not those of the source's, and those with damage on record.
+    """
+    for revision in own.checkpoints:
+        path = checkpoint_path(revision)
+        if path in damaged or (revision in own.checkpoints[-2:] and not _same_size(source, target, path)):
+            yield revision
+
+
+def _same_size(source: ObjectStore, target: ObjectStore, path: str) -> bool:
+    try:
+        return source.head(path).size == target.head(path).size
+    except ObjectNotFoundError:  # pruned in the source
+        return False
 
 
 def _transactions(listing: Listing) -> set[int]:

@@ -28,7 +28,7 @@ from snapshot_assets.errors import (
     UsageError,
 )
 from snapshot_assets.format.actions import ObjectRef
-from snapshot_assets.format.layout import in_layout, is_probe, revision_of
+from snapshot_assets.format.layout import REPLICA, in_layout, is_probe, revision_of
 from snapshot_assets.format.name_texts import shell_word
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.listed import Listed
@@ -111,7 +111,7 @@ def _plan(
 ) -> ReplicationPlan:
     origin, (marker, marker_fault) = read_marker(source), marker_or_fault(target)
     state = _source_state(source, target)
-    if marker_fault is None:  # else what there is of the log is compared with the source's
+    if marker_fault is None:
         check_target(target, marker, state, source.uri)
     revisions = _revisions(state, marker, origin, only, target.uri)
     objects = Listed(target)
@@ -122,6 +122,8 @@ def _plan(
     if marker is not None or marker_fault is not None:
         chosen = marker.revisions if marker is not None else None
         known, mended = _replica_state(source, target, damaged)
+        if marker_fault is not None:
+            _check_log(target, known, state, marker_fault)
         view = cast(ObjectStore, MendedStore(target, source, mended))
         refuse_losses(source, view, state, known, chosen, accepted=accept_loss)
         copied_before = needed_objects(with_versions(known, chosen))
@@ -229,13 +231,31 @@ def check_target(target: ObjectStore, marker: Replica | None, state: State, sour
                 uri=target.uri,
             )
         return
-    found = next((info.path for info in target.list() if in_layout(info.path) and not is_probe(info.path)), None)
+    found = _first_object(target)
     if found is not None and read_marker(target) is None:  # another replication may have begun meanwhile
         raise ReplicaError(
             f"{target.uri} is not a replica, but it has objects such as {found}: it is a location of its own, or a "
             "replica that was promoted. Replicate to an empty location.",
             uri=target.uri,
         )
+
+
+def _check_log(target: ObjectStore, known: State, state: State, fault: DamageError) -> None:
+    """Refuse a target with a damaged marker if its log is not the source's, or if it has other objects and no log."""
+    found = known.location_id or _first_object(target)
+    if found not in (state.location_id, None):
+        raise ReplicaConflictError(
+            f"{fault} What else is there ({found}) does not show that it is a replica of location {state.location_id}; "
+            "replicate to an empty location.",
+            object=REPLICA,
+            uri=target.uri,
+        )
+
+
+def _first_object(target: ObjectStore) -> str | None:
+    """Return the path of an object of a location beside its marker and probes; None if there is none."""
+    paths = (info.path for info in target.list())
+    return next((path for path in paths if in_layout(path) and not is_probe(path) and path != REPLICA), None)
 
 
 def unneeded(source: ObjectStore, objects: Listed, needed: dict[str, ObjectRef]) -> list[ObjectInfo]:

@@ -19,7 +19,7 @@ from snapshot_assets.catalog.load_manifests import load_manifests_of
 from snapshot_assets.catalog.log.checkpoints import is_whole, write_checkpoint
 from snapshot_assets.catalog.log.replay import read_from_log, read_state
 from snapshot_assets.catalog.log.store import is_there
-from snapshot_assets.catalog.manifest import hints_of
+from snapshot_assets.catalog.manifest import hints_of, shown_state
 from snapshot_assets.catalog.replica import Replica
 from snapshot_assets.catalog.replication.guard import GuardedStore
 from snapshot_assets.catalog.replication.needed import needed_objects
@@ -155,7 +155,8 @@ class _Run:
         location, revisions = self.plan.state.location_id, self.plan.revisions
         now = parse_time(time_text(datetime.now(UTC)))  # as the marker records it
         marker = Replica(location, self.source.uri, now, writer_name(), revisions)
-        if self.plan.marker_damaged:
+        if self.plan.marker_damaged:  # chosen versions are added to it once their objects are there
+            marker = marker if revisions is None else replace(marker, revisions=())
             self.target.put(REPLICA, marker.document())
             return marker
         try:
@@ -244,8 +245,7 @@ class _Run:
 
     def _write_hints(self) -> None:
         """Write the hints of the newest seal, as the source has them; before the first seal, those of the head."""
-        state = self.plan.state
-        shown = state if state.sealed or state.newest_seal is None else state.at(state.newest_seal.revision)
+        shown = shown_state(self.plan.state)
         hints = hints_of(shown)
         wanted = {CHECKSUMS: hints[CHECKSUMS], **load_manifests_of(shown, self.target.uri), MANIFEST: hints[MANIFEST]}
         for path, data in wanted.items():

@@ -11,28 +11,19 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from snapshot_assets.catalog.log.remedies import FaultError, fault_remedy, is_replica
-from snapshot_assets.catalog.log.scan import LogScan
-from snapshot_assets.catalog.receipts.written_again import is_written_again
+from snapshot_assets.catalog.receipts.written_again import stands_for
 from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.state.exporter import again_with
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState
-from snapshot_assets.errors import (
-    DamageError,
-    ForeignLocationError,
-    ForkError,
-    LostLogError,
-    MisnamedError,
-    NotAFileError,
-    ObjectNotFoundError,
-    UnsupportedVersionError,
-)
+from snapshot_assets.errors import DamageError, NotAFileError, ObjectNotFoundError
 from snapshot_assets.format.actions import ObjectRef, TagCreated
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
-from snapshot_assets.format.layout import checkpointed_revision, is_receipt
+from snapshot_assets.format.layout import is_receipt
 from snapshot_assets.storage.base import ObjectStore
+
+REPAIRED = "`snapshots catalog repair` writes it again from the log."
 
 
 class FaultKind(StrEnum):
@@ -76,15 +67,23 @@ class Fault:
 
     Attributes:
         object: Path of the object.
+        finding: What was found, in words.
         chunk: The object's chunk; None for others.
         revisions: Older readable revisions that need the object, if the newest state does not.
+        repairable: Whether `snapshots catalog repair` writes the object again.
     """
 
     kind: FaultKind
     object: str
-    message: str
+    finding: str
     chunk: int | None = None
     revisions: tuple[int, ...] = ()
+    repairable: bool = False
+
+    @property
+    def message(self) -> str:
+        """What was found, and the command that repairs it."""
+        return f"{self.finding} {REPAIRED}" if self.repairable else self.finding
 
     @property
     def is_damage(self) -> bool:
@@ -110,9 +109,10 @@ def read_object(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int | N
         return Fault(FaultKind.SIZE, ref.path, str(error), chunk)
     if data is None:
         return missing(store, ref.path, chunk)
-    if (found := sha256_hex(data)) != ref.sha256 and not is_written_again(data, ref):
-        return Fault(FaultKind.CHECKSUM, ref.path, f"{ref.path} has SHA-256 {found}; expected {ref.sha256}.", chunk)
-    return data
+    if stands_for(data, ref):
+        return data
+    message = f"{ref.path} has SHA-256 {sha256_hex(data)}; expected {ref.sha256}."
+    return Fault(FaultKind.CHECKSUM, ref.path, message, chunk)
 
 
 def missing(store: ObjectStore, path: str, chunk: int | None = None) -> Fault:
@@ -134,37 +134,13 @@ def object_faults(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int |
         yield found
 
 
-def log_remedy(scan: LogScan, path: str, error: FaultError) -> str:
-    """Return a sentence on how a fault of the log is repaired; "" if the error states it.
-
-    Args:
-        scan: The log.
-        path: The object that has the fault.
-        error: The fault.
-    """
-    revision = checkpointed_revision(path)
-    stray = isinstance(error, ForeignLocationError | ForkError | LostLogError | MisnamedError | UnsupportedVersionError)
-    here = not is_replica(scan.store)  # which only replication writes to
-    if here and revision is not None and not stray and scan.start < revision <= scan.state.revision:
-        return f" {REPAIRED}"
-    return fault_remedy(scan.store, path, error)
-
-
-REPAIRED = "`snapshots catalog repair` writes it again from the log."
-
-
-def with_repair(fault: Fault) -> Fault:
-    """Return the fault of an object that a repair writes again, with that remedy."""
-    return replace(fault, message=f"{fault.message} {REPAIRED}")
-
-
 def with_remedy(state: State, fault: Fault) -> Fault:
     """Return a fault of the newest state with how it is repaired, if exporting its chunk again does that."""
     if fault.chunk is None or is_receipt(fault.object):
         return fault
     advice = f"Bring it back from a copy, or export its chunk again {again_with(state, fault.chunk)}."
     undone = " Then delete rows again: deleted rows that the source still has come back." if state.tombstones else ""
-    return replace(fault, message=f"{fault.message} {advice}{undone}")
+    return replace(fault, finding=f"{fault.finding} {advice}{undone}")
 
 
 def with_replicas_remedy(fault: Fault) -> Fault:
@@ -175,7 +151,7 @@ def with_replicas_remedy(fault: Fault) -> Fault:
         advice = "Move it away; `snapshots replicate` then copies it again."
     else:
         return fault
-    return replace(fault, message=f"{fault.message.removesuffix(f' {REPAIRED}')} {advice}")
+    return replace(fault, finding=f"{fault.finding} {advice}", repairable=False)
 
 
 @dataclass(frozen=True)
@@ -204,7 +180,7 @@ def remedy_of(head: State, uri: str, faults: Iterable[Fault]) -> Remedy | None:
 
     No version is given up for what a repair writes again.
     """
-    damage = [fault for fault in faults if fault.is_damage and not fault.message.endswith(REPAIRED)]
+    damage = [fault for fault in faults if fault.is_damage and not fault.repairable]
     damaged = {revision for fault in damage for revision in fault.revisions}
     if not damage or not all(fault.revisions for fault in damage):
         return None

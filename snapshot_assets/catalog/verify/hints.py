@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 
 from snapshot_assets.catalog.load_manifests import load_manifests_of
 from snapshot_assets.catalog.log.scan import LogScan
 from snapshot_assets.catalog.log.store import is_there
-from snapshot_assets.catalog.manifest import hints_of, manifest_of, sums_of
+from snapshot_assets.catalog.manifest import hints_of, manifest_of, shown_state, sums_of
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.faults import REPAIRED, Fault, FaultKind, missing, object_faults
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind, missing, object_faults
 from snapshot_assets.catalog.verify.retained import sealed_states
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, UnsupportedVersionError
 from snapshot_assets.format.actions import ObjectRef
@@ -23,8 +24,6 @@ from snapshot_assets.storage.base import ObjectStore
 _LINE = re.compile(rb"([0-9a-f]{64})  ([!-~]+)\n")
 """A line of SHA256SUMS; paths of this format are ASCII without spaces."""
 
-_LATER = f"Load nothing by it until then: {REPAIRED}"
-
 
 def hint_faults(store: ObjectStore, scan: LogScan, *, replica: bool) -> Iterator[Fault]:
     """Compare the hints with what the log gives at the manifest's own revision.
@@ -34,76 +33,82 @@ def hint_faults(store: ObjectStore, scan: LogScan, *, replica: bool) -> Iterator
         scan: Its log.
         replica: Whether it is a replica, to which only replication writes.
     """
-    newest = scan.state.newest_seal
-    again = "`snapshots replicate` writes it again." if replica else REPAIRED
-    shown = scan.state if newest is None else scan.state.at(newest.revision)  # before the first seal: work in progress
+    for fault in _hint_faults(store, scan):
+        if replica:
+            yield replace(fault, finding=f"{fault.finding} `snapshots replicate` writes it again.")
+        else:
+            yield replace(fault, repairable=True)
+
+
+def _hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
+    shown = shown_state(scan.state)
     try:
         manifest = store.get(MANIFEST, limit=MAX_DOCUMENT_BYTES)
         revision = parse_json(manifest, MANIFEST).get("revision")
     except ObjectNotFoundError:
-        yield Fault(FaultKind.STALE, MANIFEST, f"{missing(store, MANIFEST).message} {again}")
+        yield Fault(FaultKind.STALE, MANIFEST, missing(store, MANIFEST).message)
     except UnsupportedVersionError as error:
         if not scan.faults:  # a newer program may be able to read the log
             found, own = error.attributes["found"], scan.state.format_version
-            message = f"{MANIFEST} has format version {found}; the log, which decides, has {own}. {again}"
+            message = f"{MANIFEST} has format version {found}; the log, which decides, has {own}."
             yield Fault(FaultKind.DOCUMENT, MANIFEST, message)
     except DamageError as error:
-        yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{error} {again}")
+        yield Fault(FaultKind.DOCUMENT, MANIFEST, str(error))
     else:
         if not any(path == MANIFEST for path, _ in scan.faults):  # it may belong to another location
             state = _state_at(scan, revision)
             if state is None:
-                yield from _unknown_revision(store, scan, shown, revision, again)
+                yield from _unknown_revision(store, scan, shown, revision)
                 return
-            yield from _manifest_faults(scan, state, manifest, again)
+            yield from _manifest_faults(scan, state, manifest)
             shown = state
-    yield from _sums_faults(store, scan, shown, again)
+    yield from _sums_faults(store, scan, shown)
     yield from _load_manifest_faults(store, shown)
 
 
-def _manifest_faults(scan: LogScan, state: State, manifest: bytes, again: str) -> Iterator[Fault]:
+def _manifest_faults(scan: LogScan, state: State, manifest: bytes) -> Iterator[Fault]:
     if manifest != pretty_json(manifest_of(state)):
-        message = f"{MANIFEST} is not what the log gives for revision {state.revision}. {again}"
+        message = f"{MANIFEST} is not what the log gives for revision {state.revision}."
         yield Fault(FaultKind.DOCUMENT, MANIFEST, message)
     elif scan.state.sealed and state.revision != scan.state.seals[-1].revision:
         yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} shows revision {state.revision}, not the newest seal.")
 
 
-def _unknown_revision(store: ObjectStore, scan: LogScan, shown: State, revision: object, again: str) -> Iterator[Fault]:
+def _unknown_revision(store: ObjectStore, scan: LogScan, shown: State, revision: object) -> Iterator[Fault]:
     """Yield the fault of a manifest whose revision the log lacks, unless the log has a fault itself."""
     if scan.faults:
         return
     if isinstance(revision, int) and revision > scan.state.revision:
         return  # committed since the log was read
     if isinstance(revision, int) and 0 < revision < scan.first:
-        yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} is of revision {revision}, which was pruned. {again}")
+        yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} is of revision {revision}, which was pruned.")
     else:
         named = "no revision" if revision is None else f"revision {revision!r}, which is unknown"
-        yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} names {named}. {again}")
-        yield from _sums_faults(store, scan, shown, again)
+        yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} names {named}.")
+        yield from _sums_faults(store, scan, shown)
 
 
-def _sums_faults(store: ObjectStore, scan: LogScan, state: State, again: str) -> Iterator[Fault]:
+def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fault]:
     """Yield the fault of SHA256SUMS; a writer that died, or two at once, leave one of another revision."""
     try:
         found = store.get(CHECKSUMS, limit=MAX_DOCUMENT_BYTES)
     except ObjectNotFoundError:
-        yield Fault(FaultKind.STALE, CHECKSUMS, f"{missing(store, CHECKSUMS).message} {again}")
+        yield Fault(FaultKind.STALE, CHECKSUMS, missing(store, CHECKSUMS).message)
         return
     except DamageError as error:
-        yield Fault(FaultKind.DOCUMENT, CHECKSUMS, f"{error} {again}")
+        yield Fault(FaultKind.DOCUMENT, CHECKSUMS, str(error))
         return
     if found == sums_of(state):
         return
     retained = (then for _, then in sealed_states(scan.state))  # of some, the log may be pruned
     if any(found == sums_of(other) for other in chain(scan.states(), retained)):
-        message = f"{CHECKSUMS} is of another revision than {MANIFEST}. {again}"
+        message = f"{CHECKSUMS} is of another revision than {MANIFEST}."
         yield Fault(FaultKind.STALE, CHECKSUMS, message)
     elif scan.start and _contradicts_nothing(scan.state, found):
-        message = f"{CHECKSUMS} is of a version whose log was pruned. {again}"
+        message = f"{CHECKSUMS} is of a version whose log was pruned."
         yield Fault(FaultKind.STALE, CHECKSUMS, message)
     elif not is_there(store, transaction_path(scan.state.revision + 1)):  # else others committed since
-        yield Fault(FaultKind.DOCUMENT, CHECKSUMS, f"{CHECKSUMS} is not what the log gives. {again}")
+        yield Fault(FaultKind.DOCUMENT, CHECKSUMS, f"{CHECKSUMS} is not what the log gives.")
 
 
 def _contradicts_nothing(state: State, sums: bytes) -> bool:
@@ -125,11 +130,11 @@ def _load_manifest_faults(store: ObjectStore, state: State) -> Iterator[Fault]:
             found = store.get(path, limit=MAX_DOCUMENT_BYTES)
         except ObjectNotFoundError:
             if expected is not None:
-                yield Fault(FaultKind.STALE, path, f"{missing(store, path).message} {REPAIRED}")
+                yield Fault(FaultKind.STALE, path, missing(store, path).finding)
         else:
             if found != expected:
                 message = f"{path} does not list the files of revision {state.revision}, which {MANIFEST} shows."
-                yield Fault(FaultKind.STALE, path, f"{message} {_LATER}")
+                yield Fault(FaultKind.STALE, path, f"{message} Load nothing by it until then.")
 
 
 def _state_at(scan: LogScan, revision: object) -> State | None:

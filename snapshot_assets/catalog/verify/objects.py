@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from snapshot_assets.catalog.state.exporter import described_by
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.faults import Fault, FaultKind, Remedy, missing, object_faults, with_repair
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind, Remedy, missing, object_faults
 from snapshot_assets.catalog.verify.rotation import due_files
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format.checksums import chunk_checksum
@@ -99,7 +99,6 @@ def check_files(
     objects: Listed,
     report: Report,
     *,
-    chunk: int | None = None,
     progress: Callable[[DataFile], None] = lambda _: None,
     hashed: Callable[[FileState], bool] = lambda _: True,
 ) -> Iterator[Fault]:
@@ -110,12 +109,11 @@ def check_files(
         state: The state whose files are checked.
         objects: The location's objects by path.
         report: Its depth decides whether files are hashed; it gets the counts.
-        chunk: Check the files of one chunk only.
         progress: Called for each file done.
         hashed: Unless the depth is `quick`, whether a file is hashed.
     """
     reads = report.depth != "quick"
-    work = [(known.file, reads and hashed(known)) for known in state.live_files(chunk)]
+    work = [(known.file, reads and hashed(known)) for known in state.live_files()]
     return file_faults(store, work, objects, report, progress)
 
 
@@ -182,10 +180,11 @@ def check_documents(store: ObjectStore, state: State, objects: Listed) -> Iterat
     for added in state.schemas.values():
         for ref in added.files:
             for fault in object_faults(store, ref, ref.path in objects):
-                yield replace(fault, message=f"{fault.message} {described_by(state)}")
+                yield replace(fault, finding=f"{fault.finding} {described_by(state)}")
     for number, known in sorted(state.chunks.items()):
         for ref in known.chunk.receipts:
-            yield from map(with_repair, object_faults(store, ref, ref.path in objects, number))
+            for fault in object_faults(store, ref, ref.path in objects, number):
+                yield replace(fault, repairable=True)
         if state.completed(number):
             yield from check_chunk_checksum(state, number)
 

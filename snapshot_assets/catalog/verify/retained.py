@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
@@ -18,7 +18,7 @@ from snapshot_assets.catalog.pins.objects import pin_document
 from snapshot_assets.catalog.state.fold import SealState, State, first_version
 from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.retained_events import between, documents_of, lives
-from snapshot_assets.catalog.verify.faults import Fault, FaultKind, object_faults, read_object, with_repair
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind, read_object
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.counts import noun
 from snapshot_assets.format.files import DataFile
@@ -50,7 +50,7 @@ def of_older(fault: Fault, state: State, revisions: Sequence[int]) -> Fault:
     pins = sorted(str(known.pin) for known in state.pins if known.pin.revision in revisions)
     pinned = f" ({', '.join(pins)})" if pins else ""
     needing = f"{some_of(revisions)}{pinned} {noun(len(revisions), 'needs', 'need')} it."
-    return replace(fault, message=f"{fault.message[:-1]}; {needing}", revisions=tuple(revisions))
+    return replace(fault, finding=f"{fault.finding[:-1]}; {needing}", revisions=tuple(revisions))
 
 
 def some_of(revisions: Sequence[int]) -> str:
@@ -82,14 +82,22 @@ def older_document_faults(store: ObjectStore, head: State, objects: Listed) -> I
         objects: The location's objects by path.
     """
     needed = older_documents(head)
+    for ref, fault in faults_by_object(store, needed, objects):
+        yield replace(of_older(fault, head, needed[ref]), repairable=is_receipt(ref.path))
 
-    def check(ref: ObjectRef) -> list[Fault]:
-        return list(object_faults(store, ref, ref.path in objects, chunk_of(ref.path)))
+
+def faults_by_object(
+    store: ObjectStore, refs: Collection[ObjectRef], objects: Listed
+) -> Iterator[tuple[ObjectRef, Fault]]:
+    """Yield the small objects that are damaged or missing, with their faults; `objects` are those that exist."""
+
+    def check(ref: ObjectRef) -> bytes | Fault:
+        return read_object(store, ref, ref.path in objects, chunk_of(ref.path))
 
     with threads(_READERS) as pool:
-        for ref, faults in zip(needed, pool.map(check, needed), strict=True):
-            older = [of_older(fault, head, needed[ref]) for fault in faults]
-            yield from map(with_repair, older) if is_receipt(ref.path) else older
+        for ref, found in zip(refs, pool.map(check, refs), strict=True):
+            if isinstance(found, Fault):
+                yield ref, found
 
 
 def older_seal_faults(head: State) -> Iterator[Fault]:
@@ -139,10 +147,10 @@ def _pin_faults(store: ObjectStore, scan: LogScan, state: State, known: PinState
     document = read_object(store, pin.object, path in objects)
     if isinstance(document, Fault):
         if document.kind is not FaultKind.MISSING or _still_there(store, scan, known):
-            yield with_repair(document)
+            yield replace(document, repairable=True)
     elif document != pin_document(pin, known.created_by, known.version, manifest_of(state), known.hold):
-        message = f"{path} is not what the log gives for {pin} at revision {pin.revision}."
-        yield with_repair(Fault(FaultKind.DOCUMENT, path, message))
+        message = f"{path} is what was committed, but not what the log gives for {pin} at revision {pin.revision}."
+        yield Fault(FaultKind.DOCUMENT, path, f"{message} Delete {pin}, and create it again.")
 
 
 def _still_there(store: ObjectStore, scan: LogScan, known: PinState) -> bool:

@@ -8,24 +8,14 @@ objects of all readable revisions, or those of one revision, and the log.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Set
-from contextlib import suppress
-from functools import partial
 
-from snapshot_assets.catalog.log.replay import FAULTS
+from snapshot_assets.catalog.log.remedies import fault_remedy
 from snapshot_assets.catalog.log.scan import LogScan, scan_log
 from snapshot_assets.catalog.log.truncation import contradictions
 from snapshot_assets.catalog.manifest import checksum_of
-from snapshot_assets.catalog.replica import read_marker
 from snapshot_assets.catalog.state.exporter import finished_by
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.faults import (
-    Fault,
-    FaultKind,
-    log_remedy,
-    remedy_of,
-    with_remedy,
-    with_replicas_remedy,
-)
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind, remedy_of, with_remedy, with_replicas_remedy
 from snapshot_assets.catalog.verify.hints import hint_faults
 from snapshot_assets.catalog.verify.objects import Depth, Report, check_documents, check_files, file_faults
 from snapshot_assets.catalog.verify.records import damage_on_record
@@ -38,18 +28,10 @@ from snapshot_assets.catalog.verify.retained import (
 )
 from snapshot_assets.catalog.verify.rotation import Rotation
 from snapshot_assets.catalog.verify.unnamed import unnamed_objects
-from snapshot_assets.errors import ForeignLocationError, GapError, LostLogError, ObjectNotFoundError
+from snapshot_assets.errors import ForeignLocationError, GapError, LostLogError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.checkpoint import check_bytes
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.layout import (
-    MANIFEST,
-    REPLICA,
-    checkpointed_revision,
-    is_temporary,
-    log_revision,
-    transaction_path,
-)
+from snapshot_assets.format.layout import MANIFEST, REPLICA, is_temporary, log_revision, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.listed import Listed
 
@@ -79,16 +61,15 @@ def verify(
         VersionNotFoundError: The revision that `at` names is not readable.
     """
     scan = scan or scan_log(store)
-    marker_damaged = any(path == REPLICA for path, _ in scan.faults)
-    replica = None if marker_damaged else read_marker(store)
-    replicated = replica is not None or marker_damaged
+    replica = scan.replica
+    replicated = replica is not None or any(path == REPLICA for path, _ in scan.faults)
     objects = Listed(store)
-    whole = scan.state.revision >= max(scan.transactions, default=1)
     for error in contradictions(store, scan.state, objects) if scan.state.revision else ():
-        if whole or isinstance(error, ForeignLocationError):  # behind a fault, later objects are no sign of a lost end
+        # Behind a fault, later objects are no sign of a lost end.
+        if scan.reaches_end or isinstance(error, ForeignLocationError):
             scan.faults.append((error.attributes["object"], error))
     report = Report(store.uri, depth)
-    report.faults += _log_faults(scan, copying=replicated and scan.state.has_snapshot)
+    report.faults += _log_faults(scan, replicated=replicated)
     head = scan.state
     state = head if at is None else head.at(at(head))
     report.location_id, report.format_version = head.location_id, head.format_version
@@ -139,8 +120,6 @@ def _state_faults(
     faults = [*files, *check_documents(store, state, objects)]
     yield from (with_remedy(state, fault) if state is head and not replica else fault for fault in faults)
     yield from _seal_faults(state)
-    if report.depth != "quick":
-        yield from _checkpoint_faults(store, scan, objects)
     if state is head or (newest is not None and newest.revision == state.revision):
         yield from hint_faults(store, scan, replica=replica)
     yield from pin_faults(store, scan, objects, None if state is head else state.revision)
@@ -170,14 +149,16 @@ def _location_faults(
     return faults
 
 
-def _log_faults(scan: LogScan, *, copying: bool) -> Iterator[Fault]:
+def _log_faults(scan: LogScan, *, replicated: bool) -> Iterator[Fault]:
     """Yield the faults of the log; while a replica is copied, a transaction may be missing before a checkpoint."""
     for path, error in scan.faults:
-        if copying and isinstance(error, GapError | LostLogError):
+        if replicated and scan.state.has_snapshot and isinstance(error, GapError | LostLogError):
             message = f"{path} is not replicated yet; `snapshots replicate` continues. The head is readable."
             yield Fault(FaultKind.REPLICATION, path, message)
             continue
-        yield Fault(FaultKind.LOG, path, f"{type(error).__name__}: {error}{log_remedy(scan, path, error)}")
+        repairable = path in scan.torn and not replicated
+        remedy = "" if repairable else fault_remedy(scan.store, path, error)
+        yield Fault(FaultKind.LOG, path, f"{type(error).__name__}: {error}{remedy}", repairable=repairable)
     for event in scan.state.events:
         for action in event.actions:
             if isinstance(action, act.Rebuilt) and action.lost:
@@ -222,18 +203,3 @@ def _seal_faults(state: State) -> Iterator[Fault]:
         if found != state.newest_seal.seal.checksum:
             message = f"The snapshot has checksum {found}; its seal records {state.newest_seal.seal.checksum}."
             yield Fault(FaultKind.SNAPSHOT_CHECKSUM, MANIFEST, message)
-
-
-def _checkpoint_faults(store: ObjectStore, scan: LogScan, objects: Listed) -> Iterator[Fault]:
-    """Yield the faults of sections of checkpoints that this code does not read."""
-    noted, rebuilt = {path for path, _ in scan.faults}, scan.state.rebuilt_at
-    for path, info in objects.items():
-        revision = checkpointed_revision(path)
-        if revision is None or revision < rebuilt or path in noted:
-            continue
-        try:
-            with suppress(ObjectNotFoundError):  # pruned since it was listed
-                check_bytes(partial(store.get_range, path), info.size, path, sections=True)
-        except FAULTS as error:
-            message = f"{type(error).__name__}: {error}{log_remedy(scan, path, error)}"
-            yield Fault(FaultKind.LOG, path, message)

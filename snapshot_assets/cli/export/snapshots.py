@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 from datetime import UTC, datetime
+from operator import attrgetter
 
 from snapshot_assets.catalog.listing import SnapshotSummary, list_snapshots, summarize
 from snapshot_assets.catalog.log.replay import read_state
@@ -83,7 +84,9 @@ def verify(options: argparse.Namespace) -> int:
         )
     record_verification(store, report, datetime.now(UTC))
     if options.json:
-        faults = [asdict(fault) | {"damage": fault.is_damage} for fault in report.faults]
+        facts = attrgetter("kind", "object", "message", "chunk", "revisions", "is_damage")
+        names = ("kind", "object", "message", "chunk", "revisions", "damage")
+        faults = [dict(zip(names, facts(fault), strict=True)) for fault in report.faults]
         shown = {name: value for name, value in asdict(report).items() if name != "paths"}
         show_json(shown | {"faults": faults, "damaged": report.damaged})
     else:

@@ -137,7 +137,7 @@ def open_source(
         SnapshotError: The revision cannot be restored; see `plan_restore`.
     """
     scan = scan_log(store)
-    head = scan.state if _reaches_end(scan) else existing_state(store)  # raises the fault
+    head = scan.state if scan.reaches_end else existing_state(store)  # raises the fault
     if not head.revision:
         refuse_lost_log(store)
     revision = _chosen_revision(store, head, settings, records, recorded=recorded)
@@ -189,7 +189,7 @@ def _refuse_needed(
         way = _NO_SCHEMA
     elif older is not None and not settings.keep_going:
         way = f"{_OLDER_SCHEMA} {older.number}."
-    elif settings.version is None and _reaches_end(scan) and all(each.kind is FaultKind.LOG for each in needed):
+    elif settings.version is None and scan.reaches_end and all(each.kind is FaultKind.LOG for each in needed):
         way = _OLDER
     refuse_damage(store.uri, [each.message for each in needed], way)
     return older
@@ -214,12 +214,6 @@ def refuse_damage(uri: str, damage: Sequence[str], way: str = "") -> None:
         )
 
 
-def _reaches_end(scan: LogScan) -> bool:
-    """Return whether a scan has the whole state of the log's last transaction: one that failed may be half folded."""
-    last = scan.entries[-1].transaction.revision if scan.entries else scan.first
-    return last >= max(scan.transactions, default=1)
-
-
 def _is_needed(fault: Fault, scan: LogScan, state: State, settings: RestoreSettings) -> bool:
     """Return whether a fault keeps the revision's state or its newest schema from being known.
 
@@ -232,7 +226,7 @@ def _is_needed(fault: Fault, scan: LogScan, state: State, settings: RestoreSetti
     lost = settings.version is None and any(_is_lost_end(scan, error) for error in errors)
     # Two transactions claim one place: nothing shows which is this log's.
     forked = checkpointed_revision(fault.object) is None and any(isinstance(error, ForkError) for error in errors)
-    return lost or forked or not _reaches_end(scan)
+    return lost or forked or not scan.reaches_end
 
 
 def _is_lost_end(scan: LogScan, error: Exception) -> bool:

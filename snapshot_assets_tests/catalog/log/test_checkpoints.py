@@ -13,6 +13,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes, read_checkpoint, same_states, write_checkpoint
 from snapshot_assets.catalog.log.history import History
 from snapshot_assets.catalog.log.replay import list_log, read_state
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.truncation import refuse_faults
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.seal import seal
@@ -240,7 +241,7 @@ def test_a_hole_after_transactions_that_pruning_would_have_deleted_first_is_dama
     damaged = {fault.object for fault in verify(writer.store).faults if fault.is_damage}
     assert {transaction_path(5), transaction_path(8)} <= damaged
     with pytest.raises(DamageError, match=f"{transaction_path(5)} is missing"):
-        refuse_faults(writer.store, "nothing was pruned")
+        refuse_faults(scan_log(writer.store), "nothing was pruned")
     assert rebuild(writer.store).lost == ()
     assert not verify(writer.store).damaged
 

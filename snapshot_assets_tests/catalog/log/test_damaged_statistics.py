@@ -52,7 +52,7 @@ def test_a_rebuild_of_a_whole_log_names_the_checkpoint_and_its_repair(
 ) -> None:
     for revision in checkpoints:
         flip(sealed.store, checkpoint_path(revision), place)
-    with pytest.raises(LogWholeError, match=rf"`snapshots catalog checkpoint` .*{checkpoint_path(checkpoints[-1])}"):
+    with pytest.raises(LogWholeError, match=rf"`snapshots catalog repair` .*{checkpoint_path(checkpoints[-1])}"):
         rebuild(sealed.store)
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes, write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.operations.compact import receipts_of
 from snapshot_assets.catalog.operations.repair import execute_repair, plan_repair
 from snapshot_assets.catalog.operations.seal import seal
@@ -15,18 +20,35 @@ from snapshot_assets.catalog.pins.holds import hold_tag
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipts.selection import adoptable_receipts
+from snapshot_assets.catalog.replication.objects import check_existing
 from snapshot_assets.catalog.replication.replicate import replicate
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import DamageError, ReplicaError
-from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, TRANSACTIONS, checkpoint_path, is_receipt
+from snapshot_assets.errors import DamageError, ReplicaConflictError, ReplicaError
+from snapshot_assets.format.checksums import sha256_hex
+from snapshot_assets.format.documents import pretty_json
+from snapshot_assets.format.layout import (
+    CHECKSUMS,
+    MANIFEST,
+    TRANSACTIONS,
+    checkpoint_path,
+    is_receipt,
+    transaction_path,
+)
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.tags import Changed, reseal
+
+
+def damage_torn(store: ObjectStore, path: str) -> None:
+    store.put(path, store.get(path)[:-20])
+
 
 DAMAGE = {
     "bit": lambda store, path: store.put(path, store.get(path)[:-20] + b"\0" + store.get(path)[-19:]),
-    "torn": lambda store, path: store.put(path, store.get(path)[:-20]),
+    "torn": damage_torn,
     "missing": lambda store, path: store.delete(path),
     "empty": lambda store, path: store.put(path, b""),
 }
@@ -131,6 +153,20 @@ def test_a_receipt_written_again_is_read_like_the_lost_one(replaced: Writer, tmp
     replicate(store, copy)
 
 
+def test_a_receipt_written_again_may_have_the_size_of_the_lost_one(sealed: Writer) -> None:
+    store = sealed.store
+    [ref] = sealed.catalog.state.chunks[3].chunk.receipts
+    store.delete(ref.path)
+    repair(store)
+    info = store.head(ref.path)
+    same = replace(ref, bytes=info.size)
+    for hashed in (False, True):
+        check_existing(store, same, info, hashed=hashed)
+    store.put(ref.path, store.get(ref.path).replace(b'"r1"', b'"r2"', 1))
+    with pytest.raises(ReplicaConflictError):
+        check_existing(store, same, info, hashed=True)
+
+
 def test_a_rebuild_takes_the_files_of_receipts_that_were_written_again(sealed: Writer) -> None:
     store, head = sealed.store, sealed.catalog.refresh()
     for path in receipts(store, 3):
@@ -162,6 +198,65 @@ def test_what_the_log_cannot_give_is_left_and_a_damaged_log_is_refused(replaced:
     first = next(iter(store.list(TRANSACTIONS))).path
     store.put(first, store.get(first)[:-1])
     with pytest.raises(DamageError, match=r"nothing was repaired.*catalog rebuild"):
+        plan_repair(Catalog.open(store))
+
+
+def test_a_plan_reads_the_log_once_and_computes_the_versions_with_damage_alone(
+    sealed: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, states, reads = sealed.store, list[int](), Counter[str]()
+    for number in range(5):
+        revision = reseal(sealed, b"rows %d" % number)
+        damage_torn(store, write_checkpoint(store, sealed.catalog.state))
+    at = State.at
+    monkeypatch.setattr(State, "at", lambda state, revision: (states.append(revision), at(state, revision))[1])
+
+    def get(path: str, *, limit: int | None = None) -> bytes:
+        reads[path] += 1
+        return store.get(path, limit=limit)
+
+    assert len(plan_repair(Catalog.open(Changed(store, get=get))).checkpoints) == 5
+    assert reads[transaction_path(2)] <= 2
+    assert set(states) <= {revision}
+
+    older = sealed.catalog.state.seals[1]
+    [path] = [ref.path for ref in at(sealed.catalog.state, older.revision).chunks[1].chunk.receipts]
+    store.delete(path)
+    states.clear()
+    assert path in plan_repair(Catalog.open(store)).objects
+    assert set(states) - {revision} == {older.revision}
+
+
+def test_a_checkpoint_that_cannot_be_repaired_keeps_nothing_else_from_repair(sealed: Writer) -> None:
+    store = sealed.store
+    manifest = store.get(MANIFEST)
+    damage_torn(store, write_checkpoint(store, sealed.catalog.state))
+    damage_torn(store, MANIFEST)
+    catalog = Catalog.open_for_writing(store)
+    plan = plan_repair(catalog)
+    assert len(plan.checkpoints) == 1
+    damage_torn(store, transaction_path(2))
+    with pytest.raises(DamageError, match="cannot reproduce it"):
+        execute_repair(catalog, plan)
+    assert store.get(MANIFEST) == manifest
+
+
+def test_nothing_is_promised_that_no_repair_does(replaced: Writer) -> None:
+    """A checkpoint, and the object of a tag, are whole and have other content than the log gives."""
+    store, head = replaced.store, replaced.catalog.state
+    other = replace(head, data_revision=head.data_revision - 1)
+    store.put(checkpoint_path(head.revision), checkpoint_bytes(other))
+    tag = head.tags["kept"]
+    document = pretty_json(json.loads(store.get(tag.pin.object.path)) | {"created_by": "other"})
+    ref = replace(tag.pin.object, sha256=sha256_hex(document), bytes=len(document))
+    store.put(ref.path, document)
+    scan = scan_log(store)
+    scan.state.tags["kept"] = replace(tag, pin=replace(tag.pin, object=ref))
+    faults = {fault.object: fault.message for fault in verify(store, scan=scan).faults}
+    assert faults.keys() == {checkpoint_path(head.revision), ref.path}
+    assert not any("catalog repair" in message for message in faults.values())
+    assert "create it again" in faults[ref.path]
+    with pytest.raises(DamageError, match="nothing was repaired"):
         plan_repair(Catalog.open(store))
 
 

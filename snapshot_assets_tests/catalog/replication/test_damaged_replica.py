@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,14 +21,15 @@ from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.catalog.status import location_status
 from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import ReplicaConflictError, ReplicaError
+from snapshot_assets.errors import DamageError, ReplicaConflictError, ReplicaError
 from snapshot_assets.format.documents import pretty_json
-from snapshot_assets.format.layout import REPLICA, checkpoint_path, transaction_path
+from snapshot_assets.format.layout import LOAD_MANIFESTS, REPLICA, checkpoint_path, transaction_path
+from snapshot_assets.pipeline.verification import _report
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
-from snapshot_assets_tests.catalog.conftest import Writer
-from snapshot_assets_tests.catalog.tags import reseal, sealed_by
+from snapshot_assets_tests.catalog.conftest import HEADER, Writer
+from snapshot_assets_tests.catalog.tags import Changed, reseal, sealed_by
 
 AGAIN = "`snapshots replicate` writes it again"
 
@@ -97,6 +99,23 @@ def test_the_newest_objects_of_its_log_are_written_again_without_a_verification(
     assert log_of(replica) == log_of(replicated.store)
 
 
+def test_a_replication_reads_no_checkpoint_that_has_its_size(replicated: Writer, replica: ObjectStore) -> None:
+    """Its newest one alone, for the replica's head, without its statistics: it may have many gigabytes."""
+    read: list[str] = []
+
+    def get_range(path: str, start: int, length: int) -> bytes:
+        read.append(path)
+        return replica.get_range(path, start, length)
+
+    [*_, before, newest] = map(checkpoint_path, list_log(replica).checkpoints)
+    plan_replication(replicated.store, Changed(replica, get_range=get_range))
+    assert newest in read
+    assert before not in read
+    replica.put(before, b"torn")
+    replicate(replicated.store, replica)
+    assert log_of(replica) == log_of(replicated.store)
+
+
 def test_a_checkpoint_that_its_source_lacks_is_computed_again(replicated: Writer, replica: ObjectStore) -> None:
     path = checkpoint_path(list_log(replica).checkpoints[-1])
     whole = replica.get(path)
@@ -116,6 +135,20 @@ def test_a_transaction_of_another_revision_is_not_replaced(replicated: Writer, r
     assert log_of(replica) == log
 
 
+def test_a_load_manifest_is_written_again_by_what_may_write_to_the_location(
+    store: ObjectStore, replica: ObjectStore
+) -> None:
+    writer = Writer(store)
+    writer.begin(replace(HEADER, manifest=("redshift",)))
+    sealed_by(writer)
+    replicate(store, replica)
+    for place, command in ((store, "catalog repair"), (replica, "replicate")):
+        place.put(LOAD_MANIFESTS["redshift"], b"{}")
+        [fault] = verify(place).faults
+        assert fault.repairable == (place is store)
+        assert f"`snapshots {command}` writes it again" in fault.message
+
+
 @pytest.mark.parametrize("damage", [*DAMAGE, lambda _: b"{}", lambda data: data.replace(b"a", b"b", 1)])
 @pytest.mark.parametrize("more", [False, True])
 def test_a_damaged_marker_is_one_finding_and_written_again(
@@ -130,6 +163,8 @@ def test_a_damaged_marker_is_one_finding_and_written_again(
     assert faults.keys() == {REPLICA, path}
     assert AGAIN in faults[REPLICA]
     assert read_state(replica).seals == read_state(replicated.store).seals[: -1 if more else None]
+    [fault] = [fault for fault in _report(replica, read_state(replica), "quick", None, set()).faults if fault.is_damage]
+    assert (fault.object, AGAIN in fault.message) == (REPLICA, True)
     status = location_status(replica, datetime.now(UTC))
     assert status.is_damaged
     assert AGAIN in status.damage
@@ -143,6 +178,16 @@ def test_a_damaged_marker_is_one_finding_and_written_again(
     assert verify(replica).faults == []
 
 
+def test_a_marker_that_is_a_link_refuses_writers(replicated: Writer, replica: ObjectStore, tmp_path: Path) -> None:
+    """Otherwise their commits would separate its log from its source's."""
+    marker = tmp_path / "a replica" / REPLICA
+    marker.rename(tmp_path / "elsewhere")
+    marker.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ReplicaError, match="remove the link"):
+        Catalog.open_for_writing(replica)
+    assert REPLICA in {fault.object for fault in verify(replica).faults if fault.is_damage}
+
+
 def test_a_damaged_marker_of_chosen_versions_is_written_again_with_those_that_are_named(
     replicated: Writer, tmp_path: Path
 ) -> None:
@@ -154,6 +199,40 @@ def test_a_damaged_marker_of_chosen_versions_is_written_again_with_those_that_ar
     assert marker is not None
     assert marker.revisions == (5,)
     assert verify(chosen).faults == []
+
+
+def test_a_marker_that_is_written_again_names_no_version_whose_objects_are_not_there(
+    replicated: Writer, tmp_path: Path
+) -> None:
+    chosen = open_store(parse_location(f"file://{tmp_path}/chosen"))
+    replicate(replicated.store, chosen, only=["rev:7"])
+    chosen.put(REPLICA, b"torn")
+    [lost] = set(replicated.catalog.state.at(5).files.paths()) - {info.path for info in chosen.list("data/")}
+    replicated.store.put(lost, b"?" * len(replicated.store.get(lost)))
+    with pytest.raises(DamageError, match=lost):
+        replicate(replicated.store, chosen, only=["rev:5"])
+    marker = read_marker(chosen)
+    assert marker is not None
+    assert marker.revisions == ()
+    assert not verify(chosen).damaged
+
+
+def test_a_first_copy_of_another_location_is_refused_also_if_its_marker_is_damaged(
+    replicated: Writer, replica: ObjectStore, tmp_path: Path
+) -> None:
+    for path in log_of(replica):
+        replica.delete(path)
+    replica.put(REPLICA, b"torn")
+    other = Writer(open_store(parse_location(f"file://{tmp_path}/other")))
+    other.begin()
+    for source in (other.store, replicated.store):  # nothing shows of which it was one
+        with pytest.raises(ReplicaConflictError, match="empty location"):
+            replicate(source, replica)
+    for info in list(replica.list()):
+        if info.path != REPLICA:
+            replica.delete(info.path)
+    replicate(other.store, replica)
+    assert verify(replica).faults == []
 
 
 def test_a_location_with_a_damaged_marker_that_is_no_replica_of_the_source_is_refused(

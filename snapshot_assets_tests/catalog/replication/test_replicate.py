@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,12 +15,15 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.replica import read_marker
 from snapshot_assets.catalog.replication.needed import needed_objects
+from snapshot_assets.catalog.replication.objects import copy_object
 from snapshot_assets.catalog.replication.plan import check_target, plan_replication
 from snapshot_assets.catalog.replication.promote import execute_promotion, plan_promotion
 from snapshot_assets.catalog.replication.replicate import replicate
+from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, ReplicaConflictError, ReplicaError, VersionNotFoundError
+from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
 from snapshot_assets.format.layout import REPLICA, TRANSACTIONS, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
@@ -284,3 +288,15 @@ def test_damage_that_a_verification_of_the_replica_found_is_repaired_from_the_so
     file.unlink()
     assert replicate(writer.store, replica).objects == 1
     assert_equal(writer.store, replica)
+
+
+def test_a_receipt_that_was_replaced_by_a_huge_object_is_not_read(
+    writer: Writer, replica: ObjectStore, tmp_path: Path
+) -> None:
+    writer.fill()
+    seal(writer.catalog)
+    [ref] = writer.catalog.state.chunks[1].chunk.receipts
+    os.truncate(tmp_path / "a location" / ref.path, MAX_DOCUMENT_BYTES + 1)
+    fault = copy_object(writer.store, replica, ref)
+    assert fault is not None
+    assert (fault.kind, fault.object) == (FaultKind.SIZE, ref.path)

@@ -17,7 +17,8 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
-from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.replay import despite_pruning, read_state
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.state.fold import State
@@ -184,6 +185,10 @@ def test_a_transaction_that_is_a_link_does_not_end_the_log_before_it(whole: Whol
         (whole.folder / last).symlink_to(tmp_path / "linked")
         with pytest.raises(NotAFileError, match="remove the link"):
             Catalog.open(whole.store)
+        reads: list[str] = []
+        with pytest.raises(NotAFileError):  # at once: it was not pruned
+            despite_pruning(lambda: (reads.append(last), whole.store.get(last)))
+        assert reads == [last]
         (whole.folder / last).unlink()
 
 
@@ -289,4 +294,7 @@ def test_sections_that_no_reader_looks_at_are_verified_too(whole: Whole) -> None
         with whole.changed({path: later}):
             assert whole.damaged() == set()
         with whole.changed({path: flipped(later, len(later) - 1)}):
-            assert whole.damaged() == {path}
+            assert (whole.damaged("quick"), whole.damaged()) == ({path}, {path})
+            [fault] = verify(whole.store).faults
+            promised = "catalog repair" in fault.message
+            assert promised == (path in scan_log(whole.store).torn)

@@ -5,8 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.checkpoints import same_states, write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.scan import scan_log
+from snapshot_assets.catalog.log.store import append
 from snapshot_assets.catalog.manifest import manifest_of, write_hints
 from snapshot_assets.catalog.operations.repair import execute_repair, plan_repair
 from snapshot_assets.catalog.operations.seal import seal
@@ -18,7 +20,7 @@ from snapshot_assets.catalog.verify import retained as verify_retained
 from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import IncompleteError, UsageError
-from snapshot_assets.format.actions import RowsOutside
+from snapshot_assets.format.actions import RemoveFile, RowsOutside
 from snapshot_assets.format.documents import parse_json, pretty_json
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
@@ -150,6 +152,20 @@ def test_a_broken_chain_is_reported_with_what_lies_before_it_still_checked(seale
     flip(sealed.store, transaction_path(4))
     named = {fault.object for fault in verify(sealed.store).faults}
     assert {path, transaction_path(4)} <= named
+
+
+def test_a_transaction_that_contradicts_the_log_changes_no_part_of_the_state(sealed):
+    """Its first action could be folded."""
+    whole = read_state(sealed.store)
+    [one] = (known.file.path for known in whole.live_files(1))
+    actions = [RemoveFile(one), RemoveFile(one.replace("data/1", "data/2"))]
+    append(sealed.store, sealed.catalog._transaction(actions))
+    scan = scan_log(sealed.store)
+    assert same_states(scan.state, whole)
+    assert not scan.reaches_end
+    report = verify(sealed.store)
+    assert (report.revision, report.remedy) == (5, None)
+    assert {fault.object for fault in report.faults} == {transaction_path(6)}
 
 
 def test_damage_comes_with_its_remedy(sealed):
