@@ -150,14 +150,15 @@ def _plan_key(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else "'" + name.replace("'", "''") + "'"
 
 
-def undecodable(table: Table, column: Column, found: str, mask: str | None) -> DatabaseError:
-    """Return the error for a text that is no UTF-8, in a database that does not say which encoding it has.
+def undecodable(table: Table, column: Column, found: str, mask: str | None, encoding: str) -> DatabaseError:
+    """Return the error for a text that is invalid, in a database that does not say which encoding it has.
 
     Args:
         table: The column's table.
         column: The column.
         found: Some of its bytes, and their row.
         mask: SQL that decodes the column; None if that could cut values off.
+        encoding: The encoding that its bytes should have: UTF8, or that of the source.
     """
     name = column_text(ColumnPath(table.table_name, column.name))
     key = _plan_key(name)
@@ -166,10 +167,12 @@ def undecodable(table: Table, column: Column, found: str, mask: str | None) -> D
         if mask
         else "A mask that decodes it could exceed the type's length. Widen the column, such as to text, or"
     )
+    called = "UTF-8" if encoding == "UTF8" else f"{encoding}, the source's `encoding`"
     return DatabaseError(
-        f"Column {name} ({column.type}) holds bytes that are no UTF-8: {found}. The database's encoding is SQL_ASCII,"
-        f" which does not define their characters. Nothing was exported. {masking} leave the column out:"
-        f" `exclude_columns: [{key}]`.",
+        f"Column {name} ({column.type}) holds bytes that are no {called}: {found}. The database's encoding is"
+        " SQL_ASCII, which does not define their characters. Nothing was exported. If all texts have one encoding,"
+        f" write it in the configuration: `sources: {{NAME: {{uri: …, encoding: latin1}}}}`. {masking} leave the column"
+        f" out: `exclude_columns: [{key}]`.",
         table=str(table.table_name),
         column=name,
         type=column.type,

@@ -3,6 +3,7 @@
     sources:                              # alias: URI; only the alias is ever shown or written
       flights: duckdb:///data/flights.duckdb
       shop: postgresql://reader:${SHOP_PASSWORD}@db.example.com/shop
+      old: {uri: postgresql://db.example.com/old, encoding: latin1}   # a database of encoding SQL_ASCII
 
     storage:                              # by URI scheme; a plan may override it
       s3:
@@ -44,6 +45,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from snapshot_assets.databases.encodings import parse_encoding
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.databases.source import DatabaseAddress
@@ -207,10 +209,13 @@ class _Reader:
             path = ("sources", alias)
             if not ALIAS.fullmatch(alias):
                 self._report(path, "is not an alias; write letters, digits, `_`, `.` and `-`, at most 100")
+            fields: dict[str, object] = written if isinstance(written, dict) else {}
+            encoding = self._encoding(path, fields)
             unset = self._unset_address(alias, path, written)
-            uri = self._references.resolve(path, written) if unset is None else unset.uri
+            at = (*path, "uri") if fields else path
+            uri = self._references.resolve(at, fields.get("uri") if fields else written) if unset is None else unset.uri
             if not isinstance(uri, str) or ":" not in uri:
-                self._report(path, "is not a URI; write such as postgresql://host/database")
+                self._report(at, "is not a URI; write such as postgresql://host/database")
                 continue
             try:
                 kind = kind_of(uri) if unset is None else unset.kind  # drivers are loaded only for the source in use
@@ -219,15 +224,32 @@ class _Reader:
                 continue
             if kind == "asset":
                 self._report(path, "is a Dagster asset, not a database; write it as `source` of its plan")
+            elif encoding and kind not in ("postgresql", None):
+                self._report((*path, "encoding"), f"is for PostgreSQL, and the source is of kind {kind}; remove it")
             else:
-                yield alias, unset or DatabaseAddress(alias, uri)
+                yield alias, unset or DatabaseAddress(alias, uri, encoding=encoding)
+
+    def _encoding(self, path: tuple[str, ...], fields: dict[str, object]) -> str | None:
+        """Return the encoding of a source that is written as a mapping."""
+        for name in sorted(fields.keys() - {"uri", "encoding"}):
+            self._report((*path, name), "is not a field of a source; it has uri and encoding")
+        at = (*path, "encoding")
+        written = fields.get("encoding")
+        if written is None or self._references.unset(at, written):  # reported with the URI's variables
+            return None
+        try:
+            return parse_encoding(self._references.resolve(at, written))
+        except PlanError as error:
+            self._report(at, str(error))
+            return None
 
     def _unset_address(self, alias: str, path: tuple[str, ...], written: object) -> UnsetAddress | None:
         """Return what stands for a database that lacks variables, if that is allowed."""
         problems = self._references.unset(path, written) if _OF_DATABASES in self._deferred else ()
         if not problems:
             return None
-        start = self._references.known_start(str(written))
+        uri = written.get("uri") if isinstance(written, dict) else written
+        start = self._references.known_start(str(uri))
         unset = UnsetAddress(alias, f"{NO_SOURCE}/{alias}", start=start, problems=problems)
         try:
             unset.kind  # noqa: B018 - raises

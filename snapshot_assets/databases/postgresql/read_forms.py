@@ -52,6 +52,15 @@ def sent(carried: str) -> str:
     return carried.removeprefix(_AS_TEXT)[:-1] if carried.startswith(_AS_TEXT) else carried
 
 
+def decoding(text: str, encoding: str) -> str:
+    """Return the SQL of a text that a database of encoding SQL_ASCII holds in an encoding, in UTF-8.
+
+    From UTF8 it is only checked. `convert_from` alone does not convert there.
+    """
+    as_bytes = f"pg_catalog.convert_to({text}, 'SQL_ASCII')"
+    return f"pg_catalog.convert_from(pg_catalog.convert({as_bytes}, '{encoding}', 'UTF8'), 'UTF8')"
+
+
 def received(array: pa.Array, arrow_type: pa.DataType) -> pa.Array:
     """Return the driver's array in the Arrow type of its column.
 

@@ -20,12 +20,19 @@ import adbc_driver_manager
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
+from snapshot_assets.databases.encodings import codec
 from snapshot_assets.databases.interruptible import abandonable, interruptible
 from snapshot_assets.databases.postgresql.connect import connect
 from snapshot_assets.databases.postgresql.failures import connect_failure, lacks_state, translated
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import literal
-from snapshot_assets.errors import ConsistencyLostError, DatabaseUnavailableError, SnapshotError
+from snapshot_assets.errors import (
+    ConsistencyLostError,
+    DatabaseError,
+    DatabaseUnavailableError,
+    PlanError,
+    SnapshotError,
+)
 from snapshot_assets.format.relations import TableName
 
 SETTINGS = {
@@ -95,12 +102,31 @@ def oid_array(oids: Iterable[int]) -> str:
     return f"'{{{','.join(map(str, oids))}}}'::pg_catalog.oid[]"
 
 
+def _decoded(array: pa.Array, encoding: str) -> pa.Array:
+    """Return an array whose texts, also those of lists, are decoded."""
+    if pa.types.is_list(array.type):
+        return pa.ListArray.from_arrays(array.offsets, _decoded(array.values, encoding), mask=array.is_null())
+    if not pa.types.is_string(array.type):
+        return array
+    texts = array.view(pa.binary()).to_pylist()
+    return pa.array([None if text is None else text.decode(codec(encoding)) for text in texts], pa.string())
+
+
 class PostgresqlConnection:
-    """A connection with pinned settings; see `open_database` for its errors."""
+    """A connection with pinned settings; see `open_database` for its errors.
+
+    With the address's encoding, the server sends the bytes as they are: `rows` decodes them, and the SQL of `stream`
+    must. The server would compare the UTF-8 of a statement with them, so statements must be ASCII.
+
+    Raises:
+        PlanError: The address has an encoding, and the database has one too.
+    """
 
     def __init__(self, address: DatabaseAddress, settings: Mapping[str, str] = SETTINGS) -> None:
         self._name = f"PostgreSQL {address.alias!r}"
         self._secrets = secrets_of(address.uri)
+        self._encoding = address.encoding
+        settings = {**settings, "client_encoding": "SQL_ASCII"} if address.encoding else settings
         self._prepared: tuple[str, ...] = ()
         self._cursor: adbc.Cursor | None = None
         self._interrupted = False
@@ -119,9 +145,30 @@ class PostgresqlConnection:
         )
         try:
             self.rows(query, "pinning the session")
+            self._check_encoding()
         except BaseException:
             self.close()
             raise
+
+    def _check_encoding(self) -> None:
+        if self._encoding is None:
+            return
+        [row] = self.rows("SHOW server_encoding", "reading the encoding")
+        if row["server_encoding"] != "SQL_ASCII":
+            raise PlanError(
+                f"{self._name}: the source has encoding {self._encoding}, and the database's own is"
+                f" {row['server_encoding']}, from which the server converts. Remove `encoding` from the source: it is"
+                " for databases of encoding SQL_ASCII."
+            )
+
+    def _sendable(self, sql: str, doing: str) -> str:
+        if self._encoding and (found := re.search(r"\S{0,20}[^\x00-\x7f]\S{0,20}", sql)):
+            raise DatabaseError(
+                f"{self._name}: {doing}: a statement has {found[0]!r}, and the server would compare its UTF-8 with"
+                f" bytes in {self._encoding}. Leave out or rename what has such a name; in masks and queries, write"
+                r" bytes such as E'\xe9'."
+            )
+        return sql
 
     @contextmanager
     def cursor(self) -> Iterator[adbc.Cursor]:
@@ -155,10 +202,23 @@ class PostgresqlConnection:
 
         def rows() -> list[dict[str, Any]]:
             with self._executed(sql, doing) as cursor:
-                found: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
+                found: list[dict[str, Any]] = self._read(cursor.fetch_arrow_table(), doing).to_pylist()
                 return found
 
         return interruptible(rows, self.interrupt)
+
+    def _read(self, table: pa.Table, doing: str) -> pa.Table:
+        if self._encoding is None:
+            return table
+        try:
+            columns = [_decoded(column.combine_chunks(), self._encoding) for column in table.columns]
+        except UnicodeDecodeError as error:
+            text = error.object.decode("ascii", errors="backslashreplace")[:200]
+            raise DatabaseError(
+                f"{self._name}: {doing}: {text!r} has the byte 0x{error.object[error.start]:02x}, which"
+                f" {self._encoding} lacks. Correct it in the database, or the source's `encoding`."
+            ) from None
+        return pa.table(columns, names=table.column_names)
 
     def copy(self, table: TableName, rows: pa.Table | pa.RecordBatchReader) -> None:
         """Copy rows into a table; a temporary one has the schema `pg_temp`."""
@@ -170,7 +230,7 @@ class PostgresqlConnection:
         """Return the cursor of an executed statement; errors until its end are translated."""
         with self._translating(doing), self.cursor() as cursor:
             cursor.adbc_statement.set_options(**_WITHOUT_COPY)
-            cursor.execute(sql)
+            cursor.execute(self._sendable(sql, doing))
             yield cursor
 
     @contextmanager
@@ -257,7 +317,7 @@ class PostgresqlSession(PostgresqlConnection):
         with self.cursor() as cursor:
             with self._translating(doing, query):
                 cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
-                cursor.execute(query)
+                cursor.execute(self._sendable(query, doing))
                 reader = cursor.fetch_record_batch()
             batches = self._batches(reader, query, doing)
             try:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 
 from snapshot_assets.databases.columns import columnless_rows, late_name, undecodable, unfit_value
 from snapshot_assets.databases.masks import check_masks
@@ -44,7 +44,7 @@ class PostgresqlDatabase(Scanner):
     kind = "postgresql"
 
     def __init__(self, address: DatabaseAddress) -> None:
-        super().__init__(PostgresqlSession(address))
+        super().__init__(PostgresqlSession(address), address.encoding)
         self._address = address
 
     def extract(self, selection: Selection, refusals: Refusals | None = None) -> DatabaseSchema:
@@ -54,6 +54,8 @@ class PostgresqlDatabase(Scanner):
             schema = extract_query(self._address, selection, selection.query)
         else:
             schema = extract(self._session, selection, found)
+        if self._encoding:
+            _refuse_names(schema, self._encoding)
         check_split(selection, schema, RANGED)
         check_masks(schema, self._check_masks, found)
         if refusals is None:
@@ -89,7 +91,8 @@ class PostgresqlDatabase(Scanner):
         """Find values that native carriers cannot hold, that no restore could load, or that are no UTF-8."""
         if is_large_objects(table):  # numbers, bytes and texts
             return []
-        checks = list(unfit_checks(table, self.types_of(table), undefined=self._undefined_encoding))
+        encoding_of = partial(self._encoding_of, table) if self._undefined_encoding else None
+        checks = list(unfit_checks(table, self.types_of(table), encoding_of))
         if table.columns and not checks:
             return []
         found = [f"coalesce(pg_catalog.bool_or({each.condition}), false)" for each in checks] or ["count(*) > 0"]
@@ -121,7 +124,7 @@ class PostgresqlDatabase(Scanner):
         place = ", ".join(f"{name} = {row[f'k{number}']}" for number, name in enumerate(keys))
         found = f"0x{row['bytes']} in the row with {place}" if place else f"0x{row['bytes']}"
         mask = decoding_mask(check.column.name, self.types_of(table)[check.column.name])
-        return undecodable(table, check.column, found, mask)
+        return undecodable(table, check.column, found, mask, check.encoding)
 
     def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
         """Count the rows with a finite time outside `[start, end)`."""
@@ -168,6 +171,19 @@ class PostgresqlDatabase(Scanner):
     def close(self) -> None:
         """Close the connection."""
         self._session.close()
+
+
+def _refuse_names(schema: DatabaseSchema, encoding: str) -> None:
+    """Refuse names of tables and columns that no statement can have; see `PostgresqlConnection`."""
+    names = [
+        name for t in schema.tables for name in (str(t.table_name), *(f"{t.table_name}.{c.name}" for c in t.columns))
+    ]
+    if refused := [name for name in names if not name.isascii()]:
+        raise DatabaseError(
+            f"Names that are not ASCII: {', '.join(refused)}. The source has encoding {encoding}, in which no statement"
+            " can be sent. Rename them, or leave them out: `exclude_tables` takes patterns, such as public.caf*.",
+            names=tuple(refused),
+        )
 
 
 class _ExportedSnapshot:
