@@ -180,7 +180,7 @@ class PostgresqlConnection:
         try:
             return interruptible(partial(rows, sql), self.interrupt)
         except DatabaseError as error:
-            if error.attributes.get("sqlstate") != _NOT_UTF8:
+            if error.attributes.get("sqlstate") != _NOT_UTF8 or not sql.lstrip().startswith(("SELECT", "WITH")):
                 raise
             invalid = interruptible(partial(rows, _undecodable_rows(sql)), self.interrupt)
             if not invalid:

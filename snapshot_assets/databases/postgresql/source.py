@@ -196,7 +196,7 @@ def _refuse_definitions(schema: DatabaseSchema, encoding: str) -> None:
         raise DatabaseError(
             f"Definitions that are not ASCII: {', '.join(found)}. The source has `encoding: {encoding}`, from which"
             " only values are decoded. Change such names, comments, labels and SQL in the database, or leave the"
-            r" tables out (`exclude_tables`). In masks and queries, write bytes such as E'\xe9'.",
+            r" tables out (`exclude_tables`). In masks and queries, compare bytes: convert_to(a, 'SQL_ASCII') = '\xe9'."
         )
 
 
