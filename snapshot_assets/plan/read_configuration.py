@@ -206,7 +206,7 @@ class _Reader:
 
     def _sources(self, section: dict[str, object]) -> Iterator[tuple[str, DatabaseAddress]]:
         for alias, written in section.items():
-            path = ("sources", alias)
+            path: tuple[str, ...] = ("sources", alias)
             if not ALIAS.fullmatch(alias):
                 self._report(path, "is not an alias; write letters, digits, `_`, `.` and `-`, at most 100")
             encoding = None

@@ -43,7 +43,7 @@ def connect(uri: str, settings: Mapping[str, str]) -> adbc.Connection:
     """
     refused = _refused.setdefault(uri, set())
     while True:
-        sent = {name: value for name, value in (settings | _AT_FIRST).items() if name not in {*_LATER, *refused}}
+        sent = {name: value for name, value in {**settings, **_AT_FIRST}.items() if name not in {*_LATER, *refused}}
         try:
             return adbc.connect(_with_options(uri, sent) if sent else uri, autocommit=True)
         except adbc_driver_manager.Error as error:
