@@ -188,7 +188,7 @@ class PostgresqlConnection:
             raise DatabaseError(
                 f"{self._name}: {doing} failed: a row is no UTF-8: {invalid[0]['row']}. The database's encoding is"
                 " SQL_ASCII, which does not define its characters. Change that name, comment, label or SQL in the"
-                f" database: definitions must be UTF-8, and ASCII if the source has `encoding`.",
+                " database: definitions must be UTF-8, and ASCII if the source has `encoding`.",
                 **error.attributes,
             ) from None
 
