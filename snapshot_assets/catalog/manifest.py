@@ -114,7 +114,7 @@ def manifest_of(state: State) -> dict[str, Any]:
 
 
 def _left_out(state: State) -> dict[str, Any]:
-    """Return what the plan keeps out of the snapshot; nothing where it keeps nothing out."""
+    """Return what the snapshot's values lack or differ in from the source's; nothing where they are the same."""
     header = state.header
     if header is None:
         return {}
@@ -122,6 +122,7 @@ def _left_out(state: State) -> dict[str, Any]:
         "exclude_tables": list(header.exclude_tables),
         "exclude_columns": list(header.exclude_columns),
         "mask": dict(sorted(header.mask.items())),
+        "encoding": header.encoding,
     }
     return {name: value for name, value in kept_out.items() if value}
 

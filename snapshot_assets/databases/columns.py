@@ -141,14 +141,15 @@ def unfit_value(table: Table, column: Column, found: str, *, early: bool = False
     )
 
 
-def undecodable(table: Table, column: Column, found: str, mask: str | None) -> DatabaseError:
-    """Return the error for a text that is no UTF-8, in a database that does not say which encoding it has.
+def undecodable(table: Table, column: Column, found: str, mask: str | None, encoding: str | None) -> DatabaseError:
+    """Return the error for a text that is invalid, in a database that does not say which encoding it has.
 
     Args:
         table: The column's table.
         column: The column.
         found: Some of its bytes, and their row.
         mask: SQL that decodes the column; None if that could cut values off.
+        encoding: The source's encoding, which the bytes should have; None if they should be UTF-8.
     """
     path = ColumnPath(table.table_name, column.name)
     masking = (
@@ -157,10 +158,12 @@ def undecodable(table: Table, column: Column, found: str, mask: str | None) -> D
         if mask
         else "A mask that decodes it could exceed the type's length. Widen the column, such as to text, or"
     )
+    wanted = f"{encoding}, the source's `encoding`" if encoding else "UTF-8"
+    whole = "" if encoding else "If all values have one encoding, name it in the source, as `encoding: latin1`. "
     return DatabaseError(
-        f"Column {path} ({column.type}) holds bytes that are no UTF-8: {found}. The database's encoding is SQL_ASCII,"
-        f" which does not define their characters. Nothing was exported. {masking} leave the column out:"
-        f" `exclude_columns: [{yaml_value(path.written)}]`.",
+        f"Column {path} ({column.type}) holds bytes that are no {wanted}: {found}. The database's encoding is"
+        f" SQL_ASCII, which does not define their characters. Nothing was exported. {whole}{masking} leave the column"
+        f" out: `exclude_columns: [{yaml_value(path.written)}]`.",
         table=table_text(path.table),
         column=column_text(path),
         type=column.type,

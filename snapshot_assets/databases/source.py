@@ -32,11 +32,14 @@ class DatabaseAddress:
         uri: `postgresql://…`, `duckdb:///abs/path.duckdb`, `spark:<catalog>[.<namespace>]`.
         consistency: Token of the held state that the connection must read (PostgreSQL's exported snapshot id); None
             for the present state.
+        encoding: Encoding of the texts in a PostgreSQL database of encoding SQL_ASCII, which are decoded from it; see
+            `encodings`. None for other databases, and where such texts are UTF-8.
     """
 
     alias: str
     uri: str = field(repr=False)
     consistency: str | None = None
+    encoding: str | None = None
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ class Header:
         exclude_tables: The plan's patterns of tables that are left out.
         exclude_columns: Columns that are left out, sorted.
         mask: By column, the SQL that is exported in place of its values.
+        encoding: PostgreSQL's name of the encoding from which texts were decoded; "" if the database has one itself.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Header:
     exclude_tables: tuple[str, ...] = ()
     exclude_columns: tuple[str, ...] = ()
     mask: Mapping[str, str] = field(default_factory=dict)
+    encoding: str = ""
 
     @property
     def asset(self) -> str:

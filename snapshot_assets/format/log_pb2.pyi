@@ -90,7 +90,7 @@ class TimeRange(_message.Message):
     def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
 class Header(_message.Message):
-    __slots__ = ("name", "source", "catalog", "schemas", "time_range", "chunk_time_window", "kind", "format", "schema_only", "time_zone", "null_time", "untimed_tables", "grace", "requested_schemas", "requested_tables", "requested_start", "requested_end", "query", "partition_by", "single_file", "manifest", "exclude_tables", "exclude_columns", "mask")
+    __slots__ = ("name", "source", "catalog", "schemas", "time_range", "chunk_time_window", "kind", "format", "schema_only", "time_zone", "null_time", "untimed_tables", "grace", "requested_schemas", "requested_tables", "requested_start", "requested_end", "query", "partition_by", "single_file", "manifest", "exclude_tables", "exclude_columns", "mask", "encoding")
     class MaskEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -122,6 +122,7 @@ class Header(_message.Message):
     EXCLUDE_TABLES_FIELD_NUMBER: _ClassVar[int]
     EXCLUDE_COLUMNS_FIELD_NUMBER: _ClassVar[int]
     MASK_FIELD_NUMBER: _ClassVar[int]
+    ENCODING_FIELD_NUMBER: _ClassVar[int]
     name: str
     source: str
     catalog: str
@@ -146,7 +147,8 @@ class Header(_message.Message):
     exclude_tables: _containers.RepeatedScalarFieldContainer[str]
     exclude_columns: _containers.RepeatedScalarFieldContainer[str]
     mask: _containers.ScalarMap[str, str]
-    def __init__(self, name: _Optional[str] = ..., source: _Optional[str] = ..., catalog: _Optional[str] = ..., schemas: _Optional[_Iterable[str]] = ..., time_range: _Optional[_Union[TimeRange, _Mapping]] = ..., chunk_time_window: _Optional[int] = ..., kind: _Optional[str] = ..., format: _Optional[str] = ..., schema_only: _Optional[bool] = ..., time_zone: _Optional[str] = ..., null_time: _Optional[str] = ..., untimed_tables: _Optional[str] = ..., grace: _Optional[int] = ..., requested_schemas: _Optional[_Iterable[str]] = ..., requested_tables: _Optional[_Iterable[str]] = ..., requested_start: _Optional[str] = ..., requested_end: _Optional[str] = ..., query: _Optional[str] = ..., partition_by: _Optional[_Iterable[str]] = ..., single_file: _Optional[bool] = ..., manifest: _Optional[_Iterable[str]] = ..., exclude_tables: _Optional[_Iterable[str]] = ..., exclude_columns: _Optional[_Iterable[str]] = ..., mask: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    encoding: str
+    def __init__(self, name: _Optional[str] = ..., source: _Optional[str] = ..., catalog: _Optional[str] = ..., schemas: _Optional[_Iterable[str]] = ..., time_range: _Optional[_Union[TimeRange, _Mapping]] = ..., chunk_time_window: _Optional[int] = ..., kind: _Optional[str] = ..., format: _Optional[str] = ..., schema_only: _Optional[bool] = ..., time_zone: _Optional[str] = ..., null_time: _Optional[str] = ..., untimed_tables: _Optional[str] = ..., grace: _Optional[int] = ..., requested_schemas: _Optional[_Iterable[str]] = ..., requested_tables: _Optional[_Iterable[str]] = ..., requested_start: _Optional[str] = ..., requested_end: _Optional[str] = ..., query: _Optional[str] = ..., partition_by: _Optional[_Iterable[str]] = ..., single_file: _Optional[bool] = ..., manifest: _Optional[_Iterable[str]] = ..., exclude_tables: _Optional[_Iterable[str]] = ..., exclude_columns: _Optional[_Iterable[str]] = ..., mask: _Optional[_Mapping[str, str]] = ..., encoding: _Optional[str] = ...) -> None: ...
 
 class Begin(_message.Message):
     __slots__ = ("snapshot_id", "header", "force")

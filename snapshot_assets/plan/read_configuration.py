@@ -3,6 +3,7 @@
     sources:                              # alias: URI; only the alias is ever shown or written
       flights: duckdb:///data/flights.duckdb
       shop: postgresql://reader:${SHOP_PASSWORD}@db.example.com/shop
+      old: {uri: postgresql://db.example.com/old, encoding: latin1}   # a database of encoding SQL_ASCII
 
     storage:                              # by URI scheme; a plan may override it
       s3:
@@ -44,6 +45,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from snapshot_assets.databases.encodings import parse_encoding
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.databases.source import DatabaseAddress
@@ -204,9 +206,13 @@ class _Reader:
 
     def _sources(self, section: dict[str, object]) -> Iterator[tuple[str, DatabaseAddress]]:
         for alias, written in section.items():
-            path = ("sources", alias)
+            path: tuple[str, ...] = ("sources", alias)
             if not ALIAS.fullmatch(alias):
                 self._report(path, "is not an alias; write letters, digits, `_`, `.` and `-`, at most 100")
+            encoding = None
+            if isinstance(written, dict):
+                encoding = self._encoding(path, written)
+                path, written = (*path, "uri"), written.get("uri")
             unset = self._unset_address(alias, path, written)
             uri = self._references.resolve(path, written) if unset is None else unset.uri
             if not isinstance(uri, str) or ":" not in uri:
@@ -219,8 +225,20 @@ class _Reader:
                 continue
             if kind == "asset":
                 self._report(path, "is a Dagster asset, not a database; write it as `source` of its plan")
+            elif encoding and kind not in ("postgresql", None):
+                self._report(path, f"is of kind {kind}, and `encoding` is for PostgreSQL; remove `encoding`")
             else:
-                yield alias, unset or DatabaseAddress(alias, uri)
+                yield alias, unset or DatabaseAddress(alias, uri, encoding=encoding)
+
+    def _encoding(self, path: tuple[str, ...], fields: dict[str, object]) -> str | None:
+        """Return the encoding of a source that is written as a mapping."""
+        for name in sorted(map(str, fields.keys() - {"uri", "encoding"})):
+            self._report((*path, name), "is not a field of a source; it has uri and encoding")
+        try:
+            return parse_encoding(fields["encoding"]) if "encoding" in fields else None
+        except PlanError as error:
+            self._report((*path, "encoding"), str(error))
+            return None
 
     def _unset_address(self, alias: str, path: tuple[str, ...], written: object) -> UnsetAddress | None:
         """Return what stands for a database that lacks variables, if that is allowed."""

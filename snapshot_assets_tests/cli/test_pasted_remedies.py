@@ -135,7 +135,7 @@ def test_a_plan_that_leaves_a_column_out_or_masks_it(name: str) -> None:
     path = (table.table_name, name)
     late = str(late_name(table, table.columns[0]))
     mask = f"replace({literal(name)}, '`', '\\')"
-    encoded = str(undecodable(table, table.columns[0], "some bytes", mask))
+    encoded = str(undecodable(table, table.columns[0], "some bytes", mask, None))
     unfit = str(unfit_value(table, table.columns[0], "infinity"))
 
     assert plan_with(between(late, "exclude_columns: [", "`")).exclude_columns == (path,)

@@ -154,6 +154,19 @@ def test_a_component_needs_the_kind_of_its_database(wrong) -> None:
     assert "set SNAPSHOTS_TEST_UNSET where definitions load, or write the kind" in str(cause(raised.value))
 
 
+@pytest.mark.parametrize(
+    ("encoding", "message"), [("latin1", None), ("latin11", "is 'latin11', not an encoding of one")]
+)
+def test_a_source_in_a_component_may_have_an_encoding(wrong, encoding: str, message: str | None) -> None:
+    text = plan().replace('"duckdb:///shop.duckdb"', f"{{uri: 'postgresql://h/shop', encoding: {encoding}}}")
+    if message is None:
+        dg.Definitions.validate_loadable(wrong(text))
+        return
+    with pytest.raises(Exception) as raised:  # noqa: PT011  # Dagster's own, around the error
+        wrong(text)
+    assert f"sources.shop.encoding: {message}" in str(cause(raised.value))
+
+
 def test_components_of_one_project_share_its_resources(wrong) -> None:
     defs = wrong(plan("shop"), plan("stock"))
     assert set(defs.resources or {}) == {"pyspark", "snapshots", "snapshot_io_manager"}

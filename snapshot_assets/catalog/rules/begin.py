@@ -36,6 +36,7 @@ _COMPARED = (
     "exclude_tables",
     "exclude_columns",
     "mask",
+    "encoding",
 )
 _NAMES = ("requested_schemas", "requested_tables", "exclude_tables", "exclude_columns")
 _USER_NAMES = {
@@ -43,6 +44,7 @@ _USER_NAMES = {
     "requested_tables": "tables",
     "requested_start": "start_time",
     "requested_end": "end_time",
+    "encoding": "the source's encoding",
 }
 
 
@@ -130,7 +132,7 @@ def _meant(header: act.Header, name: str, names: NameRule) -> Any:
 def _shown(name: str, value: object) -> str:
     if name == "chunk_time_window" and isinstance(value, int):
         return duration_text(timedelta(microseconds=value))
-    if name in ("exclude_tables", "exclude_columns", "mask"):
+    if name in ("exclude_tables", "exclude_columns", "mask", "encoding"):
         return (",".join(value) if isinstance(value, tuple) else str(value)) if value else "none"
     if isinstance(value, tuple):
         return ",".join(value) or "all"

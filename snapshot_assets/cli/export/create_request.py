@@ -159,7 +159,7 @@ def check_location(plan: Plan, state: State, source: DatabaseAddress, *, replace
         )
     if state.header is not None and not force:
         now = datetime.now(UTC)
-        wanted = header_of(plan, state.header.schemas, source.alias, plan, now)
+        wanted = header_of(plan, state.header.schemas, source, plan, now)
         check_same_plan(state.header, wanted, rule_of(kind_of(source.uri)))
     elif replace:
         raise PlanError(f"--replace: there is no snapshot at {plan.to} yet; omit --replace to create one.")

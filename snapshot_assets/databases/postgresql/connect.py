@@ -19,6 +19,9 @@ from snapshot_assets.databases.postgresql.failures import is_of_server
 _LATER = ("search_path",)
 """Settings that only the session sets: `SET … TO DEFAULT` would return to the value of the packet."""
 
+_AT_FIRST = {"client_encoding": "SQL_ASCII"}
+"""Other values in the packet: the driver reads all names of types, which in an SQL_ASCII database may be no UTF-8."""
+
 _NO_OPTIONS = re.compile(r"\boptions\b|startup parameter", re.IGNORECASE)
 """Messages of poolers that take no settings at the start, such as PgBouncer."""
 
@@ -40,7 +43,7 @@ def connect(uri: str, settings: Mapping[str, str]) -> adbc.Connection:
     """
     refused = _refused.setdefault(uri, set())
     while True:
-        sent = {name: value for name, value in settings.items() if name not in {*_LATER, *refused}}
+        sent = {name: value for name, value in {**settings, **_AT_FIRST}.items() if name not in {*_LATER, *refused}}
         try:
             return adbc.connect(_with_options(uri, sent) if sent else uri, autocommit=True)
         except adbc_driver_manager.Error as error:

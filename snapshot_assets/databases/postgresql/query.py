@@ -9,7 +9,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 from snapshot_assets.databases.postgresql.introspect.columns import read_columns, read_types
-from snapshot_assets.databases.postgresql.read_forms import expression
+from snapshot_assets.databases.postgresql.read_forms import decoding, expression
 from snapshot_assets.databases.postgresql.reading_path import NO_PATH
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.postgresql.types import SourceType, carried
@@ -45,7 +45,10 @@ def extract_query(address: DatabaseAddress, selection: Selection, query: Query) 
     with closing(PostgresqlConnection(address)) as connection:
         types = _types_of(connection, query)
     found = [(column, kind, _column(name, column, kind, selection)) for column, kind in types.items()]
-    select = [expression(column, kind, document.carrier) for column, kind, document in found]
+    select = [
+        decoding(expression(column, kind, document.carrier), document, address.encoding)
+        for column, kind, document in found
+    ]
     documents = [document for _, _, document in found]
     return query_schema("postgresql", name, documents, query, {"sql": _text(query), "select": select})
 

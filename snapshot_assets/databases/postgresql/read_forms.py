@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from snapshot_assets.databases.masks import masked
 from snapshot_assets.databases.postgresql.types import SourceType
 from snapshot_assets.databases.sql import identifier
-from snapshot_assets.format.relations import Carrier
+from snapshot_assets.format.relations import Carrier, Column
 
 _AS_TEXT = "pg_catalog.textin("
 _INTEGER_DIGITS = 18
@@ -50,6 +50,17 @@ def sent(carried: str) -> str:
     Where that turns the result of an output function (`cstring`) into a text, the result is sent as it is.
     """
     return carried.removeprefix(_AS_TEXT)[:-1] if carried.startswith(_AS_TEXT) else carried
+
+
+def decoding(carried: str, column: Column, encoding: str | None) -> str:
+    """Return the SQL expression of a column's carried values in UTF-8, whose texts have an encoding of its own.
+
+    A database of encoding SQL_ASCII converts no text, so the text is converted as bytes.
+    """
+    if encoding is None or column.arrow_type != "string":
+        return carried
+    as_bytes = f"pg_catalog.convert_to({carried}, 'SQL_ASCII')"
+    return f"pg_catalog.convert_from(pg_catalog.convert({as_bytes}, '{encoding}', 'UTF8'), 'UTF8')"
 
 
 def received(array: pa.Array, arrow_type: pa.DataType) -> pa.Array:

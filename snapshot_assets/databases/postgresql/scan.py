@@ -18,7 +18,7 @@ from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
 from snapshot_assets.databases.postgresql.large_objects import ROWS, is_large_objects
 from snapshot_assets.databases.postgresql.partitions import EXPRESSIONS, PartitionTree, read_partitions
 from snapshot_assets.databases.postgresql.query import OWN_PATH, bounds_statements
-from snapshot_assets.databases.postgresql.read_forms import expression, sent
+from snapshot_assets.databases.postgresql.read_forms import decoding, expression, sent
 from snapshot_assets.databases.postgresql.reading_path import CLEARED, NO_PATH, is_unresolved, reading_path
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.shape import shaped
@@ -31,7 +31,7 @@ from snapshot_assets.databases.source import AllRows, Rows, Scan, WindowRows
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, SnapshotError, UnknownRelationError
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.relations import Carrier, Table, TableName
+from snapshot_assets.format.relations import Carrier, Column, Table, TableName
 
 _QUOTED = re.compile(r'"([a-z_][a-z0-9_]*)"')
 _RELATION = f"""
@@ -91,8 +91,9 @@ class _LockedRelation:
 class Scanner:
     """Reads tables in one session, which keeps its locks until it ends, or until an error."""
 
-    def __init__(self, session: PostgresqlSession) -> None:
+    def __init__(self, session: PostgresqlSession, encoding: str | None = None) -> None:
         self._session = session
+        self._encoding = encoding
         self._relations: dict[TableName, _LockedRelation] = {}
         self._queries: set[str] = set()
         self._paths: dict[TableName, str] = {}
@@ -140,11 +141,19 @@ class Scanner:
         else:
             columns = self._relation(table).columns
             carried = [
-                expression(column.name, columns[column.name].type, column.carrier, mask_of(table, column.name))
+                decoding(
+                    expression(column.name, columns[column.name].type, column.carrier, mask_of(table, column.name)),
+                    column,
+                    self._encoding_of(table, column),
+                )
                 for column in table.columns
             ]
         order = order_clause(scan, carried, 'pg_catalog."C"')
         return f"SELECT {', '.join(map(sent, carried))} FROM {self._rows(scan)}{order}"
+
+    def _encoding_of(self, table: Table, column: Column) -> str | None:
+        """Return the encoding of a text column: masks return UTF-8, and `"char"` holds a byte, not a character."""
+        return None if column.type == '"char"' or mask_of(table, column.name) is not None else self._encoding
 
     def _rows(self, scan: Scan) -> str:
         """Return the FROM item and the condition of a scan; sets the bounds of a query's window."""

@@ -29,7 +29,7 @@ def scratch(address: DatabaseAddress, name: str) -> Iterator[DatabaseAddress]:
         server.execute(f"CREATE DATABASE {identifier(name)}", f"creating the scratch database {name}")
         try:
             server.execute(f"COMMENT ON DATABASE {identifier(name)} IS {literal(_OURS)}", "commenting on it")
-            yield replace(address, uri=_uri_of(address.uri, name))
+            yield replace(address, uri=_uri_of(address.uri, name), encoding=None)
         except BaseException:
             with suppress(SnapshotError):  # the first error counts, and the next one of this name drops it
                 server.execute(*drop)

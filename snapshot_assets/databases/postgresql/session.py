@@ -22,12 +22,13 @@ import adbc_driver_manager
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
+from snapshot_assets.databases.encodings import valid_start
 from snapshot_assets.databases.interruptible import abandonable, interruptible
 from snapshot_assets.databases.postgresql.connect import connect
 from snapshot_assets.databases.postgresql.failures import Origin, connect_failure, fields_of, lacks_state, translated
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import literal, qualified
-from snapshot_assets.errors import ConsistencyLostError, DatabaseUnavailableError, SnapshotError
+from snapshot_assets.errors import ConsistencyLostError, DatabaseError, DatabaseUnavailableError, SnapshotError
 from snapshot_assets.format.relations import TableName
 
 SETTINGS = {
@@ -76,6 +77,9 @@ _WITHOUT_COPY = {"adbc.postgresql.use_copy": "false"}
 
 _NO_REMEDIES: Mapping[str, str] = MappingProxyType({})
 
+_NOT_UTF8 = "22021"
+_SHOWN_ROW = 200
+
 _DRIVER_ERRORS = (adbc_driver_manager.Error, pa.ArrowException, OSError)
 
 
@@ -97,6 +101,13 @@ def secrets_of(uri: str) -> tuple[str, ...]:
 def oid_array(oids: Iterable[int]) -> str:
     """Return an `oid[]` constant."""
     return f"'{{{','.join(map(str, oids))}}}'::pg_catalog.oid[]"
+
+
+def _undecodable_rows(query: str) -> str:
+    """Return the query of one row of a query that is no UTF-8, with its other bytes escaped."""
+    shown = "pg_catalog.encode(pg_catalog.convert_to(found::pg_catalog.text, 'SQL_ASCII'), 'escape')"
+    invalid = f'found::pg_catalog.text COLLATE pg_catalog."C" !~ {literal(valid_start(None) + "$")}'
+    return f"SELECT pg_catalog.left({shown}, {_SHOWN_ROW}) AS row FROM ({query}) AS found WHERE {invalid} LIMIT 1"
 
 
 class PostgresqlConnection:
@@ -161,12 +172,25 @@ class PostgresqlConnection:
     def rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
         """Return a query's rows by column name; `doing` is its purpose, for messages."""
 
-        def rows() -> list[dict[str, Any]]:
-            with self._translating(doing, sql), self._statement(sql) as cursor:
+        def rows(query: str) -> list[dict[str, Any]]:
+            with self._translating(doing, query), self._statement(query) as cursor:
                 found: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
                 return found
 
-        return interruptible(rows, self.interrupt)
+        try:
+            return interruptible(partial(rows, sql), self.interrupt)
+        except DatabaseError as error:
+            if error.attributes.get("sqlstate") != _NOT_UTF8 or not sql.lstrip().startswith(("SELECT", "WITH")):
+                raise
+            invalid = interruptible(partial(rows, _undecodable_rows(sql)), self.interrupt)
+            if not invalid:
+                raise
+            raise DatabaseError(
+                f"{self._name}: {doing} failed: a row is no UTF-8: {invalid[0]['row']}. The database's encoding is"
+                " SQL_ASCII, which does not define its characters. Change that name, comment, label or SQL in the"
+                " database: definitions must be UTF-8, and ASCII if the source has `encoding`.",
+                **error.attributes,
+            ) from None
 
     def copy(self, table: TableName, rows: pa.Table | pa.RecordBatchReader) -> None:
         """Copy rows into a table; a temporary one has the schema `pg_temp`."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 
 from snapshot_assets.databases.columns import columnless_rows, late_name, undecodable, unfit_value
 from snapshot_assets.databases.masks import check_masks
@@ -24,7 +25,7 @@ from snapshot_assets.databases.selection import check_split
 from snapshot_assets.databases.source import DatabaseAddress, HeldState, Rows, Scan, Selection, Unanalyzed
 from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.databases.time_column import time_range
-from snapshot_assets.errors import ConsistencyLostError, DatabaseError, SnapshotError
+from snapshot_assets.errors import ConsistencyLostError, DatabaseError, PlanError, SnapshotError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
@@ -34,6 +35,8 @@ FROM pg_class p JOIN pg_namespace n ON n.oid = p.relnamespace
 WHERE p.relkind IN ('r', 'm') AND pg_relation_size(p.oid) > 0 AND (p.oid = {table}::regclass OR p.oid IN (
     SELECT t.relid FROM pg_partition_tree({table}::regclass) t))
 """
+
+_NOT_ASCII = re.compile(r"\S{0,20}[^\x00-\x7f]\S{0,20}")
 
 
 class PostgresqlDatabase(Scanner):
@@ -46,16 +49,23 @@ class PostgresqlDatabase(Scanner):
     kind = "postgresql"
 
     def __init__(self, address: DatabaseAddress) -> None:
-        super().__init__(PostgresqlSession(address))
+        super().__init__(PostgresqlSession(address), address.encoding)
         self._address = address
 
     def extract(self, selection: Selection, refusals: Refusals | None = None) -> DatabaseSchema:
         """Describe the selection; see `Database`."""
         found = refusals or Refusals()
+        if self._encoding and not self._undefined_encoding:
+            raise PlanError(
+                f"PostgreSQL {self._address.alias!r}: the source has `encoding: {self._encoding}`, but the database"
+                " has an encoding itself, from which the server converts. Remove `encoding` from the source."
+            )
         if selection.query is not None:
             schema = extract_query(self._address, selection, selection.query)
         else:
             schema = extract(self._session, selection, found)
+        if self._encoding:
+            _refuse_definitions(schema, self._encoding)
         check_split(selection, schema, RANGED)
         check_masks(schema, self._check_masks, found)
         if refusals is None:
@@ -88,10 +98,11 @@ class PostgresqlDatabase(Scanner):
         self.rows_of(table, query, f"reading the masks of {table.table_name}")
 
     def unfit(self, table: Table, rows: Sequence[Rows]) -> list[SnapshotError]:
-        """Find values that native carriers cannot hold, that no restore could load, or that are no UTF-8."""
+        """Find values that native carriers cannot hold, that no restore could load, or whose bytes are no text."""
         if is_large_objects(table):  # numbers, bytes and texts
             return []
-        checks = list(unfit_checks(table, self.types_of(table), undefined=self._undefined_encoding))
+        encoding_of = partial(self._encoding_of, table) if self._undefined_encoding else None
+        checks = list(unfit_checks(table, self.types_of(table), encoding_of))
         if table.columns and not checks:
             return []
         found = [f"coalesce(pg_catalog.bool_or({each.condition}), false)" for each in checks] or ["count(*) > 0"]
@@ -119,11 +130,11 @@ class PostgresqlDatabase(Scanner):
             f"SELECT {check.bytes_query(list(keys.values()))} FROM {self.from_item(table)}"
             f" WHERE ({self.any_of(table, rows)}) AND {check.condition} LIMIT 1"
         )
-        [row] = self.rows_of(table, query, f"looking for bytes of {table.table_name} that are no UTF-8")
+        [row] = self.rows_of(table, query, f"looking for bytes of {table.table_name} that are no text")
         place = ", ".join(f"{name} = {row[f'k{number}']}" for number, name in enumerate(keys))
         found = f"0x{row['bytes']} in the row with {place}" if place else f"0x{row['bytes']}"
         mask = decoding_mask(check.column.name, self.types_of(table)[check.column.name])
-        return undecodable(table, check.column, found, mask)
+        return undecodable(table, check.column, found, mask, check.encoding)
 
     def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
         """Count the rows with a finite time outside `[start, end)`."""
@@ -175,6 +186,18 @@ class PostgresqlDatabase(Scanner):
     def close(self) -> None:
         """Close the connection."""
         self._session.close()
+
+
+def _refuse_definitions(schema: DatabaseSchema, encoding: str) -> None:
+    """Refuse texts in definitions, masks and queries that are not ASCII: the server takes them for UTF-8."""
+    parts = {f"schema {each.name}": each.model_dump_json() for each in schema.schemas}
+    parts |= {str(each.table_name): each.model_dump_json() for each in (*schema.tables, *schema.views)}
+    if found := [f"{name} ({text[0]})" for name, part in parts.items() if (text := _NOT_ASCII.search(part))]:
+        raise DatabaseError(
+            f"Definitions that are not ASCII: {', '.join(found)}. The source has `encoding: {encoding}`, from which"
+            " only values are decoded. Change such names, comments, labels and SQL in the database, or leave the"
+            r" tables out (`exclude_tables`). In masks and queries, compare bytes: convert_to(a, 'SQL_ASCII') = '\xe9'."
+        )
 
 
 class _ExportedSnapshot:

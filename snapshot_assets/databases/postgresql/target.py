@@ -35,7 +35,7 @@ from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.sql_target import Question, SqlTarget
 from snapshot_assets.databases.target import ExistingTable, Load, OtherType, Rehearsal, Statement
-from snapshot_assets.errors import SnapshotError
+from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
 # A commit waits for the disk whatever the role's default, unless it says otherwise; see `flush`.
@@ -103,6 +103,11 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
     _rows = PostgresqlConnection.rows
 
     def __init__(self, address: DatabaseAddress) -> None:
+        if address.encoding:
+            raise PlanError(
+                f"PostgreSQL {address.alias!r} has `encoding`, which is for sources: a restore writes UTF-8. Name the"
+                " target by an alias of its own, or by its URI."
+            )
         super().__init__(address, _SETTINGS)
         self._transacting = False
 

@@ -6,9 +6,10 @@ created, so it could never be restored. A database of encoding SQL_ASCII holds a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from snapshot_assets.databases.encodings import valid_start
 from snapshot_assets.databases.masks import mask_of, masked
 from snapshot_assets.databases.postgresql.read_forms import expression
 from snapshot_assets.databases.postgresql.types import SourceType
@@ -42,10 +43,6 @@ _NAMES_LATE = {
 }
 """By type: a condition of values that name what a restore creates after the rows, such as a view or an index."""
 
-_UTF8 = (  # SQL_ASCII takes each byte for a character
-    r"^(?:[\x01-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}"
-    r"|\xed[\x80-\x9f][\x80-\xbf]|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2})*"
-)
 _SHOWN_BYTES = 4
 
 
@@ -55,16 +52,19 @@ class UnfitCheck(NamedTuple):
     Attributes:
         found: "" for names of what is created late, and for bytes that are no UTF-8.
         text: The carried value that has such bytes; "" for the other checks.
+        encoding: The encoding that its bytes should have; None is UTF-8.
     """
 
     column: Column
     condition: str
     found: str
     text: str = ""
+    encoding: str | None = None
 
     def bytes_query(self, keys: Sequence[str]) -> str:
-        """Return the select list of the first bytes that are no UTF-8, as `bytes`, and of `keys` as `k0`, `k1`, …."""
-        rest = f"pg_catalog.convert_to(pg_catalog.regexp_replace({self.text}, {literal(_UTF8)}, ''), 'SQL_ASCII')"
+        """Return the select list of the first invalid bytes, as `bytes`, and of `keys` as `k0`, `k1`, …."""
+        valid = literal(valid_start(self.encoding))
+        rest = f"pg_catalog.convert_to(pg_catalog.regexp_replace({self.text}, {valid}, ''), 'SQL_ASCII')"
         shown = f"pg_catalog.encode(pg_catalog.substr({rest}, 1, {_SHOWN_BYTES}), 'hex') AS bytes"
         escaped = "pg_catalog.encode(pg_catalog.convert_to(({key})::pg_catalog.text, 'SQL_ASCII'), 'escape')"
         return ", ".join([shown, *(f"{escaped.format(key=key)} AS k{number}" for number, key in enumerate(keys))])
@@ -78,20 +78,23 @@ def decoding_mask(column: str, source: SourceType) -> str | None:
     return f"convert_from(convert(convert_to({text}, 'SQL_ASCII'), 'LATIN1', 'UTF8'), 'UTF8')"
 
 
-def unfit_checks(table: Table, types: Mapping[str, SourceType], *, undefined: bool = False) -> Iterator[UnfitCheck]:
+def unfit_checks(
+    table: Table, types: Mapping[str, SourceType], encoding_of: Callable[[Column], str | None] | None
+) -> Iterator[UnfitCheck]:
     """Yield the checks of a table's columns whose type has values that do not fit, or that no restore could load.
 
     Args:
         table: The table's document.
         types: The types of its columns.
-        undefined: Whether the database's encoding is SQL_ASCII.
+        encoding_of: Returns the encoding of a text column, if the database's is SQL_ASCII.
     """
     for column in table.columns:
         source = types[column.name]
         mask = mask_of(table, column.name)
-        if undefined and column.arrow_type == "string":
+        if encoding_of is not None and column.arrow_type == "string":
             text = f'({expression(column.name, source, column.carrier, mask)})::pg_catalog.text COLLATE pg_catalog."C"'
-            yield UnfitCheck(column, f"{text} !~ {literal(_UTF8 + '$')}", "", text)
+            encoding = encoding_of(column)
+            yield UnfitCheck(column, f"{text} !~ {literal(valid_start(encoding) + '$')}", "", text, encoding)
         value = f"({identifier(column.name) if mask is None else masked(mask, source.text)})::pg_catalog."
         builtin = source.builtin or ""
         element = builtin.removeprefix("_")

@@ -101,7 +101,7 @@ class ExportRun:
     def header(self, schemas: Sequence[str]) -> Header:
         """Return the header of a snapshot that this run starts."""
         now = self.started or datetime.now(UTC)
-        return header_of(self.plan, schemas, self.address.alias, self.written or self.plan, now)
+        return header_of(self.plan, schemas, self.address, self.written or self.plan, now)
 
     def check_source(self) -> None:
         """Check that the source has what the plan exports; nothing is written.

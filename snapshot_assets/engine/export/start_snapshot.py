@@ -9,7 +9,7 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.schemas import describe_schema, read_schema, write_documents
-from snapshot_assets.databases.source import SchemaSource
+from snapshot_assets.databases.source import DatabaseAddress, SchemaSource
 from snapshot_assets.errors import PlanError, SnapshotExistsError, UnknownRelationError
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.counts import counted
@@ -85,13 +85,13 @@ def skipped_text(tables: Sequence[TableName]) -> str:
     return f"not exported, without a time index (untimed_tables: skip): {named}"
 
 
-def header_of(plan: Plan, schemas: Sequence[str], source: str, written: Plan, now: datetime) -> Header:
+def header_of(plan: Plan, schemas: Sequence[str], source: DatabaseAddress, written: Plan, now: datetime) -> Header:
     """Return the header of a snapshot that a plan starts.
 
     Args:
         plan: The plan, its range resolved.
         schemas: The source's schemas.
-        source: Alias of the source.
+        source: The source.
         written: The plan as the user wrote it, which may omit its ends.
         now: The current time, for the last closed window of a continuous plan.
     """
@@ -99,7 +99,7 @@ def header_of(plan: Plan, schemas: Sequence[str], source: str, written: Plan, no
     by_windows = bool(plan.source_asset) or (plan.kind == "query" and plan.windowed)  # then there is no chunk 0
     return Header(
         name=plan.name,
-        source=source,
+        source=source.alias,
         catalog=plan.catalog or "",
         schemas=tuple(schemas),
         start=plan.start_time,
@@ -123,6 +123,7 @@ def header_of(plan: Plan, schemas: Sequence[str], source: str, written: Plan, no
         exclude_tables=plan.exclude_tables,
         exclude_columns=tuple(sorted(map(column_text, plan.exclude_columns))),
         mask={column_text(column): sql for column, sql in plan.mask.items()},
+        encoding=source.encoding or "",
     )
 
 

@@ -88,7 +88,7 @@ def test_a_store_that_refuses_conditional_creates_serves_a_single_writer(store):
 
 FIELDS = (
     "requested_schemas requested_tables requested_start format schema_only source time_zone kind"
-    " exclude_tables exclude_columns mask"
+    " exclude_tables exclude_columns mask encoding"
 )
 
 
