@@ -93,10 +93,9 @@ def despite_pruning(read: Callable[[], _Read]) -> _Read:
     for _ in range(_READS):
         try:
             return read()
-        except NotAFileError:  # it is there
-            raise
-        except ObjectNotFoundError:
-            continue
+        except ObjectNotFoundError as error:
+            if isinstance(error, NotAFileError):
+                raise
     return read()
 
 

@@ -245,22 +245,19 @@ class _Folding:
         if not self.usable:
             self.usable = _start_at(self.scan, revision)
             return
-        path = checkpoint_path(revision)
+        path, checkpoint = checkpoint_path(revision), None
         try:
             checkpoint = read_checkpoint(self.scan.store, revision, statistics=True)
-        except ObjectNotFoundError:
-            return  # pruned since it was listed
-        except FAULTS as fault:
-            _note(self.scan, path, fault)
-            self.scan.torn.update([path] if isinstance(fault, DamageError) else [])
-            return
-        try:
             if checkpoint.location_id != self.scan.state.location_id:
                 raise foreign_location(path, checkpoint.location_id, self.scan.state.location_id)
             if not same_states(checkpoint, self.scan.state):
                 raise DocumentError(f"{path} is not what the log gives for revision {revision}.", object=path)
+        except ObjectNotFoundError:
+            pass  # pruned since it was listed
         except FAULTS as fault:
             _note(self.scan, path, fault)
+            if checkpoint is None and isinstance(fault, DamageError):
+                self.scan.torn.add(path)
 
 
 def _note(scan: LogScan, path: str, fault: FaultError) -> None:

@@ -18,8 +18,9 @@ from snapshot_assets.catalog.pins.objects import damaged_objects
 from snapshot_assets.catalog.receipts.written_again import receipt_again
 from snapshot_assets.catalog.replica import refuse_replica
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.verify.faults import faults_by_object
 from snapshot_assets.catalog.verify.hints import hint_faults
-from snapshot_assets.catalog.verify.retained import faults_by_object, older_documents
+from snapshot_assets.catalog.verify.retained import older_documents
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.layout import checkpoint_path, is_receipt, log_revision
 from snapshot_assets.storage.base import ObjectStore

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -20,10 +20,12 @@ from snapshot_assets.errors import DamageError, NotAFileError, ObjectNotFoundErr
 from snapshot_assets.format.actions import ObjectRef, TagCreated
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
-from snapshot_assets.format.layout import is_receipt
+from snapshot_assets.format.layout import chunk_of, is_receipt
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.in_parallel import threads
 
 REPAIRED = "`snapshots catalog repair` writes it again from the log."
+_READERS = 4
 
 
 class FaultKind(StrEnum):
@@ -127,11 +129,18 @@ def missing(store: ObjectStore, path: str, chunk: int | None = None) -> Fault:
     return Fault(FaultKind.MISSING, path, message, chunk)
 
 
-def object_faults(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int | None = None) -> Iterator[Fault]:
-    """Yield the fault of a small object that the log names, if it has one; see `read_object`."""
-    found = read_object(store, ref, exists, chunk)
-    if isinstance(found, Fault):
-        yield found
+def faults_by_object(
+    store: ObjectStore, refs: Collection[ObjectRef], objects: Container[str]
+) -> Iterator[tuple[ObjectRef, Fault]]:
+    """Yield the small objects that are damaged or missing, with their faults; `objects` has the paths that exist."""
+
+    def check(ref: ObjectRef) -> bytes | Fault:
+        return read_object(store, ref, ref.path in objects, chunk_of(ref.path))
+
+    with threads(_READERS) as pool:
+        for ref, found in zip(refs, pool.map(check, refs), strict=True):
+            if isinstance(found, Fault):
+                yield ref, found
 
 
 def with_remedy(state: State, fault: Fault) -> Fault:

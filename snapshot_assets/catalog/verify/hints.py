@@ -12,7 +12,7 @@ from snapshot_assets.catalog.log.scan import LogScan
 from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.manifest import hints_of, manifest_of, shown_state, sums_of
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.faults import Fault, FaultKind, missing, object_faults
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind, faults_by_object, missing
 from snapshot_assets.catalog.verify.retained import sealed_states
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, UnsupportedVersionError
 from snapshot_assets.format.actions import ObjectRef
@@ -33,11 +33,9 @@ def hint_faults(store: ObjectStore, scan: LogScan, *, replica: bool) -> Iterator
         scan: Its log.
         replica: Whether it is a replica, to which only replication writes.
     """
+    again = " `snapshots replicate` writes it again." if replica else ""
     for fault in _hint_faults(store, scan):
-        if replica:
-            yield replace(fault, finding=f"{fault.finding} `snapshots replicate` writes it again.")
-        else:
-            yield replace(fault, repairable=True)
+        yield replace(fault, finding=f"{fault.finding}{again}", repairable=not replica)
 
 
 def _hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
@@ -68,8 +66,9 @@ def _hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
 
 def _manifest_faults(scan: LogScan, state: State, manifest: bytes) -> Iterator[Fault]:
     if manifest != pretty_json(manifest_of(state)):
-        message = f"{MANIFEST} is not what the log gives for revision {state.revision}."
-        yield Fault(FaultKind.DOCUMENT, MANIFEST, message)
+        yield Fault(
+            FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} is not what the log gives for revision {state.revision}."
+        )
     elif scan.state.sealed and state.revision != scan.state.seals[-1].revision:
         yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} shows revision {state.revision}, not the newest seal.")
 
@@ -102,11 +101,9 @@ def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fa
         return
     retained = (then for _, then in sealed_states(scan.state))  # of some, the log may be pruned
     if any(found == sums_of(other) for other in chain(scan.states(), retained)):
-        message = f"{CHECKSUMS} is of another revision than {MANIFEST}."
-        yield Fault(FaultKind.STALE, CHECKSUMS, message)
+        yield Fault(FaultKind.STALE, CHECKSUMS, f"{CHECKSUMS} is of another revision than {MANIFEST}.")
     elif scan.start and _contradicts_nothing(scan.state, found):
-        message = f"{CHECKSUMS} is of a version whose log was pruned."
-        yield Fault(FaultKind.STALE, CHECKSUMS, message)
+        yield Fault(FaultKind.STALE, CHECKSUMS, f"{CHECKSUMS} is of a version whose log was pruned.")
     elif not is_there(store, transaction_path(scan.state.revision + 1)):  # else others committed since
         yield Fault(FaultKind.DOCUMENT, CHECKSUMS, f"{CHECKSUMS} is not what the log gives.")
 
@@ -154,5 +151,5 @@ def damaged_documents(store: ObjectStore, state: State) -> list[Fault]:
         state: The head's state, sealed.
     """
     hints = (ObjectRef(path, sha256_hex(data), len(data)) for path, data in hints_of(state).items())
-    refs = chain(hints, state.schemas[state.schema_id].files)
-    return [fault for ref in refs for fault in object_faults(store, ref, True)]
+    refs = [*hints, *state.schemas[state.schema_id].files]
+    return [fault for _, fault in faults_by_object(store, refs, {ref.path for ref in refs})]

@@ -13,11 +13,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from snapshot_assets.catalog.state.exporter import described_by
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.faults import Fault, FaultKind, Remedy, missing, object_faults
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind, Remedy, faults_by_object, missing
 from snapshot_assets.catalog.verify.rotation import due_files
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format.checksums import chunk_checksum
@@ -26,9 +26,6 @@ from snapshot_assets.format.files import DataFile
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.in_parallel import hashing_threads, threads
 from snapshot_assets.storage.listed import Listed
-
-if TYPE_CHECKING:
-    from snapshot_assets.catalog.state.file_columns import FileState
 
 Depth = Literal["quick", "sample", "full"]
 Scope = Literal["all", "newest", "older"]
@@ -100,7 +97,7 @@ def check_files(
     report: Report,
     *,
     progress: Callable[[DataFile], None] = lambda _: None,
-    hashed: Callable[[FileState], bool] = lambda _: True,
+    hashed: Set[str] | None = None,
 ) -> Iterator[Fault]:
     """Return the faults of live data files, which are checked as these are taken.
 
@@ -110,10 +107,11 @@ def check_files(
         objects: The location's objects by path.
         report: Its depth decides whether files are hashed; it gets the counts.
         progress: Called for each file done.
-        hashed: Unless the depth is `quick`, whether a file is hashed.
+        hashed: Paths of the files that are hashed unless the depth is `quick`; None for all.
     """
     reads = report.depth != "quick"
-    work = [(known.file, reads and hashed(known)) for known in state.live_files()]
+    files = (known.file for known in state.live_files())
+    work = [(file, reads and (hashed is None or file.path in hashed)) for file in files]
     return file_faults(store, work, objects, report, progress)
 
 
@@ -177,16 +175,14 @@ def _hash_fault(store: ObjectStore, file: DataFile, report: Report) -> Fault | N
 
 def check_documents(store: ObjectStore, state: State, objects: Listed) -> Iterator[Fault]:
     """Yield the faults of schema documents, receipts and chunk checksums."""
-    for added in state.schemas.values():
-        for ref in added.files:
-            for fault in object_faults(store, ref, ref.path in objects):
-                yield replace(fault, finding=f"{fault.finding} {described_by(state)}")
-    for number, known in sorted(state.chunks.items()):
-        for ref in known.chunk.receipts:
-            for fault in object_faults(store, ref, ref.path in objects, number):
-                yield replace(fault, repairable=True)
-        if state.completed(number):
-            yield from check_chunk_checksum(state, number)
+    schemas = [ref for added in state.schemas.values() for ref in added.files]
+    for _, fault in faults_by_object(store, schemas, objects):
+        yield replace(fault, finding=f"{fault.finding} {described_by(state)}")
+    receipts = [ref for known in state.chunks.values() for ref in known.chunk.receipts]
+    for _, fault in faults_by_object(store, receipts, objects):
+        yield replace(fault, repairable=True)
+    for number in filter(state.completed, sorted(state.chunks)):
+        yield from check_chunk_checksum(state, number)
 
 
 def check_chunk_checksum(state: State, chunk: int) -> Iterator[Fault]:
@@ -218,10 +214,9 @@ def damaged_chunks(
     report = Report(store.uri, "full" if few else "quick")
     work = [(known.file, few or hashed) for chunk in chunks for known in state.live_files(chunk)]
     faults = list(file_faults(store, work, objects, report, lambda _: None))
-    for chunk in chunks:
-        for ref in state.chunks[chunk].chunk.receipts:
-            if few or ref.path not in objects:
-                faults += object_faults(store, ref, ref.path in objects, chunk)
+    receipts = [ref for chunk in chunks for ref in state.chunks[chunk].chunk.receipts]
+    read = [ref for ref in receipts if few or ref.path not in objects]
+    faults += [fault for _, fault in faults_by_object(store, read, objects)]
     damaged: dict[int, tuple[Fault, ...]] = {}
     for fault in faults:
         assert fault.chunk is not None
@@ -248,9 +243,13 @@ def check_head(
     objects = Listed(store, "data/", "schema/")
     report = Report(store.uri, "sample" if hashed else "quick", "newest", state.location_id)
     report.format_version, report.revision, report.snapshot_id = state.format_version, state.revision, state.snapshot_id
+<<<<<<< HEAD
     report.faults += check_files(
         store, state, objects, report, progress=progress, hashed=lambda known: known.file.path in hashed
     )
+=======
+    report.faults += check_files(store, state, objects, report, hashed=hashed)
+>>>>>>> r2
     report.faults += check_documents(store, state, objects)
     return report
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
@@ -18,17 +18,15 @@ from snapshot_assets.catalog.pins.objects import pin_document
 from snapshot_assets.catalog.state.fold import SealState, State, first_version
 from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.retained_events import between, documents_of, lives
-from snapshot_assets.catalog.verify.faults import Fault, FaultKind, read_object
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind, faults_by_object, read_object
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.counts import noun
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.layout import chunk_of, is_receipt, transaction_path
+from snapshot_assets.format.layout import is_receipt, transaction_path
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.in_parallel import threads
 from snapshot_assets.storage.listed import Listed
 
 _SHOWN = 5
-_READERS = 4
 
 
 def older_files(state: State) -> Iterator[tuple[DataFile, list[int]]]:
@@ -84,20 +82,6 @@ def older_document_faults(store: ObjectStore, head: State, objects: Listed) -> I
     needed = older_documents(head)
     for ref, fault in faults_by_object(store, needed, objects):
         yield replace(of_older(fault, head, needed[ref]), repairable=is_receipt(ref.path))
-
-
-def faults_by_object(
-    store: ObjectStore, refs: Collection[ObjectRef], objects: Listed
-) -> Iterator[tuple[ObjectRef, Fault]]:
-    """Yield the small objects that are damaged or missing, with their faults; `objects` are those that exist."""
-
-    def check(ref: ObjectRef) -> bytes | Fault:
-        return read_object(store, ref, ref.path in objects, chunk_of(ref.path))
-
-    with threads(_READERS) as pool:
-        for ref, found in zip(refs, pool.map(check, refs), strict=True):
-            if isinstance(found, Fault):
-                yield ref, found
 
 
 def older_seal_faults(head: State) -> Iterator[Fault]:

@@ -114,19 +114,13 @@ def _state_faults(
 ) -> Iterator[Fault]:
     """Yield the faults of a revision's own objects, of its pins, and of checkpoints and hints."""
     head, newest = scan.state, scan.state.newest_seal
-    files = check_files(
-        store, state, objects, report, progress=progress, hashed=lambda known: _is_due(known.file, hashed)
-    )
+    files = check_files(store, state, objects, report, progress=progress, hashed=hashed)
     faults = [*files, *check_documents(store, state, objects)]
     yield from (with_remedy(state, fault) if state is head and not replica else fault for fault in faults)
     yield from _seal_faults(state)
     if state is head or (newest is not None and newest.revision == state.revision):
         yield from hint_faults(store, scan, replica=replica)
     yield from pin_faults(store, scan, objects, None if state is head else state.revision)
-
-
-def _is_due(file: DataFile, hashed: Set[str] | None) -> bool:
-    return hashed is None or file.path in hashed
 
 
 def _location_faults(
@@ -186,7 +180,7 @@ def _older_faults(
         for file, revisions in older_files(head)
         if reached or pinned.intersection(revisions)
     }
-    work = [(file, reads and _is_due(file, hashed)) for file, _ in needed.values()]
+    work = [(file, reads and (hashed is None or file.path in hashed)) for file, _ in needed.values()]
     for fault in file_faults(store, work, objects, report, progress):
         yield of_older(fault, head, needed[fault.object][1])
     if reached:
