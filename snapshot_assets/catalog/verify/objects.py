@@ -243,13 +243,7 @@ def check_head(
     objects = Listed(store, "data/", "schema/")
     report = Report(store.uri, "sample" if hashed else "quick", "newest", state.location_id)
     report.format_version, report.revision, report.snapshot_id = state.format_version, state.revision, state.snapshot_id
-<<<<<<< HEAD
-    report.faults += check_files(
-        store, state, objects, report, progress=progress, hashed=lambda known: known.file.path in hashed
-    )
-=======
-    report.faults += check_files(store, state, objects, report, hashed=hashed)
->>>>>>> r2
+    report.faults += check_files(store, state, objects, report, progress=progress, hashed=hashed)
     report.faults += check_documents(store, state, objects)
     return report
 
