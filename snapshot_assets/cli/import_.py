@@ -39,6 +39,8 @@ from snapshot_assets.storage.base import ObjectStore
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from snapshot_assets.engine.progress import Progress
+
 
 @dataclass(frozen=True)
 class _Request:
@@ -110,7 +112,17 @@ def run(options: argparse.Namespace) -> int:
         if plan.loads and not is_spark(request.address):
             refuse_unreachable_spark(request.configuration, request.named)
             start_spark_early(request.configuration, request.named)
-        _restore(options, request, plan, work)
+        from snapshot_assets.cli.progress import progress  # only here, when data is about to move
+
+        with progress("importing", len(plan.chunks), work.outcomes, options.progress) as watch:
+            _restore(options, request, plan, work, watch)
+            run.stage = watch.stage
+            _check(run, work)
+    return report(options, request.store.uri, run, work)
+
+
+def _check(run: RestoreRun, work: ImportWork) -> None:
+    """Check that the import is finished, and count the rows of its tables."""
     run.found_damaged({path: fault for each in work.outcomes for path, fault in each.damaged.items()})
     plan = run.current()
     if not plan.ended and not plan.partial:
@@ -121,7 +133,6 @@ def run(options: argparse.Namespace) -> int:
             chunks=lacking,
         )
     work.counts = run.check_counts()
-    return report(options, request.store.uri, run, work)
 
 
 def _session(request: _Request) -> SparkSession:
@@ -171,24 +182,24 @@ def _unpin(request: _Request, imports: Sequence[RestoreRecord]) -> list[str]:
     return [f"{record.tag} of {record.location}" for record in left]
 
 
-def _restore(options: argparse.Namespace, request: _Request, plan: RestorePlan, work: ImportWork) -> None:
+def _restore(
+    options: argparse.Namespace, request: _Request, plan: RestorePlan, work: ImportWork, watch: Progress
+) -> None:
     # Dagster is imported only here, when data is about to move.
-    from snapshot_assets.cli.progress import progress
     from snapshot_assets.cli.recorded_runs import open_recording_instance
     from snapshot_assets.pipeline.execute import run_restore
     from snapshot_assets.pipeline.partitions import key_of
 
     instance = open_recording_instance(options)
     windows = [plan.state.window(chunk.chunk) for chunk in plan.chunks if chunk.chunk != UNTIMED_CHUNK]
-    with progress("importing", len(plan.chunks), work.outcomes, options.progress) as watch:
-        try:
-            work.run_id = run_restore(
-                request.configuration,
-                request.plan(plan.state, windows),
-                [key_of(window) for window in windows],
-                instance=instance,
-                restore_plan=plan,
-                progress=watch,
-            )
-        except (SchemaIncompleteError, PartlyRestoredError) as error:  # the report has what is not there
-            work.run_id = error.attributes["run"]
+    try:
+        work.run_id = run_restore(
+            request.configuration,
+            request.plan(plan.state, windows),
+            [key_of(window) for window in windows],
+            instance=instance,
+            restore_plan=plan,
+            progress=watch,
+        )
+    except (SchemaIncompleteError, PartlyRestoredError) as error:  # the report has what is not there
+        work.run_id = error.attributes["run"]

@@ -103,7 +103,7 @@ def _refuse_differing(plan: RestorePlan, counts: dict[TableName, tuple[int, int]
         some = "; ".join(f"{name}: {loaded_and_found(*both)}" for name, both in different.items())
         raise RestoreError(
             f"The target's row counts differ from what was loaded: {some}. {how_to_load_again(plan)}",
-            tables=sorted(map(str, different)),
+            tables=sorted(map(table_text, different)),
         )
     return bool(different)
 
@@ -162,7 +162,7 @@ def _verdict(facts: Mapping[str, Any], *, different: bool, nothing: bool) -> Ite
         yield f"{target} was restored before{'; nothing was done' if nothing else '; all rows are there'}"
         return
     yield f"{target} of {facts['location']} restored by run {run_id}"
-    statuses = ", ".join(f"{count:,} {status}" for status, count in facts["outcomes"].items())
+    statuses = ", ".join(f"{count:,} {status.replace('_', ' ')}" for status, count in facts["outcomes"].items())
     loaded = f"{counted(facts['rows_loaded'], 'row')} loaded now, {human_bytes(facts['bytes'])}"
     yield f"  {counted(sum(facts['outcomes'].values()), 'chunk')}, {loaded} ({statuses})"
     compared = "rows of others among them" if different else "as many as were loaded"

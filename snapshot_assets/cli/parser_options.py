@@ -14,9 +14,9 @@ from snapshot_assets.cli.location_options import add_location_options
 VERSIONS = "rev:12, tag:name, savepoint:3|latest|earliest, ts:2025-01-31 or ts:2025-01-31T12:00:00Z"
 """Values of options that name a version."""
 
-_NAME = re.compile(r'(?:"(?:[^"]|"")*"|[^",]|"(?!.*"))+')
+_NAME = re.compile(r'(?:"(?:[^"]|"")*"|[^",]|"(?!.*"))+', re.DOTALL)
 _QUOTED = re.compile(r'"(?:[^"]|"")+"')
-_ENTRY = re.compile(r'(.+)=("(?:[^"]|"")+"|[^="]+)')
+_ENTRY = re.compile(r'(.+)=("(?:[^"]|"")+"|[^="]+)', re.DOTALL)
 _RANGE = "2025-01-31, or RFC 3339 with a zone, such as 2025-01-31T12:00:00Z"
 _DATABASES = "alias, or postgresql://…, duckdb:///abs/path.duckdb, spark:<catalog>"
 

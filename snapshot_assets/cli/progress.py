@@ -48,7 +48,7 @@ def _bar(watch: Progress) -> Iterator[Update]:
         def update() -> None:
             found = watch.totals()
             rate, seconds = watch.pace()
-            left = f"{human_seconds(seconds)} left" if seconds is not None else ""
+            left = watch.stage_text or (f"{human_seconds(seconds)} left" if seconds is not None else "")
             shown = {"rows": found["rows"], "speed": rate / (1 << 20), "left": left}
             bar.update(task, total=found["chunks"], completed=found["chunks_done"], **shown)
 

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.name_rules import rule_of
+from snapshot_assets.format.name_texts import printed_name, shell_word, written_name
+from snapshot_assets.format.names import ColumnPath
 from snapshot_assets.format.relations import DatabaseSchema, Table, View
 
 _LONGEST = 63
 """Bytes of the longest name in PostgreSQL; it cuts longer ones."""
 
-_MAP = "Give --map-table {0}=<schema>.<other name>, or leave one out with --tables."
 _COLUMNS = "Rename one in the source, or export a view with another name for it."
 
 
@@ -24,16 +25,18 @@ def clashes(schema: DatabaseSchema, kind: str) -> tuple[str, ...]:
 def _clashes(schema: DatabaseSchema, kind: str) -> Iterator[str]:
     relations = [(each.schema_name, each.name) for each in (*schema.tables, *schema.views)]
     for group in _alike(((name,) for name, _ in relations), kind):
-        some = " and ".join(name for (name,) in group)
+        some = _listed(group)
         yield (
             f"Schemas {some} would be one in {kind}, which ignores case in names. Give --map-schema"
-            f" {group[0][0]}=<other name>, or choose one with --schemas."
+            f" {shell_word(written_name(*group[0]))}=<other name>, or choose one with --schemas."
         )
     for group in _alike(relations, kind):
         if len({name for name, _ in group}) == 1:  # else their schemas clash
-            some = " and ".join(".".join(each) for each in group)
-            remedy = _MAP.format(".".join(group[0]))
-            yield f"Tables {some} would be one in {kind}, which ignores case in names. {remedy}"
+            some = _listed(group)
+            yield (
+                f"Tables {some} would be one in {kind}, which ignores case in names. Give --map-table"
+                f" {shell_word(written_name(*group[0]))}=<schema>.<other name>, or leave one out with --tables."
+            )
     for table in schema.tables:
         yield from _clashing_parts(table, kind)
     for what in ("indexes", "sequences"):
@@ -42,7 +45,7 @@ def _clashes(schema: DatabaseSchema, kind: str) -> Iterator[str]:
 
 def _clashing_parts(table: Table, kind: str) -> Iterator[str]:
     for group in _alike(((column.name,) for column in table.columns), kind):
-        some = " and ".join(name for (name,) in group)
+        some = _listed(group)
         yield f"Columns {some} of {table.table_name} would be one in {kind}, which ignores case in names. {_COLUMNS}"
 
 
@@ -54,8 +57,12 @@ def _clashing_objects(schema: DatabaseSchema, kind: str, what: str) -> Iterator[
         names = [(each.schema_name, each.name) for table in schema.tables for each in table.sequences]
     for group in _alike(names, kind):
         if len({name for name, _ in group}) == 1:
-            some = " and ".join(".".join(each) for each in group)
+            some = _listed(group)
             yield f"{what.capitalize()} {some} would be one in {kind}, which ignores case in names. Rename one."
+
+
+def _listed(group: Iterable[tuple[str, ...]]) -> str:
+    return " and ".join(printed_name(*each) for each in group)
 
 
 def _alike(names: Iterable[tuple[str, ...]], kind: str) -> Iterator[list[tuple[str, ...]]]:
@@ -69,11 +76,12 @@ def _alike(names: Iterable[tuple[str, ...]], kind: str) -> Iterator[list[tuple[s
 
 def too_long(schema: DatabaseSchema) -> tuple[str, ...]:
     """Return a sentence for each name that PostgreSQL would cut: the import would not find it again."""
-    names = [("Schema", each.name, each.name) for each in schema.schemas]
+    names = [("Schema", printed_name(each.name), each.name) for each in schema.schemas]
     relations: list[Table | View] = [*schema.tables, *schema.views]
     for relation in relations:
-        names.append(("Table", str(relation.table_name), relation.name))
-        names += [("Column", f"{relation.table_name}.{column.name}", column.name) for column in relation.columns]
+        name = relation.table_name
+        names.append(("Table", str(name), relation.name))
+        names += [("Column", str(ColumnPath(name, column.name)), column.name) for column in relation.columns]
     return tuple(
         f"{what} {shown} has a name of {counted(len(name.encode()), 'byte')}; PostgreSQL has at most {_LONGEST}."
         " Rename it in the"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
@@ -14,10 +12,9 @@ from snapshot_assets.databases.query import is_query
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import AmbiguousTimeIndexError, CarrierError, DatabaseError, PlanError, UnsupportedTypeError
 from snapshot_assets.format.arrow_types import arrow_type_text
-from snapshot_assets.format.names import ColumnPath, column_text
+from snapshot_assets.format.name_texts import quoted_name, shell_word, written_name, yaml_key, yaml_value
+from snapshot_assets.format.names import ColumnPath, column_text, table_text
 from snapshot_assets.format.relations import Carrier, Column, Sequence, Table, TableName
-
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 
 @dataclass(frozen=True)
@@ -127,27 +124,21 @@ def unfit_value(table: Table, column: Column, found: str, *, early: bool = False
         found: A description of the value, such as `an infinite time`.
         early: Whether it was found before any row was exported.
     """
-    name = column_text(ColumnPath(table.table_name, column.name))
-    key = _plan_key(name)
+    path = ColumnPath(table.table_name, column.name)
     remedy = (
-        f"Write `carriers: {{{key}: text}}` in the plan, or give --carrier {name}=text, and every value of the column"
-        " travels as text."
+        f"Write `carriers: {{{yaml_key(path.written)}: text}}` in the plan, or give --carrier"
+        f" {shell_word(f'{path.written}=text')}, and every value of the column travels as text."
     )
     if is_query(table):
         remedy = f"Cast {identifier(column.name)} to text in the query."
     return CarrierError(
-        f"Column {column.name if is_query(table) else name} ({column.type}) holds {found}, which its native carrier"
+        f"Column {column.name if is_query(table) else path} ({column.type}) holds {found}, which its native carrier"
         f" {column.arrow_type} cannot hold. Nothing{'' if early else ' of this chunk'} was exported. {remedy}",
-        table=str(table.table_name),
-        column=name,
+        table=table_text(path.table),
+        column=column_text(path),
         type=column.type,
         carrier=Carrier.NATIVE.value,
     )
-
-
-def _plan_key(name: str) -> str:
-    """Return a column's name as a plan's YAML has it."""
-    return name if _PLAIN.fullmatch(name) else "'" + name.replace("'", "''") + "'"
 
 
 def undecodable(table: Table, column: Column, found: str, mask: str | None) -> DatabaseError:
@@ -159,44 +150,48 @@ def undecodable(table: Table, column: Column, found: str, mask: str | None) -> D
         found: Some of its bytes, and their row.
         mask: SQL that decodes the column; None if that could cut values off.
     """
-    name = column_text(ColumnPath(table.table_name, column.name))
-    key = _plan_key(name)
+    path = ColumnPath(table.table_name, column.name)
     masking = (
-        f"Decode it by a mask in the plan, with its own encoding for LATIN1: `mask: {{{key}: {json.dumps(mask)}}}`. Or"
+        "Decode it by a mask in the plan, with its own encoding for LATIN1:"
+        f" `mask: {{{yaml_key(path.written)}: {yaml_value(mask)}}}`. Or"
         if mask
         else "A mask that decodes it could exceed the type's length. Widen the column, such as to text, or"
     )
     return DatabaseError(
-        f"Column {name} ({column.type}) holds bytes that are no UTF-8: {found}. The database's encoding is SQL_ASCII,"
+        f"Column {path} ({column.type}) holds bytes that are no UTF-8: {found}. The database's encoding is SQL_ASCII,"
         f" which does not define their characters. Nothing was exported. {masking} leave the column out:"
-        f" `exclude_columns: [{key}]`.",
-        table=str(table.table_name),
-        column=name,
+        f" `exclude_columns: [{yaml_value(path.written)}]`.",
+        table=table_text(path.table),
+        column=column_text(path),
         type=column.type,
     )
 
 
 def late_name(table: Table, column: Column) -> DatabaseError:
     """Return the error for a value that names what a restore creates only after the rows."""
-    name = column_text(ColumnPath(table.table_name, column.name))
-    remedy = f"Leave the column out (`exclude_columns: [{name}]` in the plan), or mask it (`mask: {{{name}: ...}}`)."
+    path = ColumnPath(table.table_name, column.name)
+    remedy = (
+        f"Leave the column out (`exclude_columns: [{yaml_value(path.written)}]` in the plan), or mask it"
+        f" (`mask: {{{yaml_key(path.written)}: ...}}`)."
+    )
     if is_query(table):
         remedy = f"Cast {identifier(column.name)} to text in the query."
     return DatabaseError(
-        f"Column {name} ({column.type}) holds the name of a view, an index or a foreign table. A restore creates these"
+        f"Column {path} ({column.type}) holds the name of a view, an index or a foreign table. A restore creates these"
         f" only after the rows, if at all, so it could not load the value. Nothing was exported. {remedy}",
-        table=str(table.table_name),
-        column=name,
+        table=table_text(path.table),
+        column=column_text(path),
         type=column.type,
     )
 
 
-def columnless_rows(table: str) -> DatabaseError:
+def columnless_rows(table: TableName) -> DatabaseError:
     """Return the error for a table that has rows and no columns."""
+    written = written_name(*table)
     return DatabaseError(
         f"{table} has rows and no columns, and a data file cannot store such rows. Leave the table out:"
-        f" `exclude_tables: [{table}]` in the plan, or --exclude-tables {table}.",
-        table=table,
+        f" `exclude_tables: [{yaml_value(written)}]` in the plan, or --exclude-tables {shell_word(written)}.",
+        table=table_text(table),
     )
 
 
@@ -226,12 +221,13 @@ def choose_time_index(
     if dimension is not None:
         return dimension
     if len(timestamps) > 1:
-        names = ", ".join(map(repr, timestamps))
+        names = ", ".join(map(quoted_name, timestamps))
+        key, word = yaml_key(written_name(*table)), shell_word(written_name(*table))
         raise AmbiguousTimeIndexError(
-            f"Table {str(table)!r} has {len(timestamps)} timestamp columns ({names}), and the plan does not name"
-            f" its time index. Write `time_columns: {{{table}: <column>}}` in the plan, or `{table}: null` to"
-            f" export the table untimed; or give --time-column {table}=<column>, or {table}=null.",
-            table=str(table),
+            f"Table '{table}' has {len(timestamps)} timestamp columns ({names}), and the plan does not name"
+            f" its time index. Write `time_columns: {{{key}: <column>}}` in the plan, or `{key}: null` to"
+            f" export the table untimed; or give --time-column {word}=<column>, or {word}=null.",
+            table=table_text(table),
             candidates=tuple(timestamps),
         )
     return next(iter(timestamps), None)
@@ -242,11 +238,12 @@ def _configured(
 ) -> str | None:
     if column is None or column in timestamps or column in dates:
         return column
-    usable = ", ".join(map(repr, (*timestamps, *dates))) or "none of its columns"
+    usable = ", ".join(map(quoted_name, (*timestamps, *dates))) or "none of its columns"
     raise PlanError(
-        f"The plan names {column!r} as the time index of table {str(table)!r}, but a time index must be a timestamp"
-        f" or a date. In this table these are: {usable}. Name one of them, or `null` to export the table untimed.",
-        table=str(table),
+        f"The plan names {quoted_name(column)} as the time index of table '{table}', but a time index must be a"
+        f" timestamp or a date. In this table these are: {usable}. Name one of them, or `null` to export the table"
+        " untimed.",
+        table=table_text(table),
         column=column,
     )
 

@@ -268,7 +268,7 @@ def _draws_from(default: str | None, sequence: Sequence) -> bool:
     """Return whether a default is the next number of a sequence; DuckDB may omit its schema."""
     match = _NEXTVAL.fullmatch(default or "")
     named = match["name"].replace("''", "'") if match else ""
-    own = f".{sequence.table_name}"
+    own = f".{sequence.table_name.dotted}"
     plain, wanted = (text.replace('"', "").casefold() for text in (own, f".{named}"))
     return match is not None and (plain.endswith(wanted) or wanted.endswith(plain))
 

@@ -140,14 +140,14 @@ def _why_broken(
 ) -> str | None:
     for read in view.depends_on:
         if read in gone or excluded(read):
-            return f"it reads {read}, which is not exported"
+            return f"it reads {read.dotted}, which is not exported"
         columns = missing.get(read, frozenset())
         if found := mentioned(view.definition, sorted(columns)):
-            return f"column {identifier(found[0])} of {read} is not exported"
+            return f"column {identifier(found[0])} of {read.dotted} is not exported"
         if columns and has_star(view.definition) and not columns & {each.name for each in view.columns}:
             unnamed = missing.get(view.table_name, frozenset())
             if not columns & unnamed:
-                return f"column {identifier(min(columns))} of {read} is not exported"
+                return f"column {identifier(min(columns))} of {read.dotted} is not exported"
     return None
 
 
@@ -161,7 +161,7 @@ def _remaining(view: View, missing: Mapping[TableName, frozenset[str]]) -> tuple
 
 def with_lost(schema: Schema, views: Mapping[TableName, str]) -> Schema:
     """Return a schema that names its views that are left out, with the reasons."""
-    lost = [f"view {name} ({why})" for name, why in sorted(views.items()) if name.schema == schema.name]
+    lost = [f"view {name.dotted} ({why})" for name, why in sorted(views.items()) if name.schema == schema.name]
     if not lost:
         return schema
     options = {**schema.options, NOT_CARRIED: [*schema.options.get(NOT_CARRIED, ()), *lost]}

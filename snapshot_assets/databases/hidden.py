@@ -10,7 +10,7 @@ from typing import Any
 from snapshot_assets.databases.masks import MASKS
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.sql import identifier
-from snapshot_assets.format.names import ColumnPath, column_text
+from snapshot_assets.format.names import ColumnPath
 from snapshot_assets.format.patterns import matches
 from snapshot_assets.format.relations import TableName
 
@@ -85,5 +85,5 @@ def has_star(sql: str) -> bool:
 
 
 def column_name(name: TableName, column: str) -> str:
-    """Return a column as plans name it."""
-    return column_text(ColumnPath(name, column))
+    """Return a column as messages name it."""
+    return str(ColumnPath(name, column))

@@ -140,10 +140,15 @@ def superseded(table: TableName, import_id: str, newest: str = "") -> str:
         import_id: The import.
         newest: The newest import; "" for none.
     """
-    reason = f"import {newest} was started into it since" if newest else "the ledger records no import into it"
+    refused = f"Import {import_id} loads nothing more into {table}"
+    if newest:
+        return (
+            f"{refused}: import {newest} was started into it since, so its rows may have been replaced. Run again to"
+            " continue the newest import."
+        )
     return (
-        f"Import {import_id} loads nothing more into {table}: {reason}, so its rows may have been replaced. Run again"
-        " to continue the newest import."
+        f"{refused}: the ledger was forgotten meanwhile and records no import into it. Drop the tables that this import"
+        " made, give --forget-ledger, and import again."
     )
 
 

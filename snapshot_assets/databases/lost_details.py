@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from snapshot_assets.databases.kinds import capital, not_in_snapshot
 from snapshot_assets.databases.lost_objects import LostObjects
+from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.relations import Carrier, Column, Table, TableName, UserType
 
 _LIMITED = re.compile(
@@ -100,7 +101,7 @@ def _lost_of_columns(table: Table, source: str) -> Iterator[str]:
     settings = table.options.get("columns", {})
     for column, options in settings.items():
         if "not_null_not_valid" in options:
-            where = f"{table.table_name}.{column}"
+            where = printed_name(*table.table_name, column)
             yield f"NOT NULL of column {where} is left out: {source} has not checked it (NOT VALID)."
     for setting in _OF_COLUMNS:
         if columns := [column for column, options in settings.items() if setting in options]:
@@ -121,4 +122,4 @@ def _lost_of_partition(table: Table, part: Mapping[str, Any], source: str, other
     defaults = {column.name: column.default for column in table.columns}
     for column, default in part.get("defaults", {}).items():
         if default != defaults.get(column):
-            yield f"Default {default} of column {name}.{column} is left out: it is {source}'s SQL."
+            yield f"Default {default} of column {printed_name(*name, column)} is left out: it is {source}'s SQL."

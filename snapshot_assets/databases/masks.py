@@ -7,6 +7,7 @@ from collections.abc import Callable
 from snapshot_assets.databases.query import split_tokens
 from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.errors import DatabaseError, PlanError
+from snapshot_assets.format.names import ColumnPath, table_text
 from snapshot_assets.format.relations import DatabaseSchema, Table
 
 MASKS = "masks"
@@ -69,8 +70,9 @@ def check_masks(schema: DatabaseSchema, run: Callable[[Table, str], None], refus
             try:
                 run(table, f"{masked(sql, types[name])} IS NULL")
             except DatabaseError as error:
-                text = f"The mask of {table.table_name}.{name} is refused: {error} Write an expression of one row's"
+                path = ColumnPath(table.table_name, name)
+                text = f"The mask of {path} is refused: {error} Write an expression of one row's"
                 refused = PlanError(
-                    f"{text} columns that yields {types[name]}.", table=str(table.table_name), column=name
+                    f"{text} columns that yields {types[name]}.", table=table_text(table.table_name), column=name
                 )
                 refusals.note(refused)

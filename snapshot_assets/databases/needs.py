@@ -84,4 +84,4 @@ def _holds_rows(part: str, labels: Container[str], found: Container[str]) -> boo
 def carried_types(schema: DatabaseSchema) -> set[str]:
     """Return the labels of types that a schema's documents contain: those of columns, and those of tables' rows."""
     types = {kind.table_name for table in schema.tables for kind in table.types}
-    return {f"type {name}" for name in (*types, *(table.table_name for table in schema.tables))}
+    return {f"type {name.dotted}" for name in (*types, *(table.table_name for table in schema.tables))}

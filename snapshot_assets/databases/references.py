@@ -30,21 +30,21 @@ class Reference:
 
 def parents_first(tables: Sequence[TableName], references: Sequence[Reference]) -> list[TableName]:
     """Return tables in an order that lets foreign keys accept their rows; tables in a circle keep their order."""
-    parents = {
-        name: {each.parent for each in references if each.table == name and each.parent in tables} for name in tables
-    }
-    order: list[TableName] = []
+    parents: dict[TableName, set[TableName]] = {name: set() for name in tables}
+    for each in references:
+        if each.table in parents and each.parent in parents:
+            parents[each.table].add(each.parent)
+    order: dict[TableName, None] = {}
 
     def place(name: TableName, above: frozenset[TableName]) -> None:
         if name not in order:
             for parent in sorted(parents[name] - above - {name}):
                 place(parent, above | {name})
-            if name not in order:
-                order.append(name)
+            order.setdefault(name)
 
     for name in tables:
         place(name, frozenset())
-    return order
+    return list(order)
 
 
 def refusal(chunk: int, reference: Reference, *, with_children: bool) -> str:

@@ -14,6 +14,9 @@ from snapshot_assets.errors import (
     SnapshotError,
     UsageError,
 )
+from snapshot_assets.format.name_texts import shell_word, written_name, yaml_key
+from snapshot_assets.format.names import parse_column, parse_table
+from snapshot_assets.format.relations import TableName
 
 
 class Refusals:
@@ -28,10 +31,10 @@ class Refusals:
         return tuple(self._errors)
 
     @property
-    def undecided(self) -> frozenset[str]:
+    def undecided(self) -> frozenset[TableName]:
         """The tables whose time index nobody chose."""
         return frozenset(
-            str(each.attributes["table"]) for each in self._errors if isinstance(each, AmbiguousTimeIndexError)
+            parse_table(each.attributes["table"]) for each in self._errors if isinstance(each, AmbiguousTimeIndexError)
         )
 
     @contextmanager
@@ -81,13 +84,14 @@ def _joined(errors: Sequence[SnapshotError]) -> SnapshotError:
 
 def _together(errors: Sequence[SnapshotError]) -> Iterator[str]:
     """Yield what the plan, or the command line, says to settle all errors of one kind."""
-    times = [each.attributes["table"] for each in errors if isinstance(each, AmbiguousTimeIndexError)]
-    values = [each.attributes["column"] for each in errors if isinstance(each, CarrierError)]
+    tables = [parse_table(each.attributes["table"]) for each in errors if isinstance(each, AmbiguousTimeIndexError)]
+    columns = [parse_column(each.attributes["column"]) for each in errors if isinstance(each, CarrierError)]
+    times, values = [written_name(*table) for table in tables], [column.written for column in columns]
     for field, option, names, value in (
         ("time_columns", "--time-column", times, "<column>"),
         ("carriers", "--carrier", values, "text"),
     ):
         if len(names) > 1:
-            entries = ", ".join(f"{name}: {value}" for name in names)
-            options = " ".join(f"{option} {name}={value}" for name in names)
+            entries = ", ".join(f"{yaml_key(name)}: {value}" for name in names)
+            options = " ".join(f"{option} {shell_word(name)}={value}" for name in names)
             yield f"All at once: `{field}: {{{entries}}}` in the plan, or {options}."

@@ -84,7 +84,7 @@ class Renaming:
 
     def __str__(self) -> str:
         """Return it for a message."""
-        tables = (f"{table_text(old)} as {table_text(new)}" for old, new in self.tables)
+        tables = (f"{old} as {new}" for old, new in self.tables)
         return ", ".join([*(f"schema {old} as {new}" for old, new in self.schemas), *tables])
 
 
@@ -128,17 +128,15 @@ def check_renaming(renaming: Renaming, schema: DatabaseSchema, restored: Collect
     for name, _ in renaming.tables:
         if name in partitions:
             raise PlanError(
-                f"{table_text(name)} is a partition and follows its table; map {table_text(partitions[name])}.",
-                table=str(name),
+                f"{name} is a partition and follows its table; map {partitions[name]}.",
+                table=table_text(name),
             )
         if name not in relations:
             known = suggestion(str(name), [str(each) for each in relations])
-            message = f"Table {str(name)!r} is mapped, but is not in the snapshot. {known}"
-            raise UnknownRelationError(message, table=str(name))
+            message = f"Table '{name}' is mapped, but is not in the snapshot. {known}"
+            raise UnknownRelationError(message, table=table_text(name))
         if name not in restored:
-            raise PlanError(
-                f"Table {table_text(name)} is mapped, but is not among the selected tables.", table=str(name)
-            )
+            raise PlanError(f"Table {name} is mapped, but is not among the selected tables.", table=table_text(name))
     for table in schema.tables:
         if "large_objects" in table.options and renaming.table(table.table_name) != table.table_name:
             raise PlanError(f"{table.table_name} holds large objects, which keep their place: do not map it.")

@@ -9,6 +9,7 @@ from snapshot_assets.databases.selection import selects
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.name_texts import shell_word, written_name
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 
@@ -38,10 +39,11 @@ def refuse_reserved(selection: Selection, reserved: Mapping[TableName, Collectio
     for name, columns in sorted(reserved.items()):
         ledger = LEDGER_SCHEMA in (name.schema.lower(), name.table) and _LEDGER.get(name.table) in columns
         if selects(selection, name) and not ledger:
+            pattern = shell_word(f"{written_name(name.schema)}.*")
             refusals.note(
                 PlanError(
-                    f"Table {table_text(name)} has a name that imports reserve, so it could not be restored. Rename it"
-                    f" or its schema, or leave it out: --exclude-tables '{name.schema}.*' (in a plan: exclude_tables).",
-                    table=str(name),
+                    f"Table {name} has a name that imports reserve, so it could not be restored. Rename it"
+                    f" or its schema, or leave it out: --exclude-tables {pattern} (in a plan: exclude_tables).",
+                    table=table_text(name),
                 )
             )

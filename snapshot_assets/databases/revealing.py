@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 
 from snapshot_assets.databases.hidden import Hidden, column_name, excludes, hidden_of
@@ -9,7 +10,11 @@ from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.name_texts import printed_name, yaml_key, yaml_value
+from snapshot_assets.format.names import ColumnPath, table_text
 from snapshot_assets.format.relations import TableName, View
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def refuse_revealing(
@@ -55,20 +60,23 @@ def hides_of(selection: Selection, name: TableName) -> str | None:
     return f"it reads {name}, of which the plan hides columns" if hidden_of(selection, name).names else None
 
 
-def revealing_view_error(view: TableName, undecided: Sequence[str], why: str) -> PlanError:
+def revealing_view_error(view: TableName, undecided: Sequence[str], why: str, quote: str = '"') -> PlanError:
     """Return the error for a view whose rows are exported and may show what the plan hides.
 
     Args:
         view: The view.
         undecided: Its columns that the plan neither excludes nor masks.
         why: Why it may show something hidden.
+        quote: The quotation mark of identifiers.
     """
-    safe = column_name(view, undecided[0])
+    column = undecided[0]
+    safe = yaml_key(ColumnPath(view, column).written)
+    sql = yaml_value(column if _PLAIN.fullmatch(column) else identifier(column, quote))
     return PlanError(
         f"{view} is a view whose rows are exported, and {why}. Name all its columns under exclude_columns or mask"
-        f" ({', '.join(undecided)} are not), or leave the view out. A column that shows nothing may"
-        f" be masked by itself: mask: {{{safe}: {undecided[0]}}}.",
-        table=str(view),
+        f" ({', '.join(map(printed_name, undecided))} are not), or leave the view out. A column that shows nothing may"
+        f" be masked by itself: mask: {{{safe}: {sql}}}.",
+        table=table_text(view),
     )
 
 
@@ -84,7 +92,7 @@ def revealing_row_type_error(table: TableName, column: str, other: TableName, wh
     return PlanError(
         f"Column {column_name(table, column)} holds rows of {other}: {why}. Name {column_name(table, column)} under"
         " exclude_columns or mask too.",
-        table=str(table),
+        table=table_text(table),
         column=column,
     )
 
@@ -96,7 +104,7 @@ def refuse_views(selection: Selection, views: Collection[TableName], refusals: R
             error = PlanError(
                 f"{name} is exported as the view that it is, so its column {identifier(column)} cannot be hidden. Hide"
                 " the columns of the tables that it reads, or name it under tables, which exports its rows.",
-                table=str(name),
+                table=table_text(name),
                 column=column,
             )
             refusals.note(error)
@@ -108,6 +116,7 @@ def refuse_revealing_views(
     doubts: Mapping[TableName, str],
     selection: Selection,
     refusals: Refusals,
+    quote: str = '"',
 ) -> None:
     """Note views whose rows are exported and that read, directly or through other views, what the plan hides.
 
@@ -119,6 +128,7 @@ def refuse_revealing_views(
         doubts: Views that may read more than they name, and why.
         selection: The plan's selection.
         refusals: Collects the errors.
+        quote: The quotation mark of identifiers.
     """
     why: dict[TableName, str] = dict(doubts)
     changed = True
@@ -132,4 +142,4 @@ def refuse_revealing_views(
     for name in sorted(why.keys() & exported.keys()):
         undecided = [each for each in exported[name] if each not in hidden_of(selection, name).masks]
         if undecided:
-            refusals.note(revealing_view_error(name, undecided, why[name]))
+            refusals.note(revealing_view_error(name, undecided, why[name], quote))

@@ -12,6 +12,7 @@ from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.spelled_selection import SpelledNames, refuse_equal_names
 from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
+from snapshot_assets.format.name_texts import printed_name, quoted_name
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.patterns import is_wild, matches
 from snapshot_assets.format.relations import DatabaseSchema, TableName
@@ -32,13 +33,12 @@ def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
 def suggestion(name: str, known: Collection[str]) -> str:
     """Return a sentence with the names similar to `name`, or else with all known names."""
     if near := near_names(name, known):
-        return f"Did you mean {' or '.join(repr(candidate) for candidate in near)}?"
+        return f"Did you mean {' or '.join(quoted_name(candidate) for candidate in near)}?"
     if not known:
         return "None exist."
     some = sorted(known)[:10]
-    return (
-        f"There {'is' if len(known) == 1 else 'are'}: {', '.join(map(repr, some))}{', …' if len(known) > 10 else ''}."
-    )
+    more = ", …" if len(known) > 10 else ""
+    return f"There {'is' if len(known) == 1 else 'are'}: {', '.join(map(quoted_name, some))}{more}."
 
 
 def check_selection(
@@ -101,7 +101,7 @@ def check_selection(
 def _check_schema(schema: str, schemas: Collection[str]) -> None:
     if schema not in schemas:
         raise UnknownRelationError(
-            f"Schema {schema!r} does not exist in the database. {suggestion(schema, schemas)}",
+            f"Schema {quoted_name(schema)} does not exist in the database. {suggestion(schema, schemas)}",
             schema=schema,
             near=near_names(schema, schemas),
         )
@@ -110,9 +110,9 @@ def _check_schema(schema: str, schemas: Collection[str]) -> None:
 def _check_within(name: TableName, schemas: Collection[str]) -> None:
     if schemas and name.schema not in schemas:
         raise PlanError(
-            f"Table {str(name)!r} is selected, but its schema is not among the schemas"
-            f" {', '.join(map(repr, schemas))}. Add the schema, or leave the schemas out.",
-            table=str(name),
+            f"Table '{name}' is selected, but its schema is not among the schemas"
+            f" {', '.join(map(quoted_name, schemas))}. Add the schema, or leave the schemas out.",
+            table=table_text(name),
         )
 
 
@@ -124,9 +124,11 @@ def require_selected(name: TableName, selection: Selection) -> None:
     """
     schemas, key = selection.schemas, selection.names.key
     if schemas and key(name.schema) not in map(key, schemas):
-        raise PlanError(f"{table_text(name)} lies outside schemas [{', '.join(schemas)}]; add {name.schema!r}")
+        raise PlanError(
+            f"{name} lies outside schemas [{', '.join(map(printed_name, schemas))}]; add {quoted_name(name.schema)}"
+        )
     if selection.tables and key(name) not in map(key, selection.tables):
-        raise PlanError(f"{table_text(name)} is not among tables; add it there, or remove it here")
+        raise PlanError(f"{name} is not among tables; add it there, or remove it here")
 
 
 def require_kept(name: TableName, selection: Selection) -> None:
@@ -137,7 +139,7 @@ def require_kept(name: TableName, selection: Selection) -> None:
     """
     for pattern in selection.exclude_tables:
         if matches(pattern, name, selection.names):
-            raise PlanError(f"{table_text(name)} is named, and exclude_tables leaves it out ({pattern}); remove one")
+            raise PlanError(f"{name} is named, and exclude_tables leaves it out ({pattern}); remove one")
 
 
 def _check_pattern(pattern: str, relations: Collection[TableName], rule: NameRule) -> None:
@@ -162,18 +164,19 @@ def check_relation(name: TableName, schemas: Collection[str], relations: Collect
         return
     if name.schema not in schemas:
         raise UnknownRelationError(
-            f"Table {str(name)!r} does not exist: there is no schema {name.schema!r}."
+            f"Table '{name}' does not exist: there is no schema {quoted_name(name.schema)}."
             f" {suggestion(name.schema, schemas)}",
-            table=str(name),
+            table=table_text(name),
             near=near_names(name.schema, schemas),
         )
     siblings = {relation.table for relation in relations if relation.schema == name.schema}
     near = near_names(name.table, siblings)
     elsewhere = tuple(str(relation) for relation in sorted(relations) if relation.table == name.table)
-    help_text = f"Did you mean {' or '.join(map(repr, elsewhere))}?" if elsewhere else suggestion(name.table, siblings)
+    meant = " or ".join(f"'{each}'" for each in elsewhere)
+    help_text = f"Did you mean {meant}?" if elsewhere else suggestion(name.table, siblings)
     raise UnknownRelationError(
-        f"Table {name.table!r} does not exist in schema {name.schema!r}. {help_text}",
-        table=str(name),
+        f"Table {quoted_name(name.table)} does not exist in schema {quoted_name(name.schema)}. {help_text}",
+        table=table_text(name),
         near=elsewhere or near,
     )
 
@@ -182,9 +185,9 @@ def _check_column(name: TableName, column: str, columns: Collection[str], role: 
     """Refuse an override, such as the `time index`, of a column that the table does not have."""
     if column not in columns:
         raise PlanError(
-            f"Table {str(name)!r} has no column {column!r}, which the plan names as its {role}."
+            f"Table '{name}' has no column {quoted_name(column)}, which the plan names as its {role}."
             f" {suggestion(column, columns)}",
-            table=str(name),
+            table=table_text(name),
             column=column,
         )
 
@@ -209,8 +212,8 @@ def check_split(selection: Selection, schema: DatabaseSchema, types: Collection[
     kind = found[name]
     if _MODIFIER.sub("", kind) not in types:
         raise PlanError(
-            f"split_by names column {selection.split_by!r}, which is of type {kind}. Name a column of one of:"
-            f" {', '.join(types)}; or cast it in the query; or leave split_by out, and one task reads the query.",
+            f"split_by names column {quoted_name(selection.split_by)}, which is of type {kind}. Name a column of one"
+            f" of: {', '.join(types)}; or cast it in the query; or leave split_by out, and one task reads the query.",
             column=selection.split_by,
             type=kind,
         )

@@ -204,6 +204,18 @@ class Database(SchemaSource, Protocol):
     def estimate(self, scan: Scan) -> int:
         """Return a cheap estimate of a scan's bytes, for dividing large windows and combining small ones."""
 
+    def count_rows(self, table: Table, rows: Sequence[Rows], *, thorough: bool) -> Sequence[int] | None:
+        """Count the rows of each of some disjoint sets of a table, by another form than that of its scans.
+
+        Args:
+            table: The table's document.
+            rows: The sets.
+            thorough: Whether no index may take part, also where that costs much more than the scans.
+
+        Returns:
+            None if a healthy scan may differ: rows of views, queries and other servers are not those of one state.
+        """
+
     def unanalyzed(self, scan: Scan) -> Unanalyzed | None:
         """Return the part of a scan that `estimate` cannot estimate; None if there is none."""
 

@@ -10,7 +10,8 @@ from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.name_rules import NameRule, Spellings
-from snapshot_assets.format.names import ColumnPath, column_text, table_text
+from snapshot_assets.format.name_texts import printed_name
+from snapshot_assets.format.names import ColumnPath
 from snapshot_assets.format.patterns import pattern_of, table_of_pattern
 from snapshot_assets.format.relations import TableName
 
@@ -106,5 +107,5 @@ def _named(selection: Selection) -> Iterator[tuple[str, str, Collection[Any]]]:
 
 def _text(name: Any) -> str:
     if isinstance(name, str):
-        return name
-    return table_text(name) if isinstance(name, TableName) else column_text(ColumnPath(*name))
+        return printed_name(name)
+    return str(name if isinstance(name, TableName) else ColumnPath(*name))

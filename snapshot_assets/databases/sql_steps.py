@@ -15,7 +15,7 @@ from typing import Any
 
 from snapshot_assets.databases import ledger
 from snapshot_assets.databases.steps import SchemaStep, StepResult
-from snapshot_assets.databases.target import ExistingTable, RestoreRecord, Statement
+from snapshot_assets.databases.target import ExistingTable, RestoreRecord, Statement, Tried, ignore_tries
 from snapshot_assets.errors import RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.relations import TableName
 
@@ -85,7 +85,11 @@ class SqlSteps(ABC):
         return {row["step"]: ledger.step_result(row) for row in rows}
 
     def make(
-        self, record: RestoreRecord, steps: Sequence[SchemaStep], absent: Collection[TableName] = ()
+        self,
+        record: RestoreRecord,
+        steps: Sequence[SchemaStep],
+        absent: Collection[TableName] = (),
+        tried: Tried = ignore_tries,
     ) -> dict[str, StepResult]:
         """Make steps, each by itself, and record how each ended; see `RestoreTarget`."""
         if not steps:
@@ -99,7 +103,7 @@ class SqlSteps(ABC):
         self._record(list(results.values()))
         todo = [step for step in steps if step.name not in results]
         while todo:
-            latest = self._try_each(record, todo, before | results, set(absent))
+            latest = self._try_each(record, todo, before | results, set(absent), tried)
             results |= latest
             again = [step for step in todo if latest[step.name].failed and not step.reads_rows]
             progress = any(each.made for each in latest.values())
@@ -122,7 +126,12 @@ class SqlSteps(ABC):
                 yield StepResult(step.name, record.id, "made")
 
     def _try_each(
-        self, record: RestoreRecord, steps: Sequence[SchemaStep], before: Mapping[str, StepResult], gone: set[TableName]
+        self,
+        record: RestoreRecord,
+        steps: Sequence[SchemaStep],
+        before: Mapping[str, StepResult],
+        gone: set[TableName],
+        tried: Tried,
     ) -> dict[str, StepResult]:
         """Try each of the steps once; `gone` are the relations to which no step can belong."""
         results: dict[str, StepResult] = {}
@@ -140,6 +149,7 @@ class SqlSteps(ABC):
                 elif step.table is not None and (step.makes_relation or step.holds_rows) and result.failed:
                     gone.add(step.table)
             del queue[: len(latest)]
+            tried(len(results))
         return results
 
     def _try_group(
@@ -238,16 +248,15 @@ class SqlSteps(ABC):
         prior = before.get(step.name)
         status = "failed"
         if step.kind == "partition" and step.table is not None and step.table not in record.made:
-            status = "kept"  # the table's own partitions may take the rows
+            # Its own partitions may take the rows, also if the server refuses this one for want of a right: it asks for
+            # rights before it compares bounds. Loading fails if a row has no place.
+            status = "kept"
         elif self._exists_already(error, step.kind):
             # Where only the error tells that it is there, a name that was taken before is taken still.
             proven = any(each.there for each in step.statements)
             tried = prior is not None and (prior.status in ("failed", "made") or (prior.status == "taken" and proven))
             status = "made" if tried and self._is_there(step) else "taken"
-        message = str(error)
-        for statement in step.statements:
-            for doing in (_doing(statement), _looking(statement)):
-                message = message.rpartition(f"{doing} failed: ")[2]
+        message = str(error.attributes.get("reason", error))
         sql = _table_sql(step) if status == "made" else ""
         return StepResult(step.name, record.id, status, message, self._violated(error), sql)
 

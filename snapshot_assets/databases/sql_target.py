@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import ClassVar
+from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -28,7 +30,12 @@ from snapshot_assets.databases.target import (
 )
 from snapshot_assets.databases.time_column import TimeColumn
 from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TransientError
+from snapshot_assets.format.counts import counted
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+
+_MOST_TABLES = 50
+"""Most tables of one query: a server locks each, with its indexes."""
 
 
 class SqlTarget(SqlSteps, RestoreTarget, ABC):
@@ -47,8 +54,8 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
         """Insert batches into a table and return the number of rows."""
 
     @abstractmethod
-    def _own_rows(self, name: TableName) -> str:
-        """Return the FROM item of a table, without the rows of tables that inherit from it."""
+    def _own_rows(self, names: Sequence[TableName]) -> Mapping[TableName, str]:
+        """Return the FROM items of tables, without the rows of tables that inherit from them."""
 
     def _lock_imports(self) -> None:
         """Until the transaction ends, keep other imports from starting; concurrent loads may go on."""
@@ -157,6 +164,11 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
             with self._quiet([file.table]):
                 return self._load(file, table, batches)
 
+    @cached_property
+    def _tables_of(self) -> dict[str, frozenset[TableName]]:
+        """The tables of imports, which never change: read once, not with each file, because they may be thousands."""
+        return {}
+
     def loaded_rows(self, file: LoadedFile) -> int:
         """Return how many rows of a file were loaded by the ledger, which holds it."""
         query = f"SELECT rows FROM {ledger.FILES} WHERE {ledger.is_file(file)}"
@@ -164,10 +176,13 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
 
     def _check_newest(self, table: TableName, import_id: str) -> None:
         """Refuse to load rows of an import into a table if a newer import may have replaced them."""
-        rows = self._rows(f"SELECT id, tables FROM {ledger.IMPORTS} ORDER BY number", "reading the ledger")
-        newest = [row["id"] for row in rows if list(table) in json.loads(row["tables"])][-1:]
+        rows = self._rows(f"SELECT id FROM {ledger.IMPORTS} ORDER BY number", "reading the ledger")
+        ids = [row["id"] for row in rows]
+        if not self._tables_of.keys() >= set(ids):
+            self._tables_of.update((each.id, frozenset(each.tables)) for each in self.imports())
+        newest = [each for each in ids if table in self._tables_of[each]][-1:]
         if newest != [import_id]:
-            raise OtherImportError(ledger.superseded(table, import_id, *newest), table=str(table))
+            raise OtherImportError(ledger.superseded(table, import_id, *newest), table=table_text(table))
 
     def _load(self, file: LoadedFile, table: Table, batches: Iterable[pa.RecordBatch]) -> int | None:
         # The ledger row comes first: a concurrent run that loads the same file waits here until this one ends.
@@ -200,7 +215,7 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
                 for reference in references:
                     if self._prevents_deletion(reference, by_table):
                         message = refusal(chunk, reference, with_children=self.deletes_parents)
-                        raise RestoreError(message, chunk=chunk, table=str(reference.parent), key=reference.name)
+                        raise RestoreError(message, chunk=chunk, table=table_text(reference.parent), key=reference.name)
                 for load in reversed(ordered):
                     self._delete(chunk, load)
                 for load in ordered:
@@ -219,7 +234,7 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
 
     def _delete_rows(self, load: Load, doing: str) -> None:
         predicate = self.time_column.predicate(load.table, load.rows)
-        self._execute(f"DELETE FROM {self._own_rows(load.table.table_name)} WHERE {predicate}", doing)
+        self._execute(f"DELETE FROM {self._rows_of(load.table.table_name)} WHERE {predicate}", doing)
 
     def _prevents_deletion(self, reference: Reference, loads: Mapping[TableName, Load]) -> bool:
         """Return whether a foreign key refers to rows that would be deleted, from rows that would not."""
@@ -230,9 +245,10 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
                 return False
             stays = f" AND ({self.time_column.predicate(child.table, child.rows)}) IS NOT TRUE"
         deleted = self.time_column.predicate(parent.table, parent.rows)
-        referred = f"SELECT 1 FROM {self._own_rows(reference.referred)} AS p WHERE {reference.match} AND ({deleted})"
+        referred = f"SELECT 1 FROM {self._rows_of(reference.referred)} AS p WHERE {reference.match} AND ({deleted})"
         doing = f"looking for rows to which foreign key {reference.name} of {reference.table} refers"
-        return self._any(f"{self._own_rows(reference.child)} AS c WHERE EXISTS ({referred}){stays}", doing)
+        source = f"{self._rows_of(reference.child)} AS c WHERE EXISTS ({referred}){stays}"
+        return bool(self._rows(f"SELECT {_any(source)} AS value", doing)[0]["value"])
 
     def renew(self, record: RestoreRecord, old: Sequence[LoadedFile], new: Sequence[LoadedFile]) -> None:
         """Record other files for rows that the tables hold; see `RestoreTarget`."""
@@ -256,11 +272,24 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
             self._lock()
             self._execute(update, "finishing the import" if finished else "opening the import again")
 
-    def count(self, table: Table, rows: Rows) -> int:
-        """Count a table's rows; see `RestoreTarget`."""
-        where = self.time_column.predicate(table, rows)
-        query = f"SELECT count(*) AS rows FROM {self._own_rows(table.table_name)} WHERE {where}"
-        return int(self._rows(query, f"counting {table.table_name}")[0]["rows"])
+    def counts(self, wanted: Sequence[tuple[Table, Rows]]) -> list[int]:
+        """Count rows of tables; see `RestoreTarget`."""
+        asked = [
+            Question(table.table_name, "count(*)", f" WHERE {self.time_column.predicate(table, rows)}")
+            for table, rows in wanted
+        ]
+        return list(map(int, self._answers(asked, "counting")))
+
+    def _answers(self, asked: Sequence[Question], doing: str) -> list[Any]:
+        """Return the answer to each question, of many with one statement."""
+        answers: list[Any] = []
+        for some in (asked[at : at + _MOST_TABLES] for at in range(0, len(asked), _MOST_TABLES)):
+            own = self._own_rows([each.table for each in some])
+            queries = (f"SELECT {at} AS number, {each.sql(own[each.table])}" for at, each in enumerate(some))
+            more = f" and {counted(len(some) - 1, 'more table')}" if len(some) > 1 else ""
+            rows = self._rows(" UNION ALL ".join(queries), f"{doing} {some[0].table}{more}")
+            answers += [row["value"] for row in sorted(rows, key=itemgetter("number"))]
+        return answers
 
     def forget(self) -> None:
         """Drop the ledger; see `RestoreTarget`."""
@@ -269,9 +298,36 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
         with self._transaction():
             self._execute(f'DROP SCHEMA IF EXISTS "{LEDGER_SCHEMA}" CASCADE', "dropping the ledger")
 
-    def _has_rows(self, name: TableName) -> bool:
-        return self._any(self._own_rows(name), f"looking into {name}")
+    def _with_rows(self, names: Sequence[TableName]) -> set[TableName]:
+        """Return those of the tables that have rows."""
+        answers = self._answers([Question(name) for name in names], "looking into")
+        return {name for name, any_row in zip(names, answers, strict=True) if any_row}
 
-    def _any(self, source: str, doing: str) -> bool:
-        """Return whether a FROM item, with any WHERE clause, yields a row."""
-        return bool(self._rows(f"SELECT EXISTS (SELECT 1 FROM {source}) AS any_row", doing)[0]["any_row"])
+    def _rows_of(self, name: TableName) -> str:
+        """Return the FROM item of a table; see `_own_rows`."""
+        return self._own_rows([name])[name]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about the rows of a table.
+
+    Attributes:
+        aggregate: The value that is asked for; "" for whether there are rows.
+        where: The clause that selects rows.
+    """
+
+    table: TableName
+    aggregate: str = ""
+    where: str = ""
+
+    def sql(self, rows: str) -> str:
+        """Return the end of the query, from the column `value` on, for the table's FROM item."""
+        if self.aggregate:
+            return f"{self.aggregate} AS value FROM {rows}{self.where}"
+        return f"{_any(rows)} AS value"
+
+
+def _any(source: str) -> str:
+    """Return the expression whether a FROM item, with any WHERE clause, yields a row."""
+    return f"EXISTS (SELECT 1 FROM {source})"

@@ -7,7 +7,7 @@ neither misses nor repeats a row. `steps` describes how statements become steps 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -137,11 +137,13 @@ class FailedStatement:
 
     Attributes:
         holds_rows: Whether rows cannot be loaded without what it makes.
+        lacks: Whether it fails because something does not exist.
     """
 
     statement: Statement
     message: str
     holds_rows: bool = False
+    lacks: bool = False
 
 
 @dataclass(frozen=True)
@@ -221,6 +223,14 @@ class LoadedFile:
     rows: int = 0
 
 
+Tried = Callable[[int], None]
+"""Takes the number of steps that were tried."""
+
+
+def ignore_tries(_: int) -> None:
+    """Take the number of steps that were tried, and do nothing."""
+
+
 class RestoreTarget(Protocol):
     """A target of a restore, except for the loading of rows; see `SqlTarget` for that. Closed after use.
 
@@ -292,7 +302,11 @@ class RestoreTarget(Protocol):
         """Return how the latest tries of steps ended, by name, in imports of a location; none without a ledger."""
 
     def make(
-        self, record: RestoreRecord, steps: Sequence[SchemaStep], absent: Collection[TableName] = ()
+        self,
+        record: RestoreRecord,
+        steps: Sequence[SchemaStep],
+        absent: Collection[TableName] = (),
+        tried: Tried = ignore_tries,
     ) -> dict[str, StepResult]:
         """Make steps of an import that has begun, each whole or not at all, and record how each ended.
 
@@ -302,6 +316,7 @@ class RestoreTarget(Protocol):
             record: The import. Steps that it has made already are not made again, unless they are `always`.
             steps: The steps, in their order.
             absent: Tables that could not be made: steps that belong to them are not tried.
+            tried: Called with the number of steps that were tried so far, now and then.
 
         Returns:
             The result of every step, by its name.
@@ -326,8 +341,8 @@ class RestoreTarget(Protocol):
     def finish(self, record: RestoreRecord, *, finished: bool = True) -> None:
         """Mark an import as finished, or as unfinished if tables are added that it left out."""
 
-    def count(self, table: Table, rows: Rows) -> int:
-        """Count a table's rows: all, those of a window, or those without a finite time."""
+    def counts(self, wanted: Sequence[tuple[Table, Rows]]) -> list[int]:
+        """Count rows of tables: of each all, those of a window, or those without a finite time."""
 
     def forget(self) -> None:
         """Drop the ledger."""

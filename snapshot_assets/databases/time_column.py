@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from snapshot_assets.databases.source import AllRows, Rows, TimelessRows
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table
 
 AFTER_ALL = "10000-01-01"
@@ -58,7 +59,7 @@ class TimeColumn(ABC):
             raise PlanError(
                 f"Column {table.time_index!r} of {table.table_name} is of type {kind}, which cannot be a time index."
                 f" Name a column of one of: {', '.join(cls.types)}.",
-                table=str(table.table_name),
+                table=table_text(table.table_name),
             )
         known_zone(zone)
         return cls(identifier(table.time_index, cls.quote), kind, zone)
@@ -86,7 +87,7 @@ class TimeColumn(ABC):
         """Return the predicate of rows whose time lies in `[start, end)`."""
         if not self._shifts:
             return self._between(start, end)
-        near = self._between(_moved(start, -_WIDEST_OFFSET), _moved(end, _WIDEST_OFFSET))
+        near = self._near(start, end)
         column = self._instant(self.name)
         exact = f"{column} >= {self._instant_constant(start)} AND {column} < {self._instant_constant(end)}"
         # CASE keeps the conversion to an instant away from values near the ends of the type's range, where it fails.
@@ -103,6 +104,10 @@ class TimeColumn(ABC):
         """
         ends = (self._instant(self._clamped(f"{end}({self.name})")) for end in ("min", "max"))
         return ", ".join(map(self._microseconds, ends))
+
+    def _near(self, start: datetime, end: datetime) -> str:
+        """Return a predicate in the column's own type that all rows of `[start, end)` fulfil."""
+        return self._between(_moved(start, -_WIDEST_OFFSET), _moved(end, _WIDEST_OFFSET))
 
     @property
     @abstractmethod

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from snapshot_assets.errors import SnapshotError, TaskLostError, TransientError
+from snapshot_assets.errors import ConflictError, SnapshotError, TaskLostError, TransientError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.scrub import scrub
 
 _SHOWN = 5
-_OF_CHUNK = re.compile(r"data/\d+(?:/[^\s:;,]*)?")
-"""A chunk's folder or object, in an error."""
+_OF_CHUNK = re.compile(r"(data/)\d+(?:/[^\s:;,]*)?|( SQL: ).*", re.DOTALL)
+"""A chunk's folder or object in an error, or its statement at the end."""
 JOB_BYTES = 64 << 20
 JOB_CHUNKS = 32
 """Most bytes, and most chunks, that share a job: a Python task takes about 100 ms to start."""
@@ -110,20 +110,38 @@ class Failures(dict[int, str]):
 
     Attributes:
         kinds: Names of the errors' classes.
+        transient: Whether the same run may succeed later without any change: no error is permanent.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.kinds: set[str] = set()
+        self.transient = True
 
     def add(self, chunk: int, error: SnapshotError) -> None:
         """Add the error of a chunk."""
         self[chunk] = scrub(str(error))
         self.kinds.add(type(error).__name__)
+        self.transient &= isinstance(error, TransientError | ConflictError)  # the next run opens the newest state
 
     def attributes(self) -> dict[str, Any]:
         """Return the attributes of the error of the run."""
-        return {"chunks": dict(self), "causes": sorted(self.kinds)}
+        return {"chunks": dict(self), "causes": sorted(self.kinds), "transient": self.transient}
+
+    def report(self, done: str, tried: int) -> str:
+        """Return the sentences on the chunks that did not fail, and on what retries those that did.
+
+        Args:
+            done: What became of the others, such as `loaded`.
+            tried: The number of chunks that were tried.
+        """
+        others = f"The others are {done}. " if len(self) < tried else ""
+        if self.transient:
+            return f"{others}Run again to retry what failed."
+        return (
+            f"{others}Correct what the errors name first; then the same command, or the same run in Dagster, retries"
+            " what failed."
+        )
 
 
 Chunk = TypeVar("Chunk")
@@ -234,7 +252,7 @@ def by_cause(failed: Mapping[int, str]) -> list[tuple[list[int], str]]:
     """Group failed chunks whose errors differ at most in the chunk's own objects; each group has its first error."""
     groups: dict[str, list[int]] = {}
     for chunk, error in sorted(failed.items()):
-        groups.setdefault(_OF_CHUNK.sub("data/", error), []).append(chunk)
+        groups.setdefault(_OF_CHUNK.sub(r"\1\2", error), []).append(chunk)
     return [(chunks, failed[chunks[0]]) for chunks in groups.values()]
 
 

@@ -12,6 +12,14 @@ from snapshot_assets.engine.reports import Report
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.units import human_bytes, human_seconds
 
+Stage = Callable[[str, int, int], None]
+"""Takes what a run does before or after its chunks, how much of it is done, and how much there is."""
+
+
+def silent(_doing: str, _done: int, _total: int) -> None:
+    """Take a stage, and do nothing."""
+
+
 LOG_SECONDS = 30.0
 """Seconds between two lines of progress in logs."""
 
@@ -40,8 +48,9 @@ class FinishedChunk(Protocol):
         """Whether it is counted: each chunk is, except chunk 0 if it is empty."""
 
 
-_FOUND = ("skipped", "adopted")
-"""Statuses of chunks that were complete before: they take no time, so that they tell nothing of the others' pace."""
+_FOUND = ("present", "adopted", "empty", "left_out")
+"""Statuses of chunks that were complete before, or of which nothing is loaded: they take no time, so that they tell
+nothing of the others' pace."""
 
 
 @dataclass
@@ -63,7 +72,19 @@ class Progress:
     _worked_bytes: int = 0
     _running: dict[str, Report] = field(default_factory=dict)
     _done: set[int] = field(default_factory=set)
+    _stage: tuple[str, int, int] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def stage(self, doing: str, done: int, total: int) -> None:
+        """Take what is done of a stage before or after the chunks; it ends when all is done. See `Stage`."""
+        with self._lock:
+            self._stage = (doing, done, total) if done < total else None
+
+    @property
+    def stage_text(self) -> str:
+        """The present stage, such as `counting rows 120/2,000`; "" for none."""
+        stage = self._stage
+        return f"{stage[0]} {stage[1]:,}/{stage[2]:,}" if stage else ""
 
     def outcome(self, outcome: FinishedChunk) -> None:
         """Count a finished chunk, and forget what its tasks reported."""
@@ -93,6 +114,7 @@ class Progress:
             rows = sum(outcome.rows for outcome in self.outcomes) + sum(each.rows for each in running)
             done = len(self.outcomes)
             written = sum(outcome.bytes for outcome in self.outcomes)
+            stage, stage_done, stage_total = self._stage or (None, 0, 0)
         return {
             "doing": self.doing,
             "seconds": round(time.monotonic() - self._started, 1),
@@ -103,6 +125,9 @@ class Progress:
             "bytes": written,
             "bytes_running": sum(each.bytes for each in running),
             "files_running": sum(each.files for each in running),
+            "stage": stage,
+            "stage_done": stage_done,
+            "stage_total": stage_total,
         }
 
     def pace(self) -> tuple[float, float | None]:
@@ -117,10 +142,11 @@ class Progress:
         """Return the totals as a sentence."""
         found = self.totals()
         running = f", {human_bytes(found['bytes_running'])} in work" if found["chunks_running"] else ""
+        stage = f"; {text}" if (text := self.stage_text) else ""
         return (
             f"{self.doing}: {found['chunks_done']:,} of {counted(found['chunks'], 'chunk')},"
             f" {counted(found['rows'], 'row')},"
-            f" {human_bytes(found['bytes'])}{running} after {found['seconds']:.0f} s"
+            f" {human_bytes(found['bytes'])}{running} after {found['seconds']:.0f} s{stage}"
         )
 
     def committed(self, outcomes: Sequence[FinishedChunk]) -> str:
@@ -164,6 +190,14 @@ class LoggedProgress:
     def report(self, report: Report) -> None:
         """Take a report of a running task; called from other threads."""
         self.progress.report(report)
+        self._log_if_due()
+
+    def stage(self, doing: str, done: int, total: int) -> None:
+        """Take what is done of a stage; see `Progress.stage`."""
+        self.progress.stage(doing, done, total)
+        self._log_if_due()
+
+    def _log_if_due(self) -> None:
         with self._lock:
             now = time.monotonic()
             if now < self._due:

@@ -19,7 +19,8 @@ from snapshot_assets.databases.postgresql.former_partitions import partitions_of
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.names import ColumnPath, column_text, table_text
+from snapshot_assets.format.name_texts import shell_word, written_name
+from snapshot_assets.format.names import ColumnPath
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.format.units import time_text
 from snapshot_assets.storage.base import ObjectStore
@@ -68,16 +69,16 @@ def left_out(
 def dropped_table(name: TableName) -> str:
     """Return the sentence of an import that leaves out a table which the newest schema lacks."""
     return (
-        f"Table {table_text(name)} is not in the newest schema, so its rows are left out. To restore them too, import"
-        f" again with --tables {table_text(name)}: it gets the definition that it had last. If its name is taken by"
-        " now, also give --map-table."
+        f"Table {name} is not in the newest schema, so its rows are left out. To restore them too, import"
+        f" again with --tables {shell_word(written_name(*name))}: it gets the definition that it had last. If its name"
+        " is taken by now, also give --map-table."
     )
 
 
 def former_partition(name: TableName) -> str:
     """Return the sentence of an import that brings back a partition which the newest schema lacks."""
     return (
-        f"Partition {table_text(name)} is not in the newest schema. The import makes it unless it is there, because"
+        f"Partition {name} is not in the newest schema. The import makes it unless it is there, because"
         " windows that were exported before may have rows that no other partition takes."
     )
 
@@ -133,23 +134,23 @@ def _more(tables: _Tables, others: _Tables) -> Iterator[str]:
     """Yield the names of what tables have and others lack: tables, or columns of the tables that both have."""
     for name, table in tables.items():
         if name not in others:
-            yield f"Table {table_text(name)}"
+            yield f"Table {name}"
             continue
         known = {column.name for column in others[name].columns}
         for column in table.columns:
             if column.name not in known:
-                yield f"Column {column_text(ColumnPath(name, column.name))}"
+                yield f"Column {ColumnPath(name, column.name)}"
 
 
 def _added(newest: _Tables, older: _Tables) -> Iterator[str]:
     """Yield what `_more` does, without tables that were partitions: their rows were exported with their table."""
-    parts = {f"Table {table_text(part)}" for table in older.values() for part in partitions_of(table)}
+    parts = {f"Table {part}" for table in older.values() for part in partitions_of(table)}
     return (name for name in _more(newest, older) if name not in parts)
 
 
 def _lacking(gone: Sequence[TableName], state: State, name: str, chunks: list[int]) -> str:
     first, last = state.window(chunks[0]).start, state.window(chunks[-1]).end
-    lost = f" It leaves out what the database does not have any more, such as {table_text(gone[0])}." if gone else ""
+    lost = f" It leaves out what the database does not have any more, such as {gone[0]}." if gone else ""
     return (
         f"{name} was not exported with {_windows(state, chunks)}, which {noun(len(chunks), 'was', 'were')} exported"
         f" before it was there: what it holds for {noun(len(chunks), 'it', 'them')} is not in the snapshot."

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table
 from snapshot_assets.format.units import time_text
 
@@ -71,7 +72,7 @@ class TimeFilter:
             raise PlanError(
                 f"{table.table_name}.{table.time_index} is carried as {times.type}, so its rows cannot be filtered by"
                 " time. Omit the time range, or the table.",
-                table=str(table.table_name),
+                table=table_text(table.table_name),
             )
         if pa.types.is_date(times.type):
             times = times.cast(pa.timestamp("s"))

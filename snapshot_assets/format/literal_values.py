@@ -91,21 +91,21 @@ def coerced(given: Given, arrow_type: pa.DataType, column: str) -> Literal:
     Args:
         given: The value. Times, dates and the floats NaN, Infinity and -Infinity are text.
         arrow_type: The column's type.
-        column: Its name, for messages.
+        column: Its name with that of its table, for messages.
 
     Raises:
         PlanError: The value does not fit the type; the message names both.
     """
     kind = arrow_type_text(arrow_type) if storage_of(arrow_type) else str(arrow_type)
     if storage_of(arrow_type) is None:
-        raise PlanError(f"column {column!r} is {kind}, a type that cannot be compared; only 'is null' works")
+        raise PlanError(f"column {column} is {kind}, a type that cannot be compared; only 'is null' works")
     try:
         literal = Literal(kind, _value(given, arrow_type))
         literal.scalar()
     except (ValueError, DocumentError) as cause:
         reason = "" if isinstance(cause, DocumentError) else f": {cause}"
         raise PlanError(
-            f"column {column!r} is {kind}, and {_shown(given)} is not a value of that type{reason}; {_hint(arrow_type)}"
+            f"column {column} is {kind}, and {_shown(given)} is not a value of that type{reason}; {_hint(arrow_type)}"
         ) from None
     return literal
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import TAG_NAME
+from snapshot_assets.format.name_texts import printed_name, written_name
 from snapshot_assets.format.relations import TableName
 
 _TAG_NAME = re.compile(TAG_NAME, re.ASCII)
@@ -20,10 +21,18 @@ _TABLE = re.compile(rf"{_NAME}\.{_NAME}")
 
 
 class ColumnPath(NamedTuple):
-    """A column of a table."""
+    """A column of a table. As a text it is for people; see `printed_name`."""
 
     table: TableName
     column: str
+
+    def __str__(self) -> str:
+        return printed_name(*self.table, self.column)
+
+    @property
+    def written(self) -> str:
+        """The column as plans and options take it."""
+        return written_name(*self.table, self.column)
 
 
 def parse_table(value: object) -> TableName:

@@ -206,7 +206,7 @@ class _Parser:
             raise self.expected(f"a value ({hint})")
         value = token.value
         self._advance()
-        return self._placed(token, lambda: coerced(value, field.type, field.name))
+        return self._placed(token, lambda: coerced(value, field.type, f"{self._table}.{field.name}"))
 
     def _placed(self, token: _Token, make: Callable[[], _T]) -> _T:
         try:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from snapshot_assets.format.name_texts import printed_name
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -18,12 +20,17 @@ SCHEMA_DOCUMENT_VERSION = 1
 
 
 class TableName(NamedTuple):
-    """A table's true name: its schema and its own name, unquoted."""
+    """A table's true name: its schema and its own name, unquoted. As a text it is for people; see `printed_name`."""
 
     schema: str
     table: str
 
     def __str__(self) -> str:
+        return printed_name(*self)
+
+    @property
+    def dotted(self) -> str:
+        """Both names with a dot between, as documents and the names of a restore's steps have them."""
         return f"{self.schema}.{self.table}"
 
 

@@ -20,7 +20,10 @@ _ASSIGNED = rf"(?:{_NAMES})[\w.\-]{{0,40}}[\"']?"
 _QUOTED = r"'(?:[^'\\]|\\.|'')*(?:'|\\?\Z)" + r'|"(?:[^"\\]|\\.|"")*(?:"|\\?\Z)'
 _MASKED = r"\*\*\*(?=[\s,;)\]}]|\Z)"  # scrubbing twice changes nothing
 _VALUE = rf"(?:(?:Bearer|Basic)\s{{1,8}})?(?:{_MASKED}|(?:{_QUOTED})[^\s,;)\]}}]*|(?:\\\s|\S)+)"
-_NO_VALUE = r"(?!refers to the environment variable )"  # a mistake in a configuration, behind the name of its field
+_NO_VALUE = (
+    r"(?!refers to the environment variable )"  # a mistake in a configuration, behind the name of its field
+    r"(?!(?:text|null|\.\.\.|<[a-z ]{1,20}>)(?:[\s.,;)}`]|\Z))"  # what a message says to write for a column `token`
+)
 _QUERY_VALUE = r"(?![\"'])[^&#\s\"<>]*"
 
 # Repetitions are bounded, so a malicious text takes at most linear time.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.relations import DatabaseSchema, Table, View
 
 _KINDS = (
@@ -37,7 +38,7 @@ def code_by_kind(schema: DatabaseSchema) -> dict[str, list[str]]:
     """Return the names of the code in documents by kind: what a restore creates only if the user asks for it."""
     found: dict[str, list[str]] = {}
     for entry in _code(schema):
-        of = f" of {'.'.join(entry['on'])}" if "on" in entry else ""
+        of = f" of {printed_name(*entry['on'])}" if "on" in entry else ""
         if entry["kind"] not in _PARTS:
             found.setdefault(str(entry["kind"]), []).append(f"{entry['name']}{of}")
     return {kind: sorted(names) for kind, names in sorted(found.items())}
@@ -51,7 +52,7 @@ def uncarried_by_kind(schema: DatabaseSchema) -> dict[str, list[str]]:
     for name, relation in _uncarried(schema):
         if (name, relation) not in code and name not in routines:
             kind = next((each for each in _KINDS if name.startswith(f"{each} ")), name.partition(" ")[0])
-            of = f" of {'.'.join(relation)}" if relation else ""
+            of = f" of {printed_name(*relation)}" if relation else ""
             found.setdefault(kind, set()).add(f"{name.removeprefix(kind).lstrip()}{of}")
     return {kind: sorted(names) for kind, names in sorted(found.items())}
 

@@ -295,7 +295,8 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
             depth = config.depth()
             if suspects_all(context.instance, plan, snapshots.store(plan.name), state):
                 depth = "full"
-            with recording_damage(context, plan):
+            chunks = len(state.counted_chunks())
+            with recording_damage(context, plan), snapshots.counting("sealing", chunks, context.log.info):
                 sealed = snapshots.seal(plan.name, depth, failed_chunks(context.instance, plan))
             if config.tags(plan):
                 create_due_tag(context, plan)

@@ -76,7 +76,7 @@ def record_written(context: dg.OutputContext, plan: Plan, outcomes: Sequence[Out
             key_of_chunk(plan, outcome.chunk),
             outcome.error is None,
             fault_metadata(outcome.faults) if outcome.error else with_sizes({"hashed_bytes": outcome.bytes}),
-            REPAIR if outcome.error else _READ if outcome.status == "skipped" else _WRITTEN,
+            REPAIR if outcome.error else _READ if outcome.status == "present" else _WRITTEN,
         )
         for outcome in outcomes
         if (outcome.faults if outcome.error else outcome.hashed)

@@ -73,7 +73,7 @@ def _copy(context: dg.AssetExecutionContext, plan: Plan, chosen: ChunkScans) -> 
             progress.outcome(outcome)
         if plan.windowed:
             report_chunks(context, plan, outcomes, state, made_from_versions({}))
-        if committed := [outcome for outcome in outcomes if outcome.status != "skipped"]:
+        if committed := [outcome for outcome in outcomes if outcome.status != "present"]:
             context.log.info(progress.committed(committed))
 
     run = snapshots.export_run(plan.name)

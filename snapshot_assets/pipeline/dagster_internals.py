@@ -26,6 +26,9 @@ from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
 
 from snapshot_assets.pipeline import watch_orphans
 
+_FETCHED = 1000
+"""Records that are fetched at once; Dagster refuses to fetch more than 10,000."""
+
 StepContext = dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecutionContext
 
 
@@ -105,10 +108,10 @@ def _newest_materializations(
     kind = dg.DagsterEventType.ASSET_MATERIALIZATION
     ids = list(instance.get_latest_storage_id_by_partition(asset_key, kind, keys).values()) if keys else []
     records: dict[str | None, dg.EventLogRecord] = {}
-    if ids:
-        of_keys = dg.AssetRecordsFilter(asset_key, storage_ids=ids)
-        found = instance.fetch_materializations(of_keys, limit=len(ids)).records
-        records = {record.partition_key: record for record in found}
+    for first in range(0, len(ids), _FETCHED):
+        some = ids[first : first + _FETCHED]
+        found = instance.fetch_materializations(dg.AssetRecordsFilter(asset_key, storage_ids=some), limit=len(some))
+        records |= {record.partition_key: record for record in found.records}
     if None in partitions:
         records |= dict(zip((None,), instance.fetch_materializations(asset_key, limit=1).records, strict=False))
     return {

@@ -14,6 +14,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.databases.open import scratch_database
 from snapshot_assets.engine.restore.drill import Drilled, drill, newest_tag
 from snapshot_assets.engine.restore.settings import RestoreSettings
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.units import human_seconds
 from snapshot_assets.pipeline.failures import as_failure
 from snapshot_assets.pipeline.keys import asset_key
@@ -89,7 +90,7 @@ def _drill(context: dg.OpExecutionContext, plan: Plan, config: DrillConfig) -> d
 def _facts(drilled: Drilled) -> dict[str, Any]:
     rows = Counter[str]()
     for each in drilled.compared:
-        rows[str(each.table)] += each.found
+        rows[table_text(each.table)] += each.found
     facts: dict[str, Any] = {
         "revision": str(drilled.plan.state.revision),
         "rows_compared": rows.total(),

@@ -34,7 +34,7 @@ _OF_LOGS = (BrokenLinkError, ForeignLocationError, ForkError, GapError, LostLogE
 _REMEDIES: tuple[tuple[tuple[type[SnapshotError], ...], str], ...] = (
     (
         _OF_CHUNKS,
-        "Correct what the errors in `failed_chunks` name, then run again: chunks that are complete are skipped.",
+        "Correct what the errors in `failed_chunks` name, then run again: chunks that are complete stay as they are.",
     ),
     (
         _OF_LOGS,
@@ -52,8 +52,8 @@ _REMEDIES: tuple[tuple[tuple[type[SnapshotError], ...], str], ...] = (
     ),
     (
         (SchemaIncompleteError,),
-        "All rows are loaded. Run the statements in `failed_steps` by hand once their cause is gone, or run again: only"
-        " these are tried. With `expressions: false` those that are SQL text of the snapshot are left out.",
+        "Once the causes in `failed_steps` are gone, run again, which tries only these steps, or run"
+        " their statements by hand. With `expressions: false` those that are SQL text of the snapshot are left out.",
     ),
     (
         (IncompleteError,),
@@ -65,6 +65,7 @@ _REMEDIES: tuple[tuple[tuple[type[SnapshotError], ...], str], ...] = (
         " location. Then run again.",
     ),
 )
+_MAY_PASS = "Every cause may pass by itself: run again. Chunks that are complete stay as they are."
 _RUN_AGAIN = "Once the cause is gone, run again: what was committed stays, and is not done a second time."
 
 
@@ -108,7 +109,7 @@ def as_failure(error: Exception, remedy: str = "") -> dg.Failure:
         metadata["failed_steps"] = failed_steps(error.attributes["steps"])
     if isinstance(error, _OF_CHUNKS):
         groups = by_cause(error.attributes["chunks"])
-        metadata["failed_chunks"] = dg.MetadataValue.json({", ".join(map(str, each)): text for each, text in groups})
+        metadata["failed_chunks"] = dg.MetadataValue.json([{"chunks": each, "error": text} for each, text in groups])
         metadata["causes"] = dg.MetadataValue.json(error.attributes.get("causes", []))
     description = str(error) if isinstance(error, SnapshotError) else f"{type(error).__name__}: {error}"
     return dg.Failure(description=description, metadata=metadata, allow_retries=False)
@@ -122,4 +123,6 @@ def joined(failures: Sequence[dg.Failure]) -> dg.Failure:
 
 
 def _remedy_of(error: Exception, otherwise: str) -> str:
+    if isinstance(error, _OF_CHUNKS) and error.attributes.get("transient"):
+        return _MAY_PASS
     return next((text for kinds, text in _REMEDIES if isinstance(error, kinds)), otherwise)

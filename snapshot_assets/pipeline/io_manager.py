@@ -19,6 +19,7 @@ from snapshot_assets.engine.export.chunks import Outcome, completed_chunks
 from snapshot_assets.engine.session_start import worker_python_of_others_chosen
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.pipeline.check_results import record_written
 from snapshot_assets.pipeline.dagster_internals import (
@@ -76,7 +77,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
 
     - takes scans (from this package's own assets), a Spark `DataFrame`, or a dict of them by `schema.table`
     - supports one partition, a range in one run, and a backfill
-    - skips completed chunks, unless the run config has `replace: true`
+    - leaves completed chunks as they are, unless the run config has `replace: true`
     - attaches rows, bytes, files and checksums to each partition
 
     The plan of DataFrames has their asset as its source: `source: asset:daily_delays`. A DataFrame becomes the
@@ -132,7 +133,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
                     report_chunks(context, plan, done, catalog.state, made_from)
                     record_written(context, plan, outcomes)
                     report_tables(context, plan, done, tables, names)
-                    if committed := [outcome for outcome in done if outcome.status != "skipped"]:
+                    if committed := [outcome for outcome in done if outcome.status != "present"]:
                         context.log.info(progress.committed(committed))
         leave_out_events_at_the_end(context)
 
@@ -152,11 +153,12 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             _refuse_unordered(context, run.plan)
             keys = context.asset_partition_keys if context.has_asset_partitions else []
             chunks = [window_of(run.plan, key).id for key in keys] or [UNTIMED_CHUNK]
-            table = _metadata_of(context.upstream_output, TABLE)
+            named = _metadata_of(context.upstream_output, TABLE)
+            table = None if named is None else parse_table(named)
             spark = snapshots.spark(run.plan.name)
             frames = load_frames(spark, run.store, Catalog.open(run.store).state, chunks, table)
-        named = {str(name): frame for name, frame in frames.items()}
-        return next(iter(named.values())) if len(named) == 1 else named
+        by_name = {table_text(name): frame for name, frame in frames.items()}
+        return next(iter(by_name.values())) if len(by_name) == 1 else by_name
 
 
 def _plan_of(output: dg.OutputContext, configuration: Configuration) -> str:
@@ -224,10 +226,10 @@ def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Ta
         return _export_frames(context, run, _frame_chunks(context, run.plan, obj))
     catalog = run.read_catalog()
     if not (obj.replace or obj.late or run.force) and all(catalog.state.completed(chunk) for chunk in obj.chunks):
-        damaged, skipped = completed_chunks(catalog.store, catalog.state, obj.chunks)
+        damaged, present = completed_chunks(catalog.store, catalog.state, obj.chunks)
         if not damaged:
             # The source is not needed.
-            return catalog, _committed_tables(run.plan, catalog), len(skipped), (each for each in [skipped])
+            return catalog, _committed_tables(run.plan, catalog), len(present), (each for each in [present])
     export = snapshots.open_export(plan, catalog)
     first = export.commits(obj.chunks, replace_completed=obj.replace)
     late = export.commits(obj.late, replace_completed=True)
@@ -248,17 +250,17 @@ def _export_frames(
     The others are not described either: what is not written leaves no trace.
     """
     catalog, replace = run.read_catalog(), asks_to_replace(context)
-    skipped = [] if replace else completed_chunks(catalog.store, catalog.state, list(chunks))[1]
-    intact = {outcome.chunk for outcome in skipped}
+    present = [] if replace else completed_chunks(catalog.store, catalog.state, list(chunks))[1]
+    intact = {outcome.chunk for outcome in present}
     written = {chunk: frames for chunk, frames in chunks.items() if chunk not in intact}
-    commits: Iterable[Sequence[Outcome]] = [skipped] if skipped else []
+    commits: Iterable[Sequence[Outcome]] = [present] if present else []
     if written:
         started = run.open_frames(written)
         catalog, commits = started.catalog, chain(commits, started.commits(list(written), replace_completed=replace))
         tables: Tables = {table.table_name: table for table in started.schema.tables}
     else:
         tables = _committed_tables(run.plan, catalog)
-    return catalog, tables, len(chunks), _warning_of_skipped(context, run.store.uri, commits)
+    return catalog, tables, len(chunks), _warning_of_present(context, run.store.uri, commits)
 
 
 def _committed_tables(plan: Plan, catalog: Catalog) -> Tables:
@@ -270,10 +272,10 @@ def _committed_tables(plan: Plan, catalog: Catalog) -> Tables:
     return {table.table_name: table for table in schema.tables}
 
 
-def _warning_of_skipped(context: dg.OutputContext, uri: str, commits: Iterable[Sequence[Outcome]]) -> _Commits:
+def _warning_of_present(context: dg.OutputContext, uri: str, commits: Iterable[Sequence[Outcome]]) -> _Commits:
     for outcomes in commits:
         for outcome in outcomes:
-            if outcome.status == "skipped":
+            if outcome.status == "present":
                 context.log.warning(
                     f"Chunk {outcome.chunk} of {uri} is completed, so the DataFrames returned for it were not written."
                     " Set `replace: true` in the asset's run config (ChunkConfig) to write them in its place."

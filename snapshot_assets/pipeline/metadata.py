@@ -24,6 +24,7 @@ from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.restore.steps import FailedStep
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.format.units import duration_text, human_bytes, time_text
 
@@ -87,7 +88,7 @@ def chunk_metadata(outcome: Outcome, state: State) -> dict[str, Any]:
         "chunk": str(outcome.chunk),
         "snapshot_id": state.snapshot_id,
     }
-    if outcome.status == "skipped":
+    if outcome.status == "present":
         metadata["how_to_replace"] = dg.MetadataValue.md(_HOW_TO_REPLACE)
     if outcome.faults:
         metadata |= {"repaired": len(outcome.faults), "damage": _fault_rows(outcome.faults)}
@@ -160,7 +161,7 @@ def schema_metadata(export: OpenExport) -> dict[str, Any]:
     return with_sizes(
         {
             **({"hidden": list(state.header.hidden)} if state.header and state.header.hidden else {}),
-            "tables_skipped": [str(name) for name in export.skipped],
+            "tables_skipped": [table_text(name) for name in export.skipped],
             "snapshot_id": state.snapshot_id,
             "schema_id": str(state.schema_id),
             "folder": state.schemas[state.schema_id].folder,
@@ -195,7 +196,7 @@ def restored_schema(plan: RestorePlan, failed: Sequence[FailedStep]) -> dict[str
     if failed:
         facts["failed_steps"] = failed_steps([each.facts for each in failed])
     if plan.absent:
-        facts["tables_not_made"] = sorted(map(str, plan.absent))
+        facts["tables_not_made"] = sorted(map(table_text, plan.absent))
     if plan.lost:
         facts["not_carried"] = counts_text(counts_by_kind(plan.lost))
         facts["not_carried_objects"] = first_rows({"what": what} for what in plan.lost)
@@ -254,7 +255,7 @@ def plan_metadata(plan: CompactionPlan) -> dict[str, Any]:
         metadata["groups"] = first_rows(
             {
                 "chunk": group.chunk,
-                "table": str(group.table.table_name),
+                "table": table_text(group.table.table_name),
                 "files": len(group.files),
                 "bytes": group.bytes,
                 "reasons": ", ".join(group.reasons),

@@ -122,6 +122,11 @@ class Snapshots:
         finally:
             self._counting = None
 
+    def stage(self, doing: str, done: int, total: int) -> None:
+        """Count what a run does before or after its chunks; see `Progress.stage`."""
+        if (counting := self._counting) is not None:
+            counting.stage(doing, done, total)
+
     def _runner(self, plan: str, *databases: DatabaseAddress) -> SparkRunner:
         """Return a runner of tasks that read or write a plan's location, and open databases."""
         from snapshot_assets.engine.executors import modules_of_tasks
@@ -197,6 +202,7 @@ class Snapshots:
             written=self.written.get(name),
             started=self.started,
             force=name in self.force and name not in self._exports,
+            stage=self.stage,
         )
 
     def open_export(self, name: str, catalog: Catalog | None = None, *, check_rows: bool = False) -> OpenExport:
@@ -241,6 +247,7 @@ class Snapshots:
             slots=plan.import_slots,
             settings=settings,
             session=partial(self.spark, plan.name),
+            stage=self.stage,
         )
 
     def scratch(self, name: str) -> DatabaseAddress:

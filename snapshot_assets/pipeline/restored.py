@@ -4,20 +4,20 @@
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
 
 from snapshot_assets.databases.renaming import Renaming
-from snapshot_assets.engine.restore.row_counts import chunk_differences, rows_after
+from snapshot_assets.engine.restore.row_counts import differences, rows_after
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.errors import PartlyRestoredError, SchemaIncompleteError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.name_rules import rule_of
-from snapshot_assets.format.names import parse_table
+from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.patterns import check_pattern
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import human_bytes
 from snapshot_assets.pipeline.checks import Judge, chunk_check
 from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, store_events
@@ -31,6 +31,7 @@ from snapshot_assets.pipeline.tables import target_lineage
 from snapshot_assets.plan.plan import Plan
 
 if TYPE_CHECKING:
+    from snapshot_assets.engine.progress import Progress
     from snapshot_assets.engine.restore.loader import ChunkOutcome
     from snapshot_assets.engine.restore.plan import RestorePlan
     from snapshot_assets.engine.restore.run import RestoreRun
@@ -138,31 +139,43 @@ def _restore(context: dg.AssetExecutionContext, plan: Plan, config: RestoreConfi
     windows = None if plan.schema_only else chunks_of_run(context, plan)
     # No window has the tables without a time index, so chunk 0 is loaded with any window.
     only = [UNTIMED_CHUNK, *windows] if windows else []
-    restore_plan = run.begin(only, windows if windows and config.replace else ())
-    if not config.replace:
-        run.check_rows(restore_plan)
-    for step in restore_plan.steps.any_failed:
-        context.log.warning(f"{step.name} could not be made; its rows and steps wait for the next run.")
-    made_from = made_from_seal(context.instance, asset_key(plan, "manifest"), restore_plan.source.checksum)
-    counting = snapshots_of(context).counting("restoring", len(restore_plan.chunks), context.log.info)
-    with counting as progress, closing(run.restore()) as outcomes:
-        for outcome in outcomes:
-            progress.outcome(outcome)
-            key = None if plan.schema_only else key_of_chunk(plan, outcome.chunk)
-            if key is not None and outcome.status not in ("failed", "incomplete"):
-                event = materialization(context.asset_key, _metadata(outcome, restore_plan), key, "", made_from)
-                store_events(context, [event])
-    try:
-        finished = run.finish()
-    except (SchemaIncompleteError, PartlyRestoredError):
-        _report_target(context, plan, run)  # the metadata has the steps that failed, the error what is left out
-        raise
+    with snapshots_of(context).counting("restoring", 0, context.log.info) as progress:
+        restore_plan = run.begin(only, windows if windows and config.replace else ())
+        progress.chunks = len(restore_plan.chunks)
+        if not config.replace:
+            run.check_rows(restore_plan)
+        _load(context, plan, run, restore_plan, progress)
+        try:
+            finished = run.finish()
+        except (SchemaIncompleteError, PartlyRestoredError):
+            _report_target(context, plan, run)  # the metadata has the steps that failed, the error what is left out
+            raise
     left = "finished" if finished else "other windows are still to be loaded"
     for warning in restore_plan.warnings:
         context.log.warning(warning)
     context.log.info(f"Revision {restore_plan.state.revision}: {left}.")
     if finished:
         _report_target(context, plan, run)
+
+
+def _load(
+    context: dg.AssetExecutionContext,
+    plan: Plan,
+    run: "RestoreRun",
+    restore_plan: "RestorePlan",
+    progress: "Progress",
+) -> None:
+    """Load a run's chunks, and report each window when it is loaded."""
+    for step in restore_plan.steps.any_failed:
+        context.log.warning(f"{step.name} could not be made; its rows and steps wait for the next run.")
+    made_from = made_from_seal(context.instance, asset_key(plan, "manifest"), restore_plan.source.checksum)
+    with closing(run.restore()) as outcomes:
+        for outcome in outcomes:
+            progress.outcome(outcome)
+            key = None if plan.schema_only else key_of_chunk(plan, outcome.chunk)
+            if key is not None and outcome.status not in ("failed", "incomplete"):
+                event = materialization(context.asset_key, _metadata(outcome, restore_plan), key, "", made_from)
+                store_events(context, [event])
 
 
 def _report_target(context: dg.AssetExecutionContext, plan: Plan, run: "RestoreRun") -> None:
@@ -218,20 +231,30 @@ def _counting(context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[tu
     run = snapshots_of(context).restore_run(plan.name)
     restore_plan = run.current(recorded=True)
     chunks = [each.chunk for each in restore_plan.chunks]
-    with run.target() as target:
+    known = {UNTIMED_CHUNK, *chunks}
+    counting = snapshots_of(context).counting("counting", len(chunks), context.log.info)
+    with run.target() as target, counting:
 
-        def judge(chunk: int) -> tuple[int, bool, Mapping[str, Any], str | None]:
-            if chunk not in {UNTIMED_CHUNK, *chunks}:
-                lacking = f"Revision {restore_plan.state.revision}, which was restored, lacks it."
-                return chunk, False, {"not_restored": lacking}, _RESTORE_AGAIN
-            different = chunk_differences(target, restore_plan, chunk)
-            if not different:
-                return chunk, True, {}, None
-            rows = (
-                {"table": str(name), "expected": expected, "found": found}
-                for name, (expected, found) in sorted(different.items())
-            )
-            found = with_sizes({"tables_that_differ": len(different), "differences": first_rows(rows)})
-            return chunk, False, found, _RESTORE_AGAIN
+        def judge(chosen: Sequence[int]) -> Iterator[tuple[int, bool, Mapping[str, Any], str | None]]:
+            restored = [chunk for chunk in chosen if chunk in known]
+            found = differences(target, restore_plan, restored, snapshots_of(context).stage)
+            for chunk in chosen:
+                if chunk not in known:
+                    lacking = f"Revision {restore_plan.state.revision}, which was restored, lacks it."
+                    yield chunk, False, {"not_restored": lacking}, _RESTORE_AGAIN
+                else:
+                    different = found[chunk]
+                    yield chunk, not different, _differing(different), _RESTORE_AGAIN if different else None
 
-        yield chunks, partial(map, judge)
+        yield chunks, judge
+
+
+def _differing(different: Mapping[TableName, tuple[int, int]]) -> dict[str, Any]:
+    """Return the metadata of tables whose rows differ, with rows expected and rows found; nothing if there is none."""
+    if not different:
+        return {}
+    rows = (
+        {"table": table_text(name), "expected": expected, "found": found}
+        for name, (expected, found) in sorted(different.items())
+    )
+    return with_sizes({"tables_that_differ": len(different), "differences": first_rows(rows)})

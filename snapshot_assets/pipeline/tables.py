@@ -16,6 +16,8 @@ from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
+from snapshot_assets.format.name_texts import written_name, yaml_key, yaml_value
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.pipeline.dagster_internals import store_events
 from snapshot_assets.pipeline.keys import asset_key, shared_settings
@@ -69,7 +71,8 @@ def table_specs(plan: Plan, names: NameRule) -> list[dg.AssetSpec]:
             kinds={"table", plan.format},
             code_version=CODE_VERSION,
             partitions_def=None if name in whole else partitions_of(plan),
-            metadata={"dagster/table_name": str(name), "dagster/uri": plan.to, PLAN: plan.name, TABLE: str(name)},
+            metadata={"dagster/uri": plan.to, PLAN: plan.name}
+            | dict.fromkeys(("dagster/table_name", TABLE), table_text(name)),
             description=_description(plan, name, untimed=name in whole),
         ).with_io_manager_key(IO_MANAGER)
         for name in tables
@@ -114,9 +117,10 @@ def warn_of_misplaced(
         if untimed(plan, name, names) is here and _is_misplaced(plan, name, table, names):
             assert table is not None
             where = "chunk 0" if table.time_index is None else "windows"
+            index = "null" if table.time_index is None else yaml_value(table.time_index)
             context.log.warning(
                 f"{name} is exported to {where}, so its asset {table_key(plan, name).to_user_string()} shows no rows:"
-                f" write `time_columns: {{{name}: {table.time_index or 'null'}}}` in the plan."
+                f" write `time_columns: {{{yaml_key(written_name(*name))}: {index}}}` in the plan."
             )
 
 
@@ -188,7 +192,7 @@ def _columns(plan: Plan, table: Table) -> dict[str, Any]:
     name = table.table_name
     source = asset_key(plan, "source")
     deps = {
-        column.name: [dg.TableColumnDep(asset_key=source, column_name=f"{name}.{column.name}")]
+        column.name: [dg.TableColumnDep(asset_key=source, column_name=f"{name.dotted}.{column.name}")]
         for column in table.columns
     }
     return {"dagster/column_schema": schema, "dagster/column_lineage": dg.TableColumnLineage(deps)}
@@ -211,7 +215,7 @@ def target_lineage(
     spellings = Spellings(rule, shown)
     sources = {new: spellings.of(old) for old, new in names.items()}
     deps = {
-        f"{table.table_name}.{column.name}": [
+        f"{table.table_name.dotted}.{column.name}": [
             dg.TableColumnDep(asset_key=table_key(plan, sources[table.table_name]), column_name=column.name)
         ]
         for table in tables

@@ -13,6 +13,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import TagState
 from snapshot_assets.catalog.state.totals import RevisionSummary, revision_summaries
 from snapshot_assets.catalog.state.versions import version_to_pin
+from snapshot_assets.format.name_texts import shell_word
 from snapshot_assets.format.units import duration_text, parse_duration
 from snapshot_assets.pipeline.automation import fresh
 from snapshot_assets.pipeline.failures import showing_failed_ticks, showing_failures
@@ -92,7 +93,7 @@ def _metadata(plan: Plan, known: TagState, fact: RevisionSummary, uri: str) -> d
         "schema_id": str(fact.schema_id),
         _OBJECT: f"{uri}/{tag.object.path}",
         "sealed_by": dg.MetadataValue.asset(asset_key(plan, "manifest")),
-        "read_it": dg.MetadataValue.md(f"`snapshots import --from {uri} --at tag:{tag.name} --target …`"),
+        "read_it": dg.MetadataValue.md(f"`snapshots import --from {shell_word(uri)} --at tag:{tag.name} --target …`"),
     }
     if tag.ttl:
         metadata["time_retained"] = duration_text(tag.ttl)

@@ -39,8 +39,8 @@ class VerifyConfig(dg.Config):
 
     depth: str = Field(
         default="",
-        description="By default what the plan's `verify_depth` says. `quick`: every data file of the newest state"
-        " exists with its size, and its schema documents and receipts have their SHA-256. `sample`: up to 1 GiB of the"
+        description="By default what the plan's `verify_depth` says. `quick`: every data file of the newest state is"
+        " there with its size, and its schema documents and receipts have their SHA-256. `sample`: up to 1 GiB of the"
         " files, another part each day, have their SHA-256, too. `full`: all objects of all readable revisions.",
     )
     sample: str = Field(

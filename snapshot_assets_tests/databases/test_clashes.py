@@ -59,3 +59,11 @@ def test_names_of_more_than_63_bytes_are_too_long_for_postgresql() -> None:
         f"Column s.{'x' * 63}.{'ü' * 32} has a name of 64 bytes",
         f"Table s.{'y' * 64} has a name of 64 bytes",
     ]
+
+
+def test_names_that_hold_dots_show_which_part_does() -> None:
+    one, other = table("a", "b.c"), table("a", "B.c")
+
+    [sentence] = clashes(DatabaseSchema(database="postgresql", tables=(one, other)), "Spark")
+
+    assert 'Tables a."b.c" and a."B.c" would be one' in sentence

@@ -56,3 +56,12 @@ def test_tables_restrict_the_schemas_and_an_empty_selection_includes_all() -> No
     assert selects(Selection(schemas=("public",)), ORDERS)
     assert not selects(Selection(schemas=("sales",)), ORDERS)
     assert not selects(Selection(tables=(TableName("public", "order_items"),)), ORDERS)
+
+
+def test_a_name_that_only_looks_like_one_of_the_database_is_shown_with_the_difference() -> None:
+    looks_like_sales = "s\u0430les"
+
+    with pytest.raises(UnknownRelationError) as refused:
+        check_selection(Selection(schemas=(looks_like_sales,)), ["sales"], {})
+
+    assert str(refused.value).startswith(r"Schema 's\u0430les' does not exist in the database. Did you mean 'sales'?")

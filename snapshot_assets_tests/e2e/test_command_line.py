@@ -193,7 +193,7 @@ def test_a_failed_chunk_fails_the_command_and_the_next_one_exports_it(
         connection.execute("UPDATE texts SET text = '1'")
     resumed = snapshots(*call, *RANGE, "--json")
     assert resumed.status == 0, resumed.err
-    assert (resumed.json["outcomes"], resumed.json["rows"]) == ({"exported": 1, "skipped": 2}, 144)
+    assert (resumed.json["outcomes"], resumed.json["rows"]) == ({"exported": 1, "present": 2}, 144)
     assert sorted(location.glob("data/1/*.parquet")) == kept
     assert snapshots("export", "verify", "--snapshot", location.as_uri()).status == 0
 

@@ -248,7 +248,7 @@ def test_late_rows_are_replaced_when_asked(
     assert rows(target, "SELECT count(*) FROM readings") == [(72,)]
     replaced = snapshots(*call, "--replace", "--json")
     assert replaced.status == 0, replaced.err
-    assert (replaced.json["outcomes"], replaced.json["rows_loaded"]) == ({"replaced": 1, "skipped": 3}, 25)
+    assert (replaced.json["outcomes"], replaced.json["rows_loaded"]) == ({"present": 3, "replaced": 1}, 25)
     assert differing(tmp_path / "source.duckdb", target, "main.readings", "main.sensors") == {}
 
 
@@ -371,7 +371,9 @@ def test_steps_that_fail_are_listed_with_their_statements_and_end_the_command_wi
     assert "Table Function with name twice does not exist" in first.out
     verdict = first.out[first.out.index("target: revision") :].splitlines()
     assert len(verdict) <= 10
-    assert "  could not be made: 12 views; see above. Run again to try only what is missing" in verdict
+    assert "  could not be made: 12 views; see above" in verdict
+    assert "Correct in the target what the messages name first, or run the statements by hand; then" in first.err
+    assert "un again" not in first.out + first.err
     assert any(line.startswith("  made: ") and "3 tables" in line for line in verdict)
     assert "12 schema steps failed" in first.err
     assert rows(target, "SELECT count(*) FROM good") == [(2,)]

@@ -92,7 +92,7 @@ def test_pgbench_comes_back_from_s3_with_its_history_in_windows(
     postgresql_server.run("pgbench", "-n", "-t", "200", source)
     postgresql_server.psql(source, PAST)
     report = trip(source, target)
-    assert report["outcomes"] == {"loaded": 5, "skipped": 1}  # four years of 365 days end a day too early
+    assert report["outcomes"] == {"empty": 1, "loaded": 5}  # four years of 365 days end a day too early
     assert report["tables"]["public.pgbench_history"] == 200
     same(postgresql_server, source, target)
 

@@ -44,7 +44,7 @@ def test_export_verify_list_and_delete_work_as_on_the_local_disk(
     store = open_store(location, options)
     plan = make_plan(source, uri, storage=options)
     assert {outcome.status for outcome in export(plan, store)} == {"exported"}
-    assert {outcome.status for outcome in export(plan, store)} == {"skipped"}
+    assert {outcome.status for outcome in export(plan, store)} == {"present"}
     report = verify(store, depth="full")
     assert (report.faults, report.files) == ([], 4)
     [listed] = list_snapshots(store, lambda name: open_store(location.child(name), options))

@@ -38,6 +38,9 @@ def test_running_work_counts_until_its_chunk_is_committed() -> None:
         "bytes": 0,
         "bytes_running": 240,
         "files_running": 2,
+        "stage": None,
+        "stage_done": 0,
+        "stage_total": 0,
     }
     found.outcome(Done(chunk=1, rows=26, bytes=9))
     found.report(Report("a", chunk=1, rows=26, done=True))  # late: its rows are counted by now
@@ -49,6 +52,9 @@ def test_running_work_counts_until_its_chunk_is_committed() -> None:
         "bytes": 9,
         "bytes_running": 40,
         "files_running": 0,
+        "stage": None,
+        "stage_done": 0,
+        "stage_total": 0,
     }
     assert found.line() == "exporting: 1 of 3 chunks, 31 rows, 9 B, 40 B in work after 0 s"
 
@@ -66,7 +72,25 @@ def test_a_line_is_logged_only_when_it_is_due(monkeypatch: pytest.MonkeyPatch) -
     ]
 
 
-@pytest.mark.parametrize("status", ["skipped", "adopted"])
+def test_a_stage_is_shown_until_all_of_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    found = Progress("importing", 1, _started=0.0)
+    logged = LoggedProgress(found, lines.append)
+    found.outcome(Done(chunk=0, rows=40_000, bytes=2048))
+    now = 31.0
+    logged.stage("making keys, indexes and views", 120, 2000)
+    text = "making keys, indexes and views 120/2,000"
+    assert lines == [f"importing: 1 of 1 chunk, 40,000 rows, 2.0 KiB after 31 s; {text}"]
+    stage = {"stage": "making keys, indexes and views", "stage_done": 120, "stage_total": 2000}
+    assert stage.items() <= found.totals().items()
+    logged.stage("making keys, indexes and views", 2000, 2000)
+    assert found.line() == "importing: 1 of 1 chunk, 40,000 rows, 2.0 KiB after 31 s"
+    assert found.totals()["stage"] is None
+
+
+@pytest.mark.parametrize("status", ["present", "adopted", "empty", "left_out"])
 def test_the_time_left_is_that_of_the_chunks_that_take_time(monkeypatch: pytest.MonkeyPatch, status: str) -> None:
     """A resumed run finds 400 of 410 chunks there, and takes 5 s for each of the others."""
     now = 0.0

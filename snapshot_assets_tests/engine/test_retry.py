@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot_assets.engine.export.chunks import Outcome
-from snapshot_assets.engine.jobs import by_cause, first_failures
+from snapshot_assets.engine.jobs import Failures, by_cause, first_failures
 from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
-from snapshot_assets.errors import TransientError
+from snapshot_assets.errors import ChecksumMismatchError, ConflictError, DatabaseError, SnapshotError, TransientError
 
 
 @given(st.integers(1, 40), st.floats(0, 100), st.floats(0, 300))
@@ -40,6 +40,39 @@ def test_failures_are_grouped_by_cause_whatever_their_own_objects_are_named() ->
         " chunks 3 (day 3), 4 (day 4), 5 (day 5), 6 (day 6), 7 (day 7) and 3 more: The source answers no more;"
         " chunk 12 (day 12): Another cause"
     )
+
+
+@pytest.mark.parametrize(
+    ("errors", "tried", "expected"),
+    [
+        ([TransientError("Busy.")], 1, "Run again to retry what failed."),
+        (
+            [TransientError("Busy."), ConflictError("Changed.")],
+            3,
+            "The others are loaded. Run again to retry what failed.",
+        ),
+        (
+            [TransientError("Busy."), ChecksumMismatchError("Damaged.")],
+            2,
+            "Correct what the errors name first; then the same command, or the same run in Dagster, retries what"
+            " failed.",
+        ),
+        (
+            [DatabaseError("No such type.")],
+            2,
+            "The others are loaded. Correct what the errors name first; then the same command, or the same run in"
+            " Dagster, retries what failed.",
+        ),
+    ],
+)
+def test_a_report_of_failures_asks_to_run_again_only_if_every_cause_may_pass(
+    errors: Sequence[SnapshotError], tried: int, expected: str
+) -> None:
+    failed = Failures()
+    for chunk, error in enumerate(errors):
+        failed.add(chunk, error)
+    assert failed.report("loaded", tried) == expected
+    assert failed.attributes()["transient"] == expected.endswith("Run again to retry what failed.")
 
 
 def test_chunks_that_are_tried_again_for_one_cause_are_one_line(caplog: pytest.LogCaptureFixture) -> None:

@@ -96,7 +96,7 @@ def test_rows_deleted_from_a_chunk_stay_deleted_when_it_is_repaired(exported: Pl
     for path in damaged:
         (exported.folder / path).unlink()
     found = exported.export()
-    assert {chunk: outcome.status for chunk, outcome in found.items() if outcome.status != "skipped"} == {
+    assert {chunk: outcome.status for chunk, outcome in found.items() if outcome.status != "present"} == {
         1: "repaired",
         2: "repaired",
     }
@@ -178,7 +178,9 @@ def test_an_older_version_is_restored_with_the_rows_deleted_later(exported: Plac
 def test_rows_deleted_after_they_were_restored_go_when_the_chunks_are_replaced(exported: Place, duck: Into) -> None:
     duck.restore(exported.store)
     delete(exported, FIRST_DAYS)
-    with pytest.raises(RestoreError, match=r"Chunk 1 was loaded when other rows of its files were deleted.*--replace"):
+    with pytest.raises(
+        RestoreError, match=r"Chunk 1 was loaded when other rows of main\.readings were deleted.*--replace"
+    ):
         duck.restore(exported.store)
     done = duck.restore(exported.store, replace=True)
     statuses = {chunk: outcome.status for chunk, outcome in done.outcomes.items()}
@@ -194,7 +196,9 @@ def test_rows_deleted_before_they_were_restored_come_with_an_older_version(expor
     delete(exported, FIRST_DAYS)
     duck.restore(exported.store)
     write_checkpoint(exported.store, read_state(exported.store))
-    with pytest.raises(RestoreError, match=r"Chunk 1 was loaded when other rows of its files were deleted.*--replace"):
+    with pytest.raises(
+        RestoreError, match=r"Chunk 1 was loaded when other rows of main\.readings were deleted.*--replace"
+    ):
         duck.restore(exported.store, version=f"rev:{before}")
     done = duck.restore(exported.store, version=f"rev:{before}", replace=True)
     assert {chunk for chunk, outcome in done.outcomes.items() if outcome.status == "replaced"} == {1, 2}
@@ -227,7 +231,7 @@ def test_rows_that_a_lost_tombstone_had_deleted_are_missed(
     delete(exported, FIRST_DAYS)
     duck.restore(exported.store)
     monkeypatch.setattr("snapshot_assets.engine.restore.plan.tombstones_at", lambda *_: {})
-    with pytest.raises(RestoreError, match="Chunk 1 was loaded when other rows of its files were deleted"):
+    with pytest.raises(RestoreError, match=r"Chunk 1 was loaded when other rows of main\.readings were deleted"):
         duck.restore(exported.store, version=f"rev:{before}")
 
 

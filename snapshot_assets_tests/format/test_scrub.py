@@ -55,6 +55,11 @@ def test_credentials_are_removed_and_the_rest_stays(text, expected):
     "text",
     [
         'FATAL: password authentication failed for user "reader"',
+        "Write `carriers: {public.users.password: text}` in the plan, or give --carrier public.password=text, and",
+        "Write `time_columns: {public.tokens: <column>}` in the plan, or `public.tokens: null` to export it untimed.",
+        "or give --time-column public.tokens=<column>, or public.tokens=null.",
+        "mask it (`mask: {public.users.password: ...}`).",
+        "Give --map-table public.tokens=<schema>.<other name>, or leave one out with --tables.",
         "s3://bucket/prefix/data/7/public.flights-0a1b2c3d-0000.parquet",
         "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08  data/1/a.b-00000000-0000.parquet",
         "file:///srv/snapshots/demo: No space left on device",

@@ -93,7 +93,7 @@ def test_a_later_run_exports_only_what_is_missing_and_replace_exports_again(proj
     first = project.state().chunks[2].chunk
     assert project.run("chunks", keys=keys[:4]).success
     found = project.materialized()
-    assert [found[key]["status"] for key in keys[:4]] == ["exported", "skipped", "skipped", "exported"]
+    assert [found[key]["status"] for key in keys[:4]] == ["exported", "present", "present", "exported"]
     assert found[keys[1]]["dagster/partition_row_count"] == 24
     assert found[keys[1]]["chunk_checksum"] == first.checksum
     assert project.state().chunks[2].chunk == first
@@ -111,7 +111,7 @@ def test_when_a_key_fails_the_others_are_materialised_and_the_run_names_it(proje
     assert not result.success
     failure = project.failure(result)
     assert failure.description.startswith(f"1 of 6 chunks failed: chunk 4 ({project.keys[3]}): ")
-    assert list(failure.metadata["failed_chunks"].value) == ["4"]
+    assert [each["chunks"] for each in failure.metadata["failed_chunks"].value] == [[4]]
     done = [key for chunk, key in enumerate(project.keys, 1) if chunk != 4]
     found = project.materialized()
     assert sorted(found) == done

@@ -8,6 +8,8 @@ import dagster as dg
 import pytest
 from dagster._core.storage.event_log.sql_event_log import SqlEventLogStorage
 
+from snapshot_assets.pipeline import dagster_internals
+from snapshot_assets.pipeline.dagster_internals import CheckResult, check_events
 from snapshot_assets_tests.pipeline.project import Project, run_job
 
 EXPORTED = ("schema", "chunks", "untimed_tables", "manifest")
@@ -97,6 +99,20 @@ def test_checks_of_many_partitions_look_their_materializations_up_at_once(
     assert len(calls) == 1
 
 
+def test_the_materializations_of_more_partitions_than_dagster_fetches_at_once_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dagster_internals, "_FETCHED", 2)
+    key, names = dg.AssetKey("chunks"), [str(number) for number in range(5)]
+    with dg.DagsterInstance.ephemeral() as instance:
+        for name in names:
+            instance.report_runless_asset_event(dg.AssetMaterialization(key, partition=name))
+        passed = [CheckResult(name, True, {}, None) for name in names]
+        events = check_events(instance, dg.AssetCheckKey(key, "file_checksums"), passed)
+    ids = [event.target_materialization_data.storage_id for event in events if event.target_materialization_data]
+    assert len(set(ids)) == 5
+
+
 @pytest.mark.parametrize("found_by", ["verification", "check", "seal"])
 def test_damage_turns_a_partition_red_and_its_repair_turns_it_green(project: Project, found_by: str) -> None:
     assert project.run(*EXPORTED, keys=project.keys, with_checks=False).success
@@ -140,7 +156,7 @@ def test_a_verification_stores_only_results_that_show_something_new(project: Pro
 def test_a_skipped_partition_that_was_hashed_stays_green(project: Project) -> None:
     assert project.run(*EXPORTED, keys=project.keys, with_checks=False).success
     assert project.run("chunks", keys=project.keys[:2], with_checks=False).success
-    assert [each["status"] for each in project.materialized().values()].count("skipped") == 2
+    assert [each["status"] for each in project.materialized().values()].count("present") == 2
     assert current(project, "chunks") == green(project)
 
 

@@ -27,7 +27,8 @@ from snapshot_assets_tests.pipeline.project import ROOT, Project
 @pytest.mark.parametrize(
     ("error", "remedy"),
     [
-        (ExportFailedError("no", chunks={3: "why"}), "complete are skipped"),
+        (ExportFailedError("no", chunks={3: "why"}), "Correct what the errors in `failed_chunks` name, then run again"),
+        (ExportFailedError("no", chunks={3: "why"}, transient=True), "Every cause may pass by itself: run again."),
         (DamageError("no"), "every damaged partition"),
         (IncompleteError("no"), "Materialise the missing partitions"),
         (PlanError("no"), "reload the code location"),
@@ -53,7 +54,7 @@ def test_a_failed_export_stays_what_is_shown_if_the_hints_fail_too(
     project.break_chunk(1)
     monkeypatch.setattr(io_manager, "write_hints", lost)
     failure = project.failure(project.run("chunks", keys=project.keys[:1], with_checks=False))
-    assert list(failure.metadata["failed_chunks"].value) == ["1"]
+    assert [each["chunks"] for each in failure.metadata["failed_chunks"].value] == [[1]]
     assert any("were not written after the failure: the bucket does not answer" in line for line in project.log())
     project.mend_chunk(1)
     failure = project.failure(project.run("chunks", keys=project.keys[:1], with_checks=False))
@@ -95,7 +96,7 @@ def test_the_sensor_of_the_documents_reports_a_failed_chunk_and_a_users_own_erro
         sensor(context)
     chunk, own, crash = sent
     assert f"chunk 2 ({project.keys[1]}): " in chunk
-    assert "chunks that are complete are skipped" in chunk
+    assert "chunks that are complete stay as they are" in chunk
     assert "the user's own" in own
     assert "Steps failed: ['crashes']" in crash
 

@@ -139,7 +139,7 @@ def test_a_completed_chunk_is_written_again_only_on_request(project, hours):
     assert project.run("delays", single=key).success
     add_asset(project, lambda keys: hours(keys[0], 3))
     assert project.run("delays", single=key).success
-    assert project.materialized("delays")[key]["status"] == "skipped"
+    assert project.materialized("delays")[key]["status"] == "present"
     assert project.materialized("delays")[key]["dagster/partition_row_count"] == 2
     assert project.run("delays", single=key, config={"delays": {"replace": True}}).success
     assert project.materialized("delays")[key]["status"] == "replaced"

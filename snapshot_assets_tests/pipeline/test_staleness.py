@@ -105,7 +105,7 @@ def test_what_the_user_made_from_a_table_is_unsynced_once_the_table_has_other_fi
     project.user_assets.append(names)
     assert project.run("schema", "untimed_tables").success
     assert project.run("names").success
-    assert project.run("untimed_tables").success  # its chunk is skipped
+    assert project.run("untimed_tables").success  # its chunk is present
     assert unsynced(project, "demo/names") == []
     assert project.run("untimed_tables", config={"untimed_tables": {"replace": True}}).success
     assert unsynced(project, "demo/names") == [("demo/names", None)]

@@ -58,11 +58,13 @@ class PostgresqlServer:
         port: Its port on 127.0.0.1.
         bin: Folder of its programs.
         data: Folder of its data.
+        locales: Folder of the locales that it has; None for those of the system.
     """
 
     port: int
     bin: Path
     data: Path
+    locales: Path | None = None
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def uri(self, database: str = "postgres", user: str = "postgres", password: str = QUOTED_PASSWORD) -> str:
@@ -101,7 +103,8 @@ class PostgresqlServer:
 
     def control(self, action: str, *options: str) -> None:
         """Run pg_ctl: `start`, `stop`, `restart`."""
-        _as_server_user(self.bin / "pg_ctl", action, "-w", "-s", "-D", str(self.data), *options)
+        arguments = (action, "-w", "-s", "-D", str(self.data), *options)
+        _as_server_user(self.bin / "pg_ctl", *arguments, environment=_environment(self.locales))
 
 
 @contextmanager
@@ -139,12 +142,51 @@ def start_postgresql(version: int = 18) -> Iterator[PostgresqlServer]:
         shutil.rmtree(folder)
 
 
-def _as_server_user(program: Path, *arguments: str) -> None:
+@contextmanager
+def start_standby(primary: PostgresqlServer, **settings: str) -> Iterator[PostgresqlServer]:
+    """Start a hot standby of a server, with settings of its own; at the end, stop it."""
+    folder = primary.data.parent
+    standby = PostgresqlServer(free_port(), primary.bin, folder / "standby")
+    _as_server_user(
+        primary.bin / "pg_basebackup",
+        *("-d", primary.uri(), "-D", str(standby.data), "-R", "-X", "stream", "-c", "fast", "--no-sync"),
+    )
+    with (standby.data / "postgresql.conf").open("a") as file:
+        file.writelines(f"{name} = '{value}'\n" for name, value in (settings | {"port": str(standby.port)}).items())
+    standby.control("start", "-l", str(folder / "standby.log"))
+    try:
+        yield standby
+    finally:
+        standby.control("stop", "-m", "immediate")
+
+
+@contextmanager
+def start_speaking(locale: str) -> Iterator[PostgresqlServer]:
+    """Start Debian's server, which writes its messages in the language of a locale such as `de_DE.UTF-8`.
+
+    Skips the test where Debian's server, its messages or the definitions of locales are not installed.
+    """
+    messages = Path("/usr/share/locale") / locale[:2] / "LC_MESSAGES/postgres-15.mo"
+    needed = (binaries(15) / "postgres", messages, Path("/usr/share/i18n/locales") / locale.partition(".")[0])
+    if missing := [path for path in needed if not path.exists()]:
+        pytest.skip(f"needs {missing[0]}: apt-get install postgresql-15 locales")
+    with start_postgresql(15) as server:
+        server.locales = server.data.parent / "locales"
+        server.locales.mkdir(mode=0o755)
+        (server.locales / "C.UTF-8").symlink_to("/usr/lib/locale/C.utf8")
+        language, _, encoding = locale.partition(".")
+        subprocess.run(["localedef", "-i", language, "-f", encoding, str(server.locales / locale)], check=True)
+        server.control("restart")
+        server.psql(server.uri(), f"ALTER SYSTEM SET lc_messages = '{locale}'", "SELECT pg_reload_conf()")
+        yield server
+
+
+def _as_server_user(program: Path, *arguments: str, environment: dict[str, str] | None = None) -> None:
     done = subprocess.run(
         [str(program), *arguments],
         user=server_user(),
         cwd="/",
-        env=_environment(),
+        env=environment or _environment(),
         stdin=subprocess.DEVNULL,
         # pg_ctl's child inherits the descriptors: a pipe would stay open until the server stops.
         stdout=subprocess.DEVNULL,
@@ -153,8 +195,9 @@ def _as_server_user(program: Path, *arguments: str) -> None:
     assert done.returncode == 0, f"{program.name} {arguments[0]} failed with status {done.returncode}"
 
 
-def _environment() -> dict[str, str]:
-    return {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+def _environment(locales: Path | None = None) -> dict[str, str]:
+    own = {} if locales is None else {"LOCPATH": str(locales)}
+    return {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "TZ": "UTC"} | own
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from snapshot_assets.errors import FederationError
 from snapshot_assets.format.arrow_types import arrow_type_text, wider_type
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
 from snapshot_assets.format.windows import Window
 from snapshot_assets.storage.base import ObjectStore
@@ -120,7 +121,7 @@ def _merged(name: TableName, members: Sequence[Member]) -> Table:
             raise FederationError(
                 f"The time index of table {name} is {first.time_index or 'none'} for {members[0]} and "
                 f"{table.time_index or 'none'} for {member}; their windows cannot be compared.",
-                table=str(name),
+                table=table_text(name),
             )
         for column in table.columns:
             first_column = columns.setdefault(column.name, (column, member))
@@ -136,7 +137,7 @@ def _widened(name: TableName, one: tuple[Column, Member], other: tuple[Column, M
         raise FederationError(
             f"Column {name}.{one[0].name} is {kinds[0]} for {one[1]} and {kinds[1]} for {other[1]}; one table"
             " cannot hold both. Read the writers one by one.",
-            table=str(name),
+            table=table_text(name),
             column=one[0].name,
         )
     return one[0].model_copy(update={"arrow_type": arrow_type_text(wider)})
@@ -150,7 +151,7 @@ def _key(name: TableName, members: Sequence[Member]) -> tuple[str, ...]:
         if key is None:
             raise FederationError(
                 f"Table {name} has no primary key for {member}, so its rows cannot be deduplicated by it.",
-                table=str(name),
+                table=table_text(name),
             )
         keys.append(key.columns)
     for member, columns in zip(members, keys, strict=True):
@@ -158,7 +159,7 @@ def _key(name: TableName, members: Sequence[Member]) -> tuple[str, ...]:
             raise FederationError(
                 f"The primary key of table {name} is {', '.join(keys[0])} for {members[0]} and {', '.join(columns)} for"
                 f" {member}.",
-                table=str(name),
+                table=table_text(name),
             )
     return keys[0]
 
@@ -186,6 +187,6 @@ def _refuse_overlap(name: TableName, groups: Iterable[Sequence[Span]]) -> None:
                 f"Table {name}: {group[0]} overlaps {group[1]}, so rows may be duplicated. Give each writer its own"
                 f" time ranges, or read with dedupe={PRIMARY_KEY}: of all rows with a key, the row of the newest seal"
                 " stays.",
-                table=str(name),
+                table=table_text(name),
                 writers=(group[0].member.writer, group[1].member.writer),
             )

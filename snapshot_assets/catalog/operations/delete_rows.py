@@ -19,6 +19,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import ConflictError, DocumentError, PlanError, UnknownRelationError
 from snapshot_assets.format.actions import Action, Tombstone
 from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.predicate_text import parse_predicate
 from snapshot_assets.format.predicates import Comparison, Operator, Predicate, check_columns, check_predicate, walk
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
@@ -99,7 +100,7 @@ def execute_row_deletion(catalog: Catalog, plan: RowDeletionPlan) -> RowDeletion
             raise ConflictError(
                 f"{new}, which may hold such rows of {table}, was committed after the deletion was planned; nothing was"
                 " deleted. Run again.",
-                table=str(table),
+                table=table_text(table),
             )
         return actions
 
@@ -115,7 +116,7 @@ def _table(schema: DatabaseSchema, name: TableName, rule: NameRule) -> Table:
     if name not in tables:
         raise UnknownRelationError(
             f"The snapshot has no table {name}; it has {', '.join(sorted(map(str, tables))) or 'none'}.",
-            table=str(name),
+            table=table_text(name),
         )
     return tables[name]
 

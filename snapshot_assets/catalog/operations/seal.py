@@ -5,10 +5,10 @@ Safety does not depend on asset checks or other verification: sealing itself rea
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
+from itertools import count, islice
 from operator import attrgetter
 from typing import Literal
 
@@ -60,6 +60,7 @@ def seal(
     rows_outside: Sequence[RowsOutside] = (),
     seal_verify: SealDepth = "new",
     suspects: Set[int] = frozenset(),
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Sealed:
     """Verify the head and seal it, then write the hints.
 
@@ -70,6 +71,7 @@ def seal(
         seal_verify: `new` hashes the files that no earlier seal verified; if there are no such files, up to 1 GiB of
             the others (see `due_files`). `full` hashes all.
         suspects: Chunks that are hashed in any case, as is all damage on record at the location.
+        progress: Called with the number of files that are checked, and of all files.
 
     Raises:
         IncompleteError: Windows are missing, or files are damaged; names them. Of damage, it has the `report`.
@@ -82,7 +84,7 @@ def seal(
     while True:
         state = catalog.refresh()
         _check_complete(state)
-        report = check_to_seal(catalog.store, state, catalog.now(), verified, suspects)
+        report = check_to_seal(catalog.store, state, catalog.now(), verified, suspects, progress)
         if report.damaged:
             unsealed = "" if state.sealed else " and was not sealed"
             raise damage_error(state, report.faults, f"The snapshot is damaged{unsealed}", report)
@@ -121,7 +123,12 @@ def _name(state: State, chunk: int) -> str:
 
 
 def check_to_seal(
-    store: ObjectStore, state: State, now: datetime, verified: int, suspects: Set[int] = frozenset()
+    store: ObjectStore,
+    state: State,
+    now: datetime,
+    verified: int,
+    suspects: Set[int] = frozenset(),
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Report:
     """Check the newest state as before a seal, and record damage, so that later seals look for it.
 
@@ -133,10 +140,12 @@ def check_to_seal(
         now: The present.
         verified: Files that were added after this revision are new.
         suspects: Chunks that are hashed in any case.
+        progress: See `seal`.
     """
     hashed = files_to_seal(state, now, verified) | damage_on_record(store, state.location_id)
     hashed |= {known.file.path for chunk in suspects for known in state.live_files(chunk)}
-    report = check_head(store, state, hashed)
+    number, total = count(1), sum(1 for _ in state.live_files())
+    report = check_head(store, state, hashed, lambda _: progress(next(number), total))
     if report.damaged:
         record_verification(store, report, now)
     return report

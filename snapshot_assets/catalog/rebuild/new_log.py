@@ -29,6 +29,7 @@ from snapshot_assets.errors import ConflictError, ObjectExistsError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import FORMAT_VERSION
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
+from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.predicates import predicate_json
 from snapshot_assets.format.transactions import encode_transaction, trailing_sha256
 from snapshot_assets.storage.base import ObjectStore
@@ -179,7 +180,7 @@ def lost_deletions(base: Base, inventory: Inventory) -> list[str]:
         if manifest.revision > base.state.revision:
             found |= manifest.tombstones
     return [
-        f"Rows of {each.schema}.{each.table} were deleted at revision {revision}, those where "
+        f"Rows of {printed_name(each.schema, each.table)} were deleted at revision {revision}, those where "
         f"{json.dumps(predicate_json(each.predicate))}; they may be back. Delete them again."
         for revision, each in sorted(found.items())
         if base.state.tombstones.get(revision) != each

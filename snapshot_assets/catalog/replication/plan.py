@@ -29,6 +29,7 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.layout import REPLICA, in_layout, is_probe, revision_of
+from snapshot_assets.format.name_texts import shell_word
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.listed import Listed
 
@@ -215,10 +216,11 @@ def check_target(target: ObjectStore, marker: Replica | None, state: State, sour
         if marker.promoting:
             raise ReplicaError(promotion_text(target.uri), uri=target.uri)
         if not state.location_id:
+            uri = shell_word(target.uri)
             raise ReplicaError(
                 f"{source} is empty, or its log is lost, and {target.uri} is its replica, which has what was there."
-                f" Restore from it by `snapshots import --from {target.uri}`, or go on with it:"
-                f" `snapshots catalog promote --snapshot {target.uri}`. To begin {source} again, replicate to an empty"
+                f" Restore from it by `snapshots import --from {uri}`, or go on with it:"
+                f" `snapshots catalog promote --snapshot {uri}`. To begin {source} again, replicate to an empty"
                 " location.",
                 uri=target.uri,
             )

@@ -17,7 +17,6 @@ from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.errors import AcceptanceNeededError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 
 
@@ -136,7 +135,7 @@ def _at(history: _History, revision: int) -> dict[int, act.Tombstone]:
 
 def _acceptance_needed(revision: int, undeleted: Mapping[int, act.Tombstone]) -> AcceptanceNeededError:
     deletions = ", ".join(
-        f"revision {number} (rows of {table_text(TableName(each.schema, each.table))})"
+        f"revision {number} (rows of {TableName(each.schema, each.table)})"
         for number, each in sorted(undeleted.items())
     )
     return AcceptanceNeededError(

@@ -15,6 +15,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.holds import refuse_held
 from snapshot_assets.errors import ConflictError, PlanError
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.relations import TableName
 
 RULES = ("keep_last", "keep_for", "keep_daily", "keep_weekly", "keep_monthly", "keep_yearly")
@@ -57,8 +58,9 @@ def tombstone(state: State, token: Token, wanted: act.Tombstone) -> Actions:
     """
     check_unchanged(state, token)
     if state.schema_id != token.schema_id:
+        name = printed_name(wanted.schema, wanted.table)
         raise ConflictError(
-            f"Schema {state.schema_id} was added while rows of {wanted.schema}.{wanted.table} were to be deleted by"
+            f"Schema {state.schema_id} was added while rows of {name} were to be deleted by"
             f" a predicate made for schema {token.schema_id}; nothing was deleted. Run again."
         )
     if _is_deleted(state, wanted):

@@ -17,7 +17,6 @@ from snapshot_assets.errors import RowsOutsideError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.counts import counted, noun, number_text
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import time_text
 
@@ -97,7 +96,7 @@ def rows_text(outside: Sequence[act.RowsOutside], start: datetime, end: datetime
 def _tables_text(outside: Sequence[act.RowsOutside]) -> str:
     """Return tables with their rows, such as `main.orders 1,200, main.visits 7 and 2 more`; the largest first."""
     tables = sorted((each for each in outside if each.rows), key=lambda each: -each.rows)
-    named = (f"{table_text(TableName(each.schema, each.table))} {number_text(each.rows)}" for each in tables[:_NAMED])
+    named = (f"{TableName(each.schema, each.table)} {number_text(each.rows)}" for each in tables[:_NAMED])
     more = f" and {number_text(len(tables) - _NAMED)} more" if len(tables) > _NAMED else ""
     return ", ".join(named) + more
 

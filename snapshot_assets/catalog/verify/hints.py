@@ -82,7 +82,8 @@ def _unknown_revision(store: ObjectStore, scan: LogScan, shown: State, revision:
     if isinstance(revision, int) and 0 < revision < scan.first:
         yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} is of revision {revision}, which was pruned.")
     else:
-        yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} names revision {revision!r}, which is unknown.")
+        named = "no revision" if revision is None else f"revision {revision!r}, which is unknown"
+        yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} names {named}.")
         yield from _sums_faults(store, scan, shown)
 
 
@@ -125,10 +126,12 @@ def _load_manifest_faults(store: ObjectStore, state: State) -> Iterator[Fault]:
         try:
             found = store.get(path, limit=MAX_DOCUMENT_BYTES)
         except ObjectNotFoundError:
-            found = None
-        if found != expected:
-            message = f"{path} does not list the files of revision {state.revision}, which {MANIFEST} shows."
-            yield Fault(FaultKind.STALE, path, f"{message} Load nothing by it until then.")
+            if expected is not None:
+                yield Fault(FaultKind.STALE, path, missing(store, path).finding)
+        else:
+            if found != expected:
+                message = f"{path} does not list the files of revision {state.revision}, which {MANIFEST} shows."
+                yield Fault(FaultKind.STALE, path, f"{message} Load nothing by it until then.")
 
 
 def _state_at(scan: LogScan, revision: object) -> State | None:

@@ -229,18 +229,21 @@ def verified_revision(state: State) -> int:
     return state.newest_seal.seal.verified_revision if state.newest_seal else 0
 
 
-def check_head(store: ObjectStore, state: State, hashed: Set[str]) -> Report:
+def check_head(
+    store: ObjectStore, state: State, hashed: Set[str], progress: Callable[[DataFile], None] = lambda _: None
+) -> Report:
     """Check the live files and the documents of a state.
 
     Args:
         store: The location.
         state: The newest state, or the state of an older revision.
         hashed: Paths of the files that are hashed.
+        progress: Called for each file done.
     """
     objects = Listed(store, "data/", "schema/")
     report = Report(store.uri, "sample" if hashed else "quick", "newest", state.location_id)
     report.format_version, report.revision, report.snapshot_id = state.format_version, state.revision, state.snapshot_id
-    report.faults += check_files(store, state, objects, report, hashed=hashed)
+    report.faults += check_files(store, state, objects, report, progress=progress, hashed=hashed)
     report.faults += check_documents(store, state, objects)
     return report
 

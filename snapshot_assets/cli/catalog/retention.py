@@ -22,6 +22,7 @@ from snapshot_assets.cli.tables import show_table
 from snapshot_assets.cli.unreferenced import by_reason, released_json, show_reasons, show_released, sizes
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.counts import counted
+from snapshot_assets.format.name_texts import shell_word
 from snapshot_assets.format.units import duration_text, human_bytes, time_text
 from snapshot_assets.plan.plan import Plan
 
@@ -60,8 +61,8 @@ def _rules(options: argparse.Namespace, plan: Plan | None) -> tuple[Retention | 
     if rule is None and plan.retention.tag is None:
         raise PlanError(
             f"Plan {plan.name!r} has neither tag nor any of {', '.join(RULES)} in its retention, so nothing expires. "
-            f"Write one there; or give --keep-last or another such option; or give --snapshot {plan.to} without any "
-            "to delete only tags past their time retained."
+            f"Write one there; or give --keep-last or another such option; or give --snapshot {shell_word(plan.to)} "
+            "without any to delete only tags past their time retained."
         )
     return rule, plan.retention.tag_rule
 

@@ -194,7 +194,7 @@ def _driver() -> str:
 
 
 def _check_target(configuration: Configuration, plan: Plan) -> Iterator[Check]:
-    """Check that a PostgreSQL target can be written to, and report what its driver writes slowly."""
+    """Connect to a PostgreSQL target, and report what its driver writes slowly."""
     if plan.target is None or configuration.unset([plan.target]):
         return
     address, subject = configuration.source(plan.target), plan.target.alias

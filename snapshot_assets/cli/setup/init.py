@@ -17,6 +17,8 @@ from snapshot_assets.databases.open import default_alias
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.counts import counted
+from snapshot_assets.format.name_texts import shell_word
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.units import duration_text
 from snapshot_assets.plan.ad_hoc import plan_name
 from snapshot_assets.plan.configuration import CONFIG_VARIABLE, DEFAULT_FILE, Configuration
@@ -109,7 +111,7 @@ def _report(options: argparse.Namespace, file: Path, proposal: Proposal, variabl
     if options.json:
         fields = plan.model_dump(mode="json", exclude_unset=True)
         tables = [
-            {"table": str(each.table.table_name), "bytes": each.bytes, "analyzed": each.analyzed}
+            {"table": table_text(each.table.table_name), "bytes": each.bytes, "analyzed": each.analyzed}
             for each in proposal.tables
         ]
         show_json({"path": str(file), "plan": fields, "windows": count, "tables": tables, "variable": variable})
@@ -117,7 +119,7 @@ def _report(options: argparse.Namespace, file: Path, proposal: Proposal, variabl
     show(f"{file}: plan {plan.name}, {counted(len(proposal.tables), 'table')}")
     show(f"  {counted(count, 'window')} of {duration_text(windows.length)}; comments in the file say why")
     found = file.absolute() == Path(DEFAULT_FILE).absolute() and not options.config
-    named = "" if found else f"--config {file} "
+    named = "" if found else f"--config {shell_word(str(file))} "
     show(f"Next: snapshots {named}plan show {plan.name}")
     show(f"      snapshots {named}doctor --plan {plan.name}")
     show(f"      snapshots {named}export create --plan {plan.name}")

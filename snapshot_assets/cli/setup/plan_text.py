@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
 from snapshot_assets.cli.setup.estimates import EstimatedTable
 from snapshot_assets.cli.setup.proposal import Proposal
+from snapshot_assets.format.name_texts import yaml_key, yaml_value
 from snapshot_assets.format.names import column_text, table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import duration_text, human_bytes, time_text
-
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
-_WORDS = frozenset(("null", "true", "false"))
 
 _HEAD = """\
 # Snapshots of {alias}, proposed by `snapshots init` on {day}. Every value can be changed before the first export.
@@ -64,7 +60,7 @@ def plan_text(proposal: Proposal, uri: str, now: datetime) -> str:
     """
     plan = proposal.plan
     alias = plan.source.alias
-    names = {"alias": alias, "name": plan.name, "uri": json.dumps(uri), "to": _quoted(plan.to)}
+    names = {"alias": alias, "name": plan.name, "uri": yaml_key(uri), "to": yaml_key(plan.to)}
     head = _HEAD.format(**names, day=now.date().isoformat())
     kind = _CONTINUOUS if plan.kind == "continuous" else _ONCE
     return head + kind + "".join(f"{line}\n" for line in _fields(proposal)) + _TAIL
@@ -84,8 +80,8 @@ def _fields(proposal: Proposal) -> Iterator[str]:
     yield "    # The column whose value decides a row's window: best one that never changes. null: whole in chunk 0."
     yield f"    time_columns:{'' if plan.time_columns else ' {}'}"
     for table, column in sorted(plan.time_columns.items()):
-        reason = proposal.reasons["time_columns", str(table)]
-        yield f"      {_quoted(table_text(table))}: {_value(column)}{_comment(_size(tables, table), reason)}"
+        reason = proposal.reasons["time_columns", table_text(table)]
+        yield f"      {yaml_key(table_text(table))}: {_value(column)}{_comment(_size(tables, table), reason)}"
     carriers = {column_text(path): carrier.value for path, carrier in plan.carriers.items()}
     yield from _section(proposal, "carriers", carriers)
     yield from _section(proposal, "exclude_tables", dict.fromkeys(plan.exclude_tables))
@@ -99,7 +95,7 @@ def _section(proposal: Proposal, name: str, entries: dict[str, Any]) -> Iterator
     yield f"    {name}:"
     for key, value in sorted(entries.items()):
         reason = _comment(proposal.reasons.get((name, key), ""))
-        yield f"      - {_value(key)}{reason}" if value is None else f"      {_quoted(key)}: {_value(value)}{reason}"
+        yield f"      - {_value(key)}{reason}" if value is None else f"      {yaml_key(key)}: {_value(value)}{reason}"
 
 
 def _size(tables: dict[TableName, EstimatedTable], table: TableName) -> str:
@@ -113,9 +109,4 @@ def _comment(*parts: Iterable[str]) -> str:
 
 
 def _value(value: str | None) -> str:
-    """Return a text as a value, in which `${` would name a variable."""
-    return "null" if value is None else _quoted(value.replace("${", "$${"))
-
-
-def _quoted(text: str) -> str:
-    return text if _PLAIN.fullmatch(text) and text.lower() not in _WORDS else json.dumps(text)
+    return "null" if value is None else yaml_value(value)

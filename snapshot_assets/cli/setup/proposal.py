@@ -25,9 +25,9 @@ from snapshot_assets.errors import (
     UnknownRelationError,
     UnsupportedTypeError,
 )
-from snapshot_assets.format.names import column_text, parse_column
-from snapshot_assets.format.patterns import pattern_of
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.name_texts import written_name
+from snapshot_assets.format.names import column_text, parse_column, parse_table, table_text
+from snapshot_assets.format.relations import DatabaseSchema, Table
 from snapshot_assets.format.windows import TimeRange
 from snapshot_assets.plan.plan import Plan
 
@@ -91,7 +91,7 @@ def propose(source: SchemaSource, plan: Plan, now: datetime) -> Proposal:
     chosen = found.plan.time_columns
     named = [table for table in schema.tables if _LARGE_OBJECTS not in table.options]
     for table in named:
-        found.reasons.setdefault(("time_columns", str(table.table_name)), _usual_reason(table))
+        found.reasons.setdefault(("time_columns", table_text(table.table_name)), _usual_reason(table))
     times = {table.table_name: table.time_index for table in named if table.table_name not in chosen}
     found.plan = found.plan.changed(time_columns=dict(chosen) | times)
     checked_schemas(source, found.plan)
@@ -106,7 +106,7 @@ def _settled(found: Proposal, ask: Callable[[Refusals], DatabaseSchema]) -> Data
         schema = ask(refusals)
         if not refusals.errors:
             return schema
-        tables = {str(table.table_name): table for table in schema.tables}
+        tables = {table_text(table.table_name): table for table in schema.tables}
         for error in refusals.errors:
             _settle(found, error, tables)
     refusals.raise_any()
@@ -121,7 +121,7 @@ def _settle(found: Proposal, error: SnapshotError, tables: dict[str, Table]) -> 
         case AmbiguousTimeIndexError() if table is not None:
             chosen, others = best_time_column(table, facts["candidates"])
             reason = f"chosen by its name among {others}; another of them may be right"
-            found.add("time_columns", table.table_name, chosen, str(table.table_name), reason)
+            found.add("time_columns", table.table_name, chosen, table_text(table.table_name), reason)
         case UnsupportedTypeError() if "column" in facts:
             path = parse_column(facts["column"])
             reason = f"left out: its type {facts['type']} cannot be exported"
@@ -140,8 +140,8 @@ def _settle(found: Proposal, error: SnapshotError, tables: dict[str, Table]) -> 
 
 def _leave_out(found: Proposal, name: str, tables: dict[str, Table], reason: str) -> None:
     table = tables.get(name)
-    path = table.table_name if table is not None else TableName(*name.split(".", 1))
-    found.add("exclude_tables", pattern_of(path), None, pattern_of(path), reason)
+    path = table.table_name if table is not None else parse_table(name)
+    found.add("exclude_tables", written_name(*path), None, written_name(*path), reason)
 
 
 def best_time_column(table: Table, candidates: Iterable[str]) -> tuple[str, str]:
@@ -172,7 +172,7 @@ def _with_dates(source: SchemaSource, found: Proposal, schema: DatabaseSchema) -
         if (estimated(source, found.plan, table, None).bytes or 0) > CHUNK_BYTES:
             chosen, others = best_time_column(table, dates)
             reason = f"a large table without a timestamp; its dates: {others}"
-            found.add("time_columns", table.table_name, chosen, str(table.table_name), reason)
+            found.add("time_columns", table.table_name, chosen, table_text(table.table_name), reason)
             changed = True
     return source.extract(found.plan.selection) if changed else schema
 

@@ -226,16 +226,15 @@ def _translated(error: Exception, doing: str) -> DatabaseError:
             f"{doing} failed: this very process has the file open already, for writing or with other settings."
             " Close that connection first."
         )
+    kind: type[DatabaseError] = DatabaseError
+    reason = text
     if _MEMORY.search(text):
-        return DatabaseError(
-            f"{doing} failed: it needs more memory than DuckDB may use; it unpacks 2048 rows at once, however large, a"
+        reason = (
+            "it needs more memory than DuckDB may use; it unpacks 2048 rows at once, however large, a"
             " view may need them all, and indexes are held in memory. Allow it more in the URI of the database, such"
-            f" as duckdb:///….duckdb?memory_limit=2GiB. {text.partition(' Possible solutions')[0]}",
-            doing=doing,
+            f" as duckdb:///….duckdb?memory_limit=2GiB. {text.partition(' Possible solutions')[0]}"
         )
-    if "Permission Error" in text:
-        return DatabaseDeniedError(
-            f"{doing} failed: something reads outside the database file, which is switched off: {text}",
-            doing=doing,
-        )
-    return DatabaseError(f"{doing} failed: {text}", doing=doing)
+    elif "Permission Error" in text:
+        kind = DatabaseDeniedError
+        reason = f"something reads outside the database file, which is switched off: {text}"
+    return kind(f"{doing} failed: {reason}", doing=doing, reason=reason)

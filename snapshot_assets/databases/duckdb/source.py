@@ -125,6 +125,9 @@ class DuckDBDatabase(TimedSource):
         with self._session.cursor() as cursor, self._session.translated(f"reading {scan.table.table_name}"):
             return round(rows * self._row_bytes(cursor, query))
 
+    def count_rows(self, table: Table, rows: Sequence[Rows], *, thorough: bool) -> None:
+        """Return None: DuckDB runs inside the task, and has no other form to count by; see `Database.count_rows`."""
+
     def unanalyzed(self, scan: Scan) -> None:
         """Return None, because `estimate` counts rows; see `Database.unanalyzed`."""
 

@@ -34,6 +34,8 @@ from snapshot_assets.databases.target import (
     Rehearsal,
     RestoreRecord,
     Statement,
+    Tried,
+    ignore_tries,
 )
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError, SnapshotError
 from snapshot_assets.format.relations import Table, TableName
@@ -72,7 +74,6 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
     database = TARGET
     time_column = DuckDBTimeColumn
     deletes_parents = False
-    _own_rows = DuckDBConnection.relation
 
     def __init__(self, address: DatabaseAddress) -> None:
         self.alias = address.alias
@@ -148,8 +149,9 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
             if name is not None:
                 found.setdefault(name, (is_view, []))[1].append(column)
         sequences = {wanted.get((row[0].lower(), row[1].lower())) for row in self.rows(_SEQUENCES, [TARGET])}
+        filled = self._with_rows([name for name, (is_view, _) in found.items() if not is_view])
         return {name: ExistingTable((), False, "sequence") for name in sequences if name is not None} | {
-            name: ExistingTable(tuple(columns), not is_view and self._has_rows(name), "view" if is_view else "table")
+            name: ExistingTable(tuple(columns), name in filled, "view" if is_view else "table")
             for name, (is_view, columns) in found.items()
         }
 
@@ -197,7 +199,7 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         failed = []
         for each in statements:
             if each.table is not None and each.makes.startswith("index "):
-                name = each.makes.removeprefix("index ").removesuffix(f" of {each.table}")
+                name = each.makes.removeprefix("index ").removesuffix(f" of {each.table.dotted}")
                 if (each.table.schema.lower(), name.lower()) in taken:
                     failed.append(FailedStatement(each, f"an index {name} is in schema {each.table.schema} already"))
         return failed
@@ -211,7 +213,11 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
             self._opened = None
 
     def make(
-        self, record: RestoreRecord, steps: Sequence[SchemaStep], absent: Collection[TableName] = ()
+        self,
+        record: RestoreRecord,
+        steps: Sequence[SchemaStep],
+        absent: Collection[TableName] = (),
+        tried: Tried = ignore_tries,
     ) -> dict[str, StepResult]:
         """Make steps; see `RestoreTarget`.
 
@@ -220,7 +226,7 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         if any(step.reads_rows for step in steps):
             self.close()
             self._opened = self._open(indexing=True)
-        return super().make(record, steps, absent)
+        return super().make(record, steps, absent, tried)
 
     def by_hand(self, step: SchemaStep) -> tuple[str, ...]:
         """Return a step's statements without the name that the file has here; see `RestoreTarget`."""
@@ -284,6 +290,9 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
             with suppress(duckdb.Error):  # the transaction failed; the next stream replaces this one
                 self._connection.unregister(_STREAM)
         return feed.rows
+
+    def _own_rows(self, names: Sequence[TableName]) -> Mapping[TableName, str]:
+        return {name: self.relation(name) for name in names}
 
     def _references(self, tables: Sequence[TableName]) -> list[Reference]:
         schemas, wanted = self.schema_names(), set(tables)

@@ -14,6 +14,8 @@ from urllib.parse import quote, unquote
 import adbc_driver_manager
 import adbc_driver_postgresql.dbapi as adbc
 
+from snapshot_assets.databases.postgresql.failures import is_of_server
+
 _LATER = ("search_path",)
 """Settings that only the session sets: `SET … TO DEFAULT` would return to the value of the packet."""
 
@@ -50,7 +52,7 @@ def connect(uri: str, settings: Mapping[str, str]) -> adbc.Connection:
 
 def _named(sent: Mapping[str, str], message: str) -> set[str]:
     """Return the settings to which a message objects."""
-    if "FATAL" not in message:
+    if not is_of_server(message):
         return set()
     named = {name for name in sent if re.search(rf"\b{name}\b", message, re.IGNORECASE)}
     return set(sent) if _NO_OPTIONS.search(message) else named

@@ -1,92 +1,195 @@
-"""Translates the driver's exceptions by SQLSTATE, or by libpq's text without an SQLSTATE."""
+"""The one place where an error of PostgreSQL becomes a text: by the fields that the server sent, never by its prose.
+
+The server writes prose in the language of its `lc_messages`. A driver that loses the fields leaves libpq's text, of
+which only the layout is used; the session says whether it still answers.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
+from snapshot_assets.databases.postgresql.remedies import remedy_of
 from snapshot_assets.errors import (
     DatabaseDeniedError,
     DatabaseError,
     DatabaseUnavailableError,
     SnapshotError,
+    TransientError,
     UnknownRelationError,
 )
 from snapshot_assets.format.scrub import scrub
 
-# 08: connection; 40: serialisation, deadlock, and a standby's recovery conflict; 53300: too many connections;
-# 55P03: lock not available; 57P: shutdown, crash, still starting.
-_TRANSIENT = ("08", "40", "53300", "55P03", "57P")
+# 08: connection, here that of a foreign server, as HV00N; 40: serialisation, deadlock, and a standby's recovery
+# conflict; 53300: too many connections; 55P03: lock not available; 57P: shutdown, crash, still starting, idle for long.
+_TRANSIENT = ("08", "HV00N", "40", "53300", "55P03", "57P01", "57P02", "57P03", "57P05")
 _DENIED = ("28", "42501", "3D000")
 _UNKNOWN = ("42P01", "3F000")
-_TRANSIENT_TEXT = re.compile(
-    r"no connection to the server|closed the connection|terminating connection|connection to server was lost"
-    r"|could not (?:receive|send) data|SSL SYSCALL|conflict with recovery|too many clients|connection slots"
-    r"|deadlock detected|could not serialize access"
+_BUSY = re.compile(
+    r"too many clients|connection slots|too many connections|terminating connection"
     r"|is (?:starting up|shutting down|not yet accepting)|in recovery mode|not accepting connections",
 )
-_TAIL = re.compile(r"\s*Query was:.*|\.?\s*SQLSTATE: \w{5}\s*\Z", re.DOTALL)
-_HEAD = re.compile(r"\A(?:[A-Z_]+: )?(?:\[libpq\] )?(?:Failed to \w+(?: query)?(?: '.*?')?: )?", re.DOTALL)
+"""Refusals of a busy server, in English: an attempt to connect has no fields."""
+
+_SERVERS = re.compile(r": (?P<severity>\w[^:\n]*):  (?P<text>.*)", re.DOTALL)
+"""The server's part of libpq's text: two blanks follow the severity."""
+
+_LIBPQ_HEAD = re.compile(r"\A(?:[A-Z_]+: )?(?:\[libpq\] )?(?:Failed to connect: )?")
+_LIBPQ_CLOSED = re.compile(r"\n(?:server closed the connection|SSL connection has been closed).*", re.DOTALL)
+_FULL = re.compile(r"too many|connection slots")
+_LABELS = {"MESSAGE_DETAIL": "DETAIL", "MESSAGE_HINT": "HINT"}
+_AGAIN = "Running again continues."
+_LONGEST_SQL = 160
 
 
-def is_headless(error: BaseException) -> bool:
+@dataclass(frozen=True)
+class Origin:
+    """Where an error occurred.
+
+    Attributes:
+        doing: The operation that failed, such as `PostgreSQL 'shop': reading public.orders`.
+        sql: The statement; "" if there is none.
+        secrets: Values that the message must not contain.
+        answers: Whether the connection still answers.
+        standby: Whether the server replays the write-ahead log of another.
+        selects: Whether the operation reads tables that the plan may leave out.
+        passes: Whether a query that ran again, because the driver lost its error, succeeded.
+        remedies: Sentences by SQLSTATE that hold for this operation alone.
+    """
+
+    doing: str
+    sql: str
+    secrets: Iterable[str]
+    answers: bool
+    standby: bool
+    selects: bool
+    passes: bool = False
+    remedies: Mapping[str, str] = field(default_factory=dict)
+
+
+def fields_of(error: BaseException) -> dict[str, str]:
+    """Return the fields of a server's error, such as `MESSAGE_PRIMARY`; none if the driver lost them."""
+    named = {_text(name): _text(value) for name, value in getattr(error, "details", None) or ()}
+    return {name.removeprefix("PG_DIAG_"): value for name, value in named.items()}
+
+
+def lacks_state(error: BaseException) -> bool:
+    """Return whether the driver lost the fields of a stream's error, or the error itself."""
+    return _is_headless(error) or ("PGRES_FATAL_ERROR" in str(error) and "SQLSTATE" not in fields_of(error))
+
+
+def translated(error: BaseException, origin: Origin) -> SnapshotError:
+    """Return the error to raise for an error of an established connection.
+
+    Its attributes are `doing`, `reason` (the text without operation, remedy and SQL), and as far as known `sqlstate`,
+    `remedy`, `table` and `column`.
+    """
+    fields = fields_of(error)
+    state = fields.get("SQLSTATE")
+    kind = _kind(state, origin)
+    reason = scrub(_reason(error, fields, origin.doing), origin.secrets)
+    general = remedy_of(state, answers=origin.answers, standby=origin.standby, selects=origin.selects)
+    remedy = origin.remedies.get(state or "", general)
+    again = _AGAIN if issubclass(kind, TransientError) else ""
+    sql = f"SQL: {_short(scrub(origin.sql, origin.secrets))}" if origin.sql else ""
+    text = " ".join(filter(None, (f"{origin.doing} failed: {_ended(reason)}", remedy, again, sql)))
+    attributes = {"sqlstate": state, "remedy": remedy, "table": _table(fields), "column": fields.get("COLUMN_NAME")}
+    known = {name: value for name, value in attributes.items() if value}
+    return kind(text, doing=origin.doing, reason=reason, **known)
+
+
+def is_of_server(text: str) -> bool:
+    """Return whether libpq's text of a failed connection contains an error of the server, in any language."""
+    return _SERVERS.search(text) is not None
+
+
+def connect_failure(error: BaseException, alias: str, secrets: Iterable[str]) -> DatabaseError:
+    """Return the error to raise for a failed connection attempt, for which the driver gives no fields.
+
+    Only errors of a busy server are transient. All others than the server's come from libpq and concern the network,
+    except those about the URI.
+    """
+    original = str(error)
+    server = _SERVERS.search(original)
+    reason = scrub(_line(_LIBPQ_HEAD.sub("", original)).rstrip("."), secrets)
+    if re.search(r"invalid (?:URI|percent|port|integer|sslmode|connection option)|unexpected character", original):
+        return DatabaseDeniedError(f"The URI of PostgreSQL {alias!r} is invalid: {reason}")
+    if server is None:
+        return DatabaseUnavailableError(f"PostgreSQL {alias!r} cannot be reached: {reason}. {_AGAIN}")
+    if _BUSY.search(original):
+        remedy = remedy_of("53300" if _FULL.search(original) else "57P03", answers=False, standby=False, selects=False)
+        return DatabaseUnavailableError(f"PostgreSQL {alias!r} cannot be reached: {reason}. {remedy} {_AGAIN}")
+    return DatabaseDeniedError(
+        f"PostgreSQL {alias!r} refused the connection: {reason}. Check user, password and database name in its URI."
+    )
+
+
+def _kind(state: str | None, origin: Origin) -> type[SnapshotError]:
+    if state is None:
+        return DatabaseError if origin.answers and not origin.passes else DatabaseUnavailableError
+    if state.startswith(_TRANSIENT):
+        return DatabaseUnavailableError
+    if state.startswith(_DENIED):
+        return DatabaseDeniedError
+    return UnknownRelationError if state.startswith(_UNKNOWN) else DatabaseError
+
+
+def _reason(error: BaseException, fields: Mapping[str, str], doing: str) -> str:
+    """Return the server's reason, with detail, hint and the first line of the context, and the SQLSTATE."""
+    if _is_headless(error):
+        return (
+            "the server ended the query before its first row. The driver lost the error, and the query did not fail"
+            " again. Look for the error in the server's log"
+        )
+    if "MESSAGE_PRIMARY" not in fields:
+        return _without_fields(str(error))
+    parts = [_line(fields["MESSAGE_PRIMARY"]) + _named(fields, doing)]
+    parts += [f"{label}: {_line(fields[name])}" for name, label in _LABELS.items() if name in fields]
+    if context := fields.get("CONTEXT", "").partition("\n")[0]:
+        parts.append(f"CONTEXT: {_short(context)}")
+    return f"{' '.join([*map(_ended, parts[:-1]), parts[-1].rstrip('.')])} (SQLSTATE {fields['SQLSTATE']})"
+
+
+def _named(fields: Mapping[str, str], doing: str) -> str:
+    """Return the table and column of an error, in parentheses, as far as the message does not name them."""
+    said = f"{doing} {fields['MESSAGE_PRIMARY']}"
+    table, column = _table(fields), fields.get("COLUMN_NAME")
+    names = {f"table {table}": table, f"column {column}": column}
+    missing = [text for text, name in names.items() if name and not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", said)]
+    return f" ({', '.join(missing)})" if missing else ""
+
+
+def _table(fields: Mapping[str, str]) -> str | None:
+    table = fields.get("TABLE_NAME")
+    return f"{fields['SCHEMA_NAME']}.{table}" if table and "SCHEMA_NAME" in fields else table
+
+
+def _without_fields(text: str) -> str:
+    """Return libpq's text without what the driver and libpq put around the server's."""
+    server = _SERVERS.search(text)
+    if server is None:
+        return _line(_LIBPQ_HEAD.sub("", text)).rstrip(".")
+    return _line(_LIBPQ_CLOSED.sub("", server["text"])).rstrip(".")
+
+
+def _is_headless(error: BaseException) -> bool:
     """Return whether a stream ended before its first byte; the driver then loses the server's error."""
     return "Expected PGCOPY signature" in str(error)
 
 
-def lacks_state(error: BaseException) -> bool:
-    """Return whether the driver lost the SQLSTATE of a stream's error, as it does since 1.9, or the error itself."""
-    text = str(error)
-    without = "PGRES_FATAL_ERROR" in text and getattr(error, "sqlstate", None) is None
-    return is_headless(error) or (without and not _TRANSIENT_TEXT.search(text))
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
-def translated(error: BaseException, doing: str, secrets: Iterable[str], alive: bool) -> SnapshotError:
-    """Return the error to raise for an error of an established connection.
-
-    Args:
-        error: The driver's error; that of a broken stream has no SQLSTATE.
-        doing: The operation that failed, such as `PostgreSQL 'shop': reading public.orders`.
-        secrets: Values that the message must not contain.
-        alive: Whether the connection is still usable.
-    """
-    state: str | None = getattr(error, "sqlstate", None)
-    message = f"{doing} failed: {_text(error, secrets)}"
-    if is_headless(error):
-        return DatabaseUnavailableError(
-            f"{doing} failed: the server ended the query before its first row. The driver lost the error, and the query"
-            " did not fail again. Look for the error in the server's log."
-        )
-    if state is None:
-        lost = not alive or _TRANSIENT_TEXT.search(str(error))
-        return DatabaseUnavailableError(message, doing=doing) if lost else DatabaseError(message, doing=doing)
-    kind: type[SnapshotError] = DatabaseError
-    if state.startswith(_TRANSIENT):
-        kind = DatabaseUnavailableError
-    elif state.startswith(_DENIED):
-        kind = DatabaseDeniedError
-    elif state.startswith(_UNKNOWN):
-        kind = UnknownRelationError
-    return kind(f"{message} (SQLSTATE {state})", sqlstate=state, doing=doing)
+def _line(text: str) -> str:
+    return " ".join(text.split())
 
 
-def connect_failure(error: BaseException, alias: str, secrets: Iterable[str]) -> DatabaseError:
-    """Return the error to raise for a failed connection attempt, for which the driver gives no SQLSTATE.
-
-    An error of the server starts with FATAL; only those of a busy server are transient. All others come from libpq and
-    concern the network, except those about the URI.
-    """
-    reason = _text(error, secrets)
-    original = str(error)
-    if re.search(r"invalid (?:URI|percent|port|integer|sslmode|connection option)|unexpected character", original):
-        return DatabaseDeniedError(f"The URI of PostgreSQL {alias!r} is invalid: {reason}")
-    if "FATAL:" in original and not _TRANSIENT_TEXT.search(original):
-        return DatabaseDeniedError(
-            f"PostgreSQL {alias!r} refused the connection: {reason}. Check user, password and database name in its URI."
-        )
-    return DatabaseUnavailableError(f"PostgreSQL {alias!r} cannot be reached: {reason}")
+def _short(text: str) -> str:
+    line = _line(text)
+    return line if len(line) <= _LONGEST_SQL else f"{line[: _LONGEST_SQL - 1]}…"
 
 
-def _text(error: BaseException, secrets: Iterable[str]) -> str:
-    text = _HEAD.sub("", _TAIL.sub("", str(error)), count=1)
-    return scrub(" ".join(text.split()), secrets).rstrip(".")
+def _ended(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."

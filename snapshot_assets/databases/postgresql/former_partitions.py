@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -31,18 +31,18 @@ _KEPT = ("partition_by", "persistence", "access_method", "storage_parameters", "
 _Part = Mapping[str, Any]
 
 
-def with_former_partitions(table: Table, older: Iterable[Table], taken: Collection[TableName]) -> Table:
+def with_former_partitions(table: Table, older: Iterable[Table], taken: set[TableName]) -> Table:
     """Return a table that has a place for every row of older documents.
 
     Args:
         table: The table as the newest schema has it.
         older: The table as the schemas have it that its files were written with, newest first.
-        taken: Names that no partition can get.
+        taken: Names that no partition can get; those of the partitions that are brought back are added.
     """
     if table.options.get("partition_by") is None:
         return table
     with reading_options():
-        places = _Places(table, {*taken})
+        places = _Places(table, taken)
         for each in older:
             places.add_lost(each)
     return table.model_copy(update={"options": {**table.options, "partitions": places.parts}})

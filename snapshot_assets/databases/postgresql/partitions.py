@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.sql import qualified
 from snapshot_assets.errors import ConsistencyLostError
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 
 EXPRESSIONS = """(
@@ -69,7 +70,7 @@ def read_partitions(session: PostgresqlSession, oid: int, name: TableName) -> Pa
             raise ConsistencyLostError(
                 f"Partition {row['text']} was {change} {name}, or dropped, after the state that this run reads, so that"
                 " state cannot be read. Start a new run, and attach, detach and drop no partitions during it.",
-                table=str(name),
+                table=table_text(name),
             )
     root, parts = qualified(name), [row for row in rows[1:] if row["kind"] != "p"]
     items = None

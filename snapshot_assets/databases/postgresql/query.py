@@ -18,6 +18,7 @@ from snapshot_assets.databases.source import DatabaseAddress, Rows, Selection, W
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.arrow_types import arrow_type_text
+from snapshot_assets.format.names import ColumnPath, column_text
 from snapshot_assets.format.relations import Column, DatabaseSchema, TableName
 from snapshot_assets.format.units import time_text
 
@@ -54,10 +55,7 @@ def _types_of(connection: PostgresqlConnection, query: Query) -> dict[str, Sourc
     try:
         return _types_of_view(connection, query)
     except DatabaseError as error:
-        state = error.attributes.get("sqlstate")
-        if state in _REMEDIES:
-            raise DatabaseError(f"{error} {_REMEDIES[state]}", sqlstate=state) from None
-        if state not in _CANNOT_CREATE:
+        if error.attributes.get("sqlstate") not in _CANNOT_CREATE:
             raise
     connection.execute("ROLLBACK", _DOING)
     return _types_of_row(connection, query)
@@ -67,7 +65,7 @@ def _types_of_view(connection: PostgresqlConnection, query: Query) -> dict[str, 
     """Read the columns of a temporary view that is rolled back: only a view has its columns' modifiers."""
     connection.execute("BEGIN READ WRITE", _DOING)
     connection.execute(OWN_PATH, _DOING)
-    connection.execute(f"CREATE TEMP VIEW {identifier(query.name)} AS\n{_text(query)}", _DOING)
+    connection.execute(f"CREATE TEMP VIEW {identifier(query.name)} AS\n{_text(query)}", _DOING, _REMEDIES)
     connection.execute(NO_PATH, _DOING)
     oid = f"SELECT 'pg_temp.{identifier(query.name)}'::pg_catalog.regclass::pg_catalog.oid::int8 AS oid"
     [row] = connection.rows(oid, _DOING)
@@ -98,7 +96,7 @@ def _text(query: Query) -> str:
 
 def _column(name: TableName, column: str, kind: SourceType, selection: Selection) -> Column:
     override = selection.carriers.get((name, column))
-    arrow_type, carrier = carried(kind, override, f"{name}.{column}")
+    arrow_type, carrier = carried(kind, override, column_text(ColumnPath(name, column)))
     return Column(name=column, type=kind.text, arrow_type=arrow_type_text(arrow_type), carrier=carrier)
 
 

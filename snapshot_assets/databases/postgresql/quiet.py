@@ -17,6 +17,7 @@ from snapshot_assets.databases.postgresql.existing_types import names_of
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DatabaseUnavailableError
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 
 LOCK_SECONDS = 2
@@ -63,7 +64,8 @@ _INSERT, _DELETE = (4, "'3'"), (8, "'4'")
 # Only the row security of the table that a statement names applies to it, not that of partitions.
 _FORCED = """
 SELECT pg_catalog.format('ALTER TABLE ONLY %s NO FORCE ROW LEVEL SECURITY', c.oid::pg_catalog.regclass) AS off,
-    pg_catalog.format('ALTER TABLE ONLY %s FORCE ROW LEVEL SECURITY', c.oid::pg_catalog.regclass) AS on
+    pg_catalog.format('ALTER TABLE ONLY %s FORCE ROW LEVEL SECURITY', c.oid::pg_catalog.regclass) AS on,
+    n.nspname AS schema, c.relname AS table
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE (n.nspname, c.relname) IN ({names}) AND c.relforcerowsecurity AND pg_catalog.row_security_active(c.oid)
     AND pg_catalog.pg_has_role(c.relowner, 'USAGE')
@@ -125,6 +127,11 @@ def every_row(target: PostgresqlConnection, names: Sequence[TableName]) -> Itera
         yield
 
 
+def forced(target: PostgresqlConnection, names: Sequence[TableName]) -> set[TableName]:
+    """Return the tables whose row security is forced on the connection's role, which owns them."""
+    return {TableName(row["schema"], row["table"]) for row in _forced(target, names)}
+
+
 @contextmanager
 def only_reading(target: PostgresqlConnection, name: TableName, *, nested: bool) -> Iterator[None]:
     """Read all rows of a table, also if its row security is forced and the role owns it; nothing stays changed.
@@ -177,7 +184,7 @@ def _lifted(target: PostgresqlConnection, rows: Sequence[Mapping[str, Any]], nam
                 f"Table {name} could not be read: its row security is forced, also on this role. Reading all rows needs"
                 f" a lock on the table, which other sessions held for {LOCK_TRIES * LOCK_SECONDS} s. Try again when"
                 " they are done, or as a role with BYPASSRLS.",
-                table=str(name),
+                table=table_text(name),
             ) from error
         return False
     return True

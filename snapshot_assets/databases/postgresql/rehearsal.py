@@ -40,6 +40,9 @@ SELECT (SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks WHERE NOT fastpath) 
 _ENDS = ("53", "57014")
 """SQLSTATEs that say nothing of a statement: the server's memory for locks or its disk is full, time is up."""
 
+_LACKING = frozenset(("42P01", "42703", "42704", "42883", "3F000", "0A000", "58P01"))
+"""SQLSTATEs of what does not exist; the last two are an extension's that is not installed on the server."""
+
 _HOLD_ROWS = frozenset(("table", "partition", "extension"))
 
 
@@ -134,7 +137,8 @@ class _Attempt:
             self._connection.execute("ROLLBACK TO SAVEPOINT rehearsed", doing)
             if isinstance(error, TransientError) or str(error.attributes.get("sqlstate")).startswith(_ENDS):
                 return f"{statement.makes} could not be tried: {message_of(error)}"
-            self.failed.append(FailedStatement(statement, message_of(error), _holds_rows(statement)))
+            lacks = error.attributes.get("sqlstate") in _LACKING
+            self.failed.append(FailedStatement(statement, message_of(error), _holds_rows(statement), lacks))
         return ""
 
 

@@ -11,19 +11,20 @@ from snapshot_assets.databases.ledger import LEDGER
 from snapshot_assets.databases.target import FailedStatement, Rehearsal, Statement
 from snapshot_assets.errors import SnapshotError
 
-_MISSING = "does not exist"
+_QUOTES = re.compile('["«»„“”]')
+"""Around names in messages, in the languages of PostgreSQL."""
+
 _OF = re.compile(r" of |^comment on ")
 _MADE = re.compile(r"(?:table|partition|type|view|materialized view|schema|sequence) (?P<name>.+)")
 _PART = re.compile(r"(?:\w+ )*?(?:index|constraint|check|key) (?P<name>.+) of .+")
 _INDEXED = re.compile(r' ADD CONSTRAINT "(?:[^"]|"")*" (?:PRIMARY KEY|UNIQUE|EXCLUDE)')
 _RELATIONS = ("table", "partition", "view", "materialized view")
-_AROUND = re.compile(r"^PostgreSQL '.*?': rehearsing .*? failed: (?:ERROR: )?| LINE \d+: .*? \^(?= |$)", re.DOTALL)
 _LEDGER = "the ledger"
 
 
 def message_of(error: SnapshotError) -> str:
     """Return the server's message of a statement that failed."""
-    return _AROUND.sub("", str(error))
+    return str(error.attributes.get("reason", error))
 
 
 def rehearsal_of(
@@ -39,7 +40,7 @@ def rehearsal_of(
     """
     unknown = dict.fromkeys(rest, ended) | dict(left_out)
     if ended:  # what they lack may be among the rest
-        unknown |= {each.statement: ended for each in failed if _MISSING in each.message}
+        unknown |= {each.statement: ended for each in failed if each.lacks}
     causes: dict[str, FailedStatement] = {}
     untried: dict[str, list[str]] = {}
     following: set[Statement] = set()
@@ -85,8 +86,9 @@ class _Absent:
     def cause(self, failed: FailedStatement) -> str | None:
         """Return the object or reason because of which a statement failed, if there is one."""
         statement = failed.statement
-        objects = (_group(statement), f"table {statement.table}", *_belongs_to(statement.makes))
-        lacking = _quoted(failed.message) if _MISSING in failed.message else ()
+        table = [] if statement.table is None else [f"table {statement.table.dotted}"]
+        objects = (_group(statement), *table, *_belongs_to(statement.makes))
+        lacking = _quoted(failed.message) if failed.lacks else ()
         causes = (*map(self._objects.get, objects), *map(self._names.get, lacking))
         return next((each for each in causes if each is not None), None)
 
@@ -110,6 +112,6 @@ def _belongs_to(makes: str) -> Iterator[str]:
 
 def _quoted(message: str) -> Iterator[str]:
     """Yield what may be the names in a message; those that contain quotes stand in it as they are."""
-    quotes = [match.start() for match in re.finditer('"', message)]
+    quotes = [match.start() for match in _QUOTES.finditer(message)]
     for start, end in combinations(quotes, 2):
-        yield message[start + 1 : end]
+        yield message[start + 1 : end].strip()  # French has blanks inside its quotes

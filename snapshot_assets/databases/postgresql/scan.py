@@ -30,6 +30,7 @@ from snapshot_assets.databases.scan_order import order_clause
 from snapshot_assets.databases.source import AllRows, Rows, Scan, WindowRows
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, SnapshotError, UnknownRelationError
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Carrier, Table, TableName
 
 _QUOTED = re.compile(r'"([a-z_][a-z0-9_]*)"')
@@ -171,16 +172,26 @@ class Scanner:
         """Return the time column of a timed table."""
         if table.time_index is None:
             raise DatabaseError(
-                f"Table {str(table.table_name)!r} has no time index, so it has no windows. Scan all its rows.",
-                table=str(table.table_name),
+                f"Table '{table.table_name}' has no time index, so it has no windows. Scan all its rows.",
+                table=table_text(table.table_name),
             )
         source = self._relation(table).columns[table.time_index].type
         return PostgresqlTimeColumn.typed(table.time_index, source.name, zone)
 
     def estimate(self, scan: Scan) -> int:
         """Return the planner's estimate of a scan's bytes."""
-        plan = self._plan(scan)
+        plan = self._plan(scan.table, self.query(scan))
         return int(plan["Plan Rows"]) * int(plan["Plan Width"])
+
+    def cost(self, table: Table, query: str) -> float:
+        """Return the planner's estimate of the cost of a query of a table's FROM item."""
+        return float(self._plan(table, query)["Total Cost"])
+
+    def is_stored(self, table: Table) -> bool:
+        """Return whether every session that reads this state reads the same rows: not those of views or servers."""
+        if is_query(table) or is_large_objects(table):
+            return False
+        return self._relation(table).kind in "rmp"
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Divide a scan by time, if an index serves its window; else by the table's blocks, if it has any."""
@@ -237,11 +248,10 @@ class Scanner:
 
     def _reads(self, scan: Scan) -> list[dict[str, Any]]:
         """Return the nodes of a scan's plan that read a table or partition; none reads one outside the window."""
-        return [node for node in _nodes(self._plan(scan)) if "Relation Name" in node]
+        return [node for node in _nodes(self._plan(scan.table, self.query(scan))) if "Relation Name" in node]
 
-    def _plan(self, scan: Scan) -> dict[str, Any]:
-        query = f"EXPLAIN (FORMAT JSON, VERBOSE) {self.query(scan)}"
-        rows = self.rows_of(scan.table, query, f"planning {scan.table.name}")
+    def _plan(self, table: Table, query: str) -> dict[str, Any]:
+        rows = self.rows_of(table, f"EXPLAIN (FORMAT JSON, VERBOSE) {query}", f"planning {table.name}")
         plan: dict[str, Any] = json.loads(rows[0]["QUERY PLAN"])[0]["Plan"]
         return plan
 
@@ -260,9 +270,9 @@ class Scanner:
         rows = self._session.rows(query, f"looking up {name}")
         if not rows:
             raise UnknownRelationError(
-                f"Table {str(name)!r} no longer exists. It existed when the schema was extracted. Extract the schema"
+                f"Table '{name}' no longer exists. It existed when the schema was extracted. Extract the schema"
                 " again, or leave the table out.",
-                table=str(name),
+                table=table_text(name),
             )
         oid, kind = rows[0]["oid"], rows[0]["kind"]
         # LOCK TABLE refuses views and foreign tables, and privileges on columns do not suffice; planning locks as well.
@@ -312,7 +322,7 @@ class Scanner:
                 f"{rewritten[0]['name']} was truncated or rewritten (TRUNCATE, VACUUM FULL, CLUSTER, ALTER TABLE,"
                 f" REFRESH) after the state that this run reads, so the rows of {name} in that state are gone."
                 " Start a new run, and run no such commands during it.",
-                table=str(name),
+                table=table_text(name),
             )
 
 

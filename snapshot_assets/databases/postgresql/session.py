@@ -13,7 +13,9 @@ import re
 import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from functools import partial
+from types import MappingProxyType
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import adbc_driver_manager
@@ -22,9 +24,9 @@ import pyarrow as pa
 
 from snapshot_assets.databases.interruptible import abandonable, interruptible
 from snapshot_assets.databases.postgresql.connect import connect
-from snapshot_assets.databases.postgresql.failures import connect_failure, lacks_state, translated
+from snapshot_assets.databases.postgresql.failures import Origin, connect_failure, fields_of, lacks_state, translated
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.sql import literal
+from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.errors import ConsistencyLostError, DatabaseUnavailableError, SnapshotError
 from snapshot_assets.format.relations import TableName
 
@@ -72,6 +74,8 @@ _BATCH_BYTES = 8 << 20
 _WITHOUT_COPY = {"adbc.postgresql.use_copy": "false"}
 """Statement options: with COPY, the driver loses an error that occurs before the first row."""
 
+_NO_REMEDIES: Mapping[str, str] = MappingProxyType({})
+
 _DRIVER_ERRORS = (adbc_driver_manager.Error, pa.ArrowException, OSError)
 
 
@@ -98,12 +102,15 @@ def oid_array(oids: Iterable[int]) -> str:
 class PostgresqlConnection:
     """A connection with pinned settings; see `open_database` for its errors."""
 
+    _selects: ClassVar[bool] = False
+    """Whether it reads tables that the plan may leave out."""
+
     def __init__(self, address: DatabaseAddress, settings: Mapping[str, str] = SETTINGS) -> None:
         self._name = f"PostgreSQL {address.alias!r}"
         self._secrets = secrets_of(address.uri)
         self._prepared: tuple[str, ...] = ()
         self._cursor: adbc.Cursor | None = None
-        self._interrupted = False
+        self._interrupted = self._standby = False
         self._cancelling = threading.Lock()
         try:
             # Statements begin and end transactions: after an error, the driver would not begin its own again.
@@ -114,11 +121,12 @@ class PostgresqlConnection:
             raise connect_failure(error, address.alias, self._secrets) from None
         values = ", ".join(f"({literal(name.lower())}, {literal(value)})" for name, value in settings.items())
         query = (
-            "SELECT pg_catalog.set_config(s.name, v.value, false) FROM pg_catalog.pg_settings s"
+            "SELECT pg_catalog.set_config(s.name, v.value, false), pg_catalog.pg_is_in_recovery() AS standby"
+            " FROM pg_catalog.pg_settings s"
             f" JOIN (VALUES {values}) v (name, value) ON pg_catalog.lower(s.name) OPERATOR(pg_catalog.=) v.name"
         )
         try:
-            self.rows(query, "pinning the session")
+            self._standby = self.rows(query, "pinning the session")[0]["standby"]
         except BaseException:
             self.close()
             raise
@@ -141,12 +149,12 @@ class PostgresqlConnection:
             if self._cursor is not None:
                 self._cursor.adbc_cancel()
 
-    def execute(self, sql: str, doing: str) -> None:
-        """Run a statement without a result; `doing` is its purpose, for messages."""
+    def execute(self, sql: str, doing: str, remedies: Mapping[str, str] = _NO_REMEDIES) -> None:
+        """Run a statement without a result; `doing` is its purpose, and `remedies` are its own, for messages."""
 
         def execute() -> None:
-            with self._executed(sql, doing):
-                pass
+            with self._translating(doing, sql, remedies):
+                self._try_statement(sql)
 
         interruptible(execute, self.interrupt)
 
@@ -154,7 +162,7 @@ class PostgresqlConnection:
         """Return a query's rows by column name; `doing` is its purpose, for messages."""
 
         def rows() -> list[dict[str, Any]]:
-            with self._executed(sql, doing) as cursor:
+            with self._translating(doing, sql), self._statement(sql) as cursor:
                 found: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
                 return found
 
@@ -162,38 +170,59 @@ class PostgresqlConnection:
 
     def copy(self, table: TableName, rows: pa.Table | pa.RecordBatchReader) -> None:
         """Copy rows into a table; a temporary one has the schema `pg_temp`."""
-        with self._translating(f"loading {table}"), self.cursor() as cursor:
+        sql = f"COPY {qualified(table)} FROM STDIN"
+        with self._translating(f"loading {table}", sql), self.cursor() as cursor:
             cursor.adbc_ingest(table.table, rows, mode="append", db_schema_name=table.schema)
 
     @contextmanager
-    def _executed(self, sql: str, doing: str) -> Iterator[adbc.Cursor]:
-        """Return the cursor of an executed statement; errors until its end are translated."""
-        with self._translating(doing), self.cursor() as cursor:
+    def _statement(self, sql: str) -> Iterator[adbc.Cursor]:
+        with self.cursor() as cursor:
             cursor.adbc_statement.set_options(**_WITHOUT_COPY)
             cursor.execute(sql)
             yield cursor
 
     @contextmanager
-    def _translating(self, doing: str, streamed: str = "") -> Iterator[None]:
-        """Translate the driver's errors; that of a `streamed` query may be lost, so the query runs again."""
+    def _translating(
+        self, doing: str, sql: str, remedies: Mapping[str, str] = _NO_REMEDIES, *, streams: bool = False
+    ) -> Iterator[None]:
+        """Translate the driver's errors; that of a query that `streams` may be lost, so the query runs again."""
         try:
             yield
         except _DRIVER_ERRORS as error:
-            failure = translated(error, f"{self._name}: {doing}", self._secrets, alive=self._recover())
-            if streamed and lacks_state(error) and not self._interrupted:
-                self._fail_again(streamed, doing)
-            raise failure from None
+            answers = self._recover()
+            again = streams and answers and not self._interrupted and lacks_state(error)
+            found = self._failing_again(sql, doing) if again else error
+            answers = self._recover() if again and found is not None else answers
+            origin = Origin(
+                doing=f"{self._name}: {doing}",
+                sql=sql,
+                secrets=self._secrets,
+                answers=answers,
+                standby=self._standby,
+                selects=self._selects,
+                passes=found is None,
+                remedies=remedies,
+            )
+            raise translated(found or error, origin) from None
 
-    def _fail_again(self, query: str, doing: str) -> None:
-        """Run a query again in the same state, to get the error that the driver lost."""
-        # EXPLAIN ANALYZE runs COPY's plan, but neither fetches long values nor prints any. If it succeeds, the first
-        # row is read too, outside COPY. Only read-only transactions stream, so nothing changes.
+    def _failing_again(self, query: str, doing: str) -> Exception | None:
+        """Run a query again in the same state, and return the error that the driver lost; None if it succeeds."""
+        # EXPLAIN ANALYZE runs COPY's plan, but neither fetches long values nor prints any. If it succeeds, all values
+        # are read too, outside COPY. Only read-only transactions stream, so nothing changes.
         for again in (
             f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) {query}",
-            f"SELECT * FROM ({query}) AS again LIMIT 1",
+            f"SELECT pg_catalog.count(pg_catalog.record_send(again)) FROM ({query}) AS again",
         ):
             self.prepare(self._prepared, doing)
-            self.execute(again, doing)
+            try:
+                interruptible(partial(self._try_statement, again), self.interrupt)
+            except _DRIVER_ERRORS as error:
+                return error
+        return None
+
+    def _try_statement(self, sql: str) -> None:
+        with self._statement(sql):
+            pass
 
     def prepare(self, statements: Sequence[str], doing: str) -> None:
         """Run statements that the next query needs; they run again if it does."""
@@ -203,6 +232,10 @@ class PostgresqlConnection:
 
     def _recover(self) -> bool:
         """Make the connection usable after an error, and return whether it is."""
+        try:
+            self._try_statement("SELECT 1")
+        except _DRIVER_ERRORS as error:
+            return bool(fields_of(error))  # the server answers, but refuses all in a transaction that failed
         return True
 
     def close(self) -> None:
@@ -224,6 +257,8 @@ class PostgresqlSession(PostgresqlConnection):
     Raises:
         ConsistencyLostError: The exported snapshot is gone. See `open_database` for others.
     """
+
+    _selects = True
 
     def __init__(self, address: DatabaseAddress, *, exports: bool = False) -> None:
         self.recoveries = 0
@@ -255,7 +290,7 @@ class PostgresqlSession(PostgresqlConnection):
     def stream(self, query: str, doing: str) -> Iterator[Iterator[pa.RecordBatch]]:
         """Stream a query's batches as the driver returns them; leaving early cancels the query."""
         with self.cursor() as cursor:
-            with self._translating(doing, query):
+            with self._translating(doing, query, streams=True):
                 cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
                 cursor.execute(query)
                 reader = cursor.fetch_record_batch()
@@ -268,7 +303,7 @@ class PostgresqlSession(PostgresqlConnection):
 
     def _batches(self, reader: pa.RecordBatchReader, query: str, doing: str) -> Generator[pa.RecordBatch, None, None]:
         while True:
-            with self._translating(doing, query):
+            with self._translating(doing, query, streams=True):
                 batch = next(reader, None)
             if batch is None:
                 return

@@ -13,6 +13,7 @@ from snapshot_assets.databases.masks import check_masks
 from snapshot_assets.databases.postgresql.introspect.documents import extract
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
 from snapshot_assets.databases.postgresql.query import extract_query
+from snapshot_assets.databases.postgresql.row_counts import count_rows
 from snapshot_assets.databases.postgresql.scan import Scanner
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.types import RANGED
@@ -24,6 +25,7 @@ from snapshot_assets.databases.source import DatabaseAddress, HeldState, Rows, S
 from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.databases.time_column import time_range
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, SnapshotError
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
 _PARTITIONS_WITH_ROWS = """
@@ -97,7 +99,7 @@ class PostgresqlDatabase(Scanner):
         query = f"SELECT {values} FROM {self.from_item(table)} WHERE {self.any_of(table, rows)}"
         [row] = self.rows_of(table, query, f"looking for values of {table.table_name} that do not fit")
         if not checks:
-            return [columnless_rows(str(table.table_name))] if row["c0"] else []
+            return [columnless_rows(table.table_name)] if row["c0"] else []
         unfit = [each for number, each in enumerate(checks) if row[f"c{number}"]]
         return [self._unfit(table, rows, each) for each in unfit]
 
@@ -129,6 +131,10 @@ class PostgresqlDatabase(Scanner):
         query = f"SELECT pg_catalog.count(*) AS rows FROM {self.from_item(table)} WHERE {time.outside(start, end)}"
         return int(self.rows_of(table, query, f"counting {table.table_name}")[0]["rows"])
 
+    def count_rows(self, table: Table, rows: Sequence[Rows], *, thorough: bool) -> list[int] | None:
+        """Count the rows of disjoint sets; see `Database.count_rows`."""
+        return count_rows(self, table, rows, thorough=thorough)
+
     def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
         """Return the least and greatest finite time over the timed tables, or None if there is no row."""
         ranges = [self._bounds(table, zone) for table in tables if table.time_index is not None]
@@ -142,9 +148,10 @@ class PostgresqlDatabase(Scanner):
             return time_range((row["low"], row["high"]))
         except OverflowError:
             raise DatabaseError(
-                f"The earliest or latest time of table {str(table.table_name)!r} is outside the years 1 to 9999, so the"
+                f"The earliest or latest {table.table_name}.{table.time_index} is outside the years 1 to 9999, so the"
                 " range cannot be computed. Write `start_time` and `end_time` in the plan.",
-                table=str(table.table_name),
+                table=table_text(table.table_name),
+                column=table.time_index,
             ) from None
 
     def fence(self) -> dict[str, str]:
@@ -186,6 +193,6 @@ class _ExportedSnapshot:
         except DatabaseError as cause:
             raise ConsistencyLostError(
                 f"PostgreSQL {self._alias!r}: the session that held the exported snapshot {self.token!r} has ended:"
-                f" {cause} Nothing more is exported in this run; start a new one.",
+                f" {cause.attributes['reason']}. Nothing more is exported in this run; start a new one.",
                 token=self.token,
             ) from None

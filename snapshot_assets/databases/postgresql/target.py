@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,16 +24,16 @@ from snapshot_assets.databases.postgresql.large_objects import (
 )
 from snapshot_assets.databases.postgresql.limits import rounds, smaller_limit
 from snapshot_assets.databases.postgresql.objects import lookup
-from snapshot_assets.databases.postgresql.quiet import acting, every_row, only_reading, quiet
+from snapshot_assets.databases.postgresql.quiet import acting, every_row, forced, only_reading, quiet
 from snapshot_assets.databases.postgresql.references import references_to
 from snapshot_assets.databases.postgresql.rehearsal import rehearse
 from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.postgresql.write_forms import Receiver, WriteForm, receivers, receivers_query, write_form
 from snapshot_assets.databases.references import Reference
-from snapshot_assets.databases.source import DatabaseAddress, Rows
+from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal, qualified
-from snapshot_assets.databases.sql_target import SqlTarget
+from snapshot_assets.databases.sql_target import Question, SqlTarget
 from snapshot_assets.databases.target import ExistingTable, Load, OtherType, Rehearsal, Statement
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
@@ -52,12 +53,12 @@ WHERE (n.nspname, c.relname) IN ({names}) ORDER BY n.nspname, c.relname
 """
 # The rows of a partitioned table are in its partitions; those of a hypertable are in its chunks, which inherit from it.
 _HAS_OWN_ROWS_ONLY = """
-SELECT c.relkind = 'r' AND NOT EXISTS (
+SELECT n.nspname AS schema, c.relname AS name
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE (n.nspname, c.relname) IN ({names}) AND c.relkind = 'r' AND NOT EXISTS (
     SELECT FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class h ON h.oid = i.inhrelid
     JOIN pg_catalog.pg_namespace s ON s.oid = h.relnamespace
-    WHERE i.inhparent = c.oid AND s.nspname = '_timescaledb_internal') AS alone
-FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = {schema} AND c.relname = {name}
+    WHERE i.inhparent = c.oid AND s.nspname = '_timescaledb_internal')
 """
 _ADVISORY = """
 SELECT pg_catalog.pg_advisory_xact_lock{kind}(pg_catalog.hashtextextended('snapshot_assets', 0)) IS NULL AS got
@@ -112,9 +113,11 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         existing = {}
         if LARGE_OBJECTS in tables:
             existing[LARGE_OBJECTS] = ExistingTable(tuple(COLUMNS), has_large_objects(self), mixes=False)
-        for row in self.rows(_EXISTING.format(names=names_of(tables)), "looking up tables"):
-            name, what = TableName(row["schema"], row["name"]), row["what"]
-            existing[name] = ExistingTable(tuple(row["columns"]), what == "table" and self._has_rows(name), what)
+        rows = self.rows(_EXISTING.format(names=names_of(tables)), "looking up tables")
+        there = [(TableName(row["schema"], row["name"]), row) for row in rows]
+        filled = self._with_rows([name for name, row in there if row["what"] == "table"])
+        for name, row in there:
+            existing[name] = ExistingTable(tuple(row["columns"]), name in filled, row["what"])
         return existing
 
     def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
@@ -257,14 +260,16 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         with every_row(self, statement.reads):
             super()._run(statement)
 
-    def count(self, table: Table, rows: Rows) -> int:
-        """Count a table's rows; see `RestoreTarget`."""
-        with only_reading(self, table.table_name, nested=self._transacting):
-            return super().count(table, rows)
+    def _answers(self, asked: Sequence[Question], doing: str) -> list[Any]:
+        # Lifting a force locks a table, and a table with partitions locks them all: of these, one is read at a time.
+        names = [each.table for each in asked]
+        alone = self._alone(names) - forced(self, names)
+        shared = iter(super()._answers([each for each in asked if each.table in alone], doing))
+        return [next(shared) if each.table in alone else self._answer(each, doing) for each in asked]
 
-    def _has_rows(self, name: TableName) -> bool:
-        with only_reading(self, name, nested=self._transacting):
-            return super()._has_rows(name)
+    def _answer(self, asked: Question, doing: str) -> Any:
+        with only_reading(self, asked.table, nested=self._transacting):
+            return super()._answers([asked], doing)[0]
 
     def _delete_rows(self, load: Load, doing: str) -> None:
         if is_large_objects(load.table):
@@ -272,12 +277,15 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         else:
             super()._delete_rows(load, doing)
 
-    def _own_rows(self, name: TableName) -> str:
-        if name == LARGE_OBJECTS:
-            return pages_of_imports(self)
-        query = _HAS_OWN_ROWS_ONLY.format(schema=literal(name.schema), name=literal(name.table))
-        alone = any(row["alone"] for row in self.rows(query, f"looking up {name}"))
-        return f"ONLY {qualified(name)}" if alone else qualified(name)
+    def _own_rows(self, names: Sequence[TableName]) -> Mapping[TableName, str]:
+        alone = self._alone(names)
+        items = {name: f"ONLY {qualified(name)}" if name in alone else qualified(name) for name in names}
+        return items | ({LARGE_OBJECTS: pages_of_imports(self)} if LARGE_OBJECTS in items else {})
+
+    def _alone(self, names: Sequence[TableName]) -> set[TableName]:
+        """Return the tables that have all their rows themselves."""
+        rows = self.rows(_HAS_OWN_ROWS_ONLY.format(names=names_of(names)), "looking up tables") if names else []
+        return {TableName(row["schema"], row["name"]) for row in rows}
 
     def _references(self, tables: Sequence[TableName]) -> list[Reference]:
         return references_to(self, tables)

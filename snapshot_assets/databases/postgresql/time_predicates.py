@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Self
@@ -41,6 +42,16 @@ class PostgresqlTimeColumn(TimeColumn):
     def finite(self) -> str:
         """The predicate of rows with a finite time; an index on the column serves it and its negation."""
         return f"({self.name} > '-infinity' AND {self.name} < 'infinity')"
+
+    def number(self, edges: Sequence[datetime]) -> str:
+        """Return how many of some sorted instants are not after a row's time; -1 without a finite time."""
+        value = self._instant(self.name) if self._shifts else f"{self.name}::pg_catalog.{self.type}"
+        constants = ", ".join(self._instant_constant(each) if self._shifts else self._bound(each) for each in edges)
+        number = f"pg_catalog.width_bucket({value}, ARRAY[{constants}])" if edges else "0"
+        if edges and self._shifts:
+            # Values near the ends of the type's range have no instant.
+            number = f"CASE WHEN {self._near(edges[0], edges[-1])} THEN {number} ELSE 0 END"
+        return f"CASE WHEN pg_catalog.isfinite({self.name}) THEN {number} ELSE -1 END"
 
     def bounds_query(self, source: str) -> str:
         """Return the query of the least and greatest finite time of a FROM item, in microseconds since 1970."""

@@ -57,19 +57,19 @@ def _create(table: Table) -> Statement:
     if not table.columns:
         raise UnsupportedTypeError(f"{table.table_name} has no column; a Spark table needs one. Leave it out.")
     comment = f" COMMENT {literal(table.comment)}" if table.comment else ""
-    columns = ", ".join(map(_column, table.columns))
+    columns = ", ".join(_column(table, column) for column in table.columns)
     return Statement(
-        f"table {table.table_name}", f"CREATE TABLE IDENTIFIER({TABLE}) ({columns}){comment}", table.table_name
+        f"table {table.table_name.dotted}", f"CREATE TABLE IDENTIFIER({TABLE}) ({columns}){comment}", table.table_name
     )
 
 
-def _column(column: Column) -> str:
+def _column(table: Table, column: Column) -> str:
     null = "" if column.nullable else " NOT NULL"
     comment = f" COMMENT {literal(column.comment)}" if column.comment else ""
-    return f"{identifier(column.name)} {_checked(column)}{null}{comment}"
+    return f"{identifier(column.name)} {_checked(table, column)}{null}{comment}"
 
 
-def _checked(column: Column) -> str:
+def _checked(table: Table, column: Column) -> str:
     """Return a column's type if it is exactly one type: documents may come from anyone."""
     place, depth = 0, 0
     while place < len(column.type):
@@ -80,7 +80,9 @@ def _checked(column: Column) -> str:
             break
         place = match.end()
     if place < len(column.type) or depth or not column.type:
-        raise DocumentError(f"Column {column.name!r} has the type {column.type!r}, which is no type of Spark.")
+        raise DocumentError(
+            f"Column {table.table_name}.{column.name} has the type {column.type!r}, which is no type of Spark."
+        )
     return column.type
 
 

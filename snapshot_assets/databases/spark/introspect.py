@@ -13,13 +13,14 @@ from snapshot_assets.databases.columns import choose_time_index, scanned_column
 from snapshot_assets.databases.hidden import hidden_of
 from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.databases.reserved_names import is_ledger_schema
+from snapshot_assets.databases.selection import selects
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.sql import qualified
 from snapshot_assets.databases.spark.types import TIMESTAMPS, carry, collation, column_type_text
 from snapshot_assets.errors import UnknownRelationError
 from snapshot_assets.format.arrow_types import arrow_type_text
-from snapshot_assets.format.names import ColumnPath, column_text
+from snapshot_assets.format.names import ColumnPath, column_text, table_text
 from snapshot_assets.format.relations import Carrier, Column, Table, TableName
 
 _NO_VIEWS = ("MISSING_CATALOG_ABILITY", "UNSUPPORTED_FEATURE", "NOT_SUPPORTED_COMMAND")
@@ -36,7 +37,7 @@ class SparkRelations:
 
     Attributes:
         relations: Its tables and views, temporary ones left out; whether each is a view.
-        reserved: Its tables and views that have names of the ledger of imports, with their columns.
+        reserved: Its tables and views that have names of the ledger of imports, with the parts of these names.
         namespaces: Its namespaces, by the names that documents use.
     """
 
@@ -46,7 +47,7 @@ class SparkRelations:
         self._catalog = catalog
         self.namespaces: dict[str, tuple[str, ...]] = {}
         self.relations: dict[TableName, bool] = {}
-        self.reserved: dict[TableName, list[str]] = {}
+        self.reserved: dict[TableName, tuple[str, ...]] = {}
         for path in [namespace] if namespace else self._top_level():
             schema, where = ".".join(path), qualified((self._catalog, *path))
             if not is_ledger_schema(schema):
@@ -56,13 +57,17 @@ class SparkRelations:
             views = {row["viewName"] for row in self._views(where) if not row["isTemporary"]}
             for name in names | views:  # some catalogs do not list views among their tables
                 if is_ledger_schema(schema) or is_ledger_schema(name):
-                    self.reserved[TableName(schema, name)] = self._columns((*path, name))
+                    self.reserved[TableName(schema, name)] = (*path, name)
                 else:
                     self.relations[TableName(schema, name)] = name in views
 
     def _top_level(self) -> list[tuple[str, ...]]:
         rows = self.rows(f"SHOW NAMESPACES IN {qualified((self._catalog,))}", "listing namespaces")
         return [(_unquoted(row[0]),) for row in rows]
+
+    def reserved_columns(self, selection: Selection) -> dict[TableName, list[str]]:
+        """Return the selected relations with reserved names, with their columns."""
+        return {name: self._columns(path) for name, path in self.reserved.items() if selects(selection, name)}
 
     def _columns(self, path: tuple[str, ...]) -> list[str]:
         with translated(f"Spark catalog {self._alias!r}: reading the columns of {'.'.join(path)}"):
@@ -94,7 +99,7 @@ class SparkRelations:
         if name not in self.relations:
             raise UnknownRelationError(
                 f"Spark catalog {self._alias!r}: {name} no longer exists. Export into a new snapshot.",
-                table=str(name),
+                table=table_text(name),
             )
         return qualified(self._path(name))
 

@@ -66,7 +66,7 @@ class SparkCatalogDatabase(TimedSource):
         if selection.query is not None:
             return self._query_schema(selection, selection.query)
         relations = self._catalog.relations
-        refuse_reserved(selection, self._catalog.reserved, found)
+        refuse_reserved(selection, self._catalog.reserved_columns(selection), found)
         columns = self._columns_named(selection)
         selection = check_selection(selection, self._catalog.namespaces, columns, found, rule_of(self.kind))
         selected = sorted(name for name in relations if selects(selection, name))
@@ -81,7 +81,7 @@ class SparkCatalogDatabase(TimedSource):
         if hides(selection) and any(relations[name] for name in tables):
             views = [self._view(name, Selection()) for name, is_view in relations.items() if is_view]
             exported = {each.table_name: [column.name for column in each.columns] for each in schema.tables}
-            refuse_revealing_views(views, exported, {}, selection, found)
+            refuse_revealing_views(views, exported, {}, selection, found, quote="`")
         schema = without_hidden(schema, selection, found)
         check_masks(schema, self._check_masks, found)
         if refusals is None:

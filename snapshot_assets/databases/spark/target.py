@@ -16,8 +16,9 @@ from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.ledger import Claim, Contents, Ledger, LedgerEvent
 from snapshot_assets.databases.spark.target_tables import TargetTables
 from snapshot_assets.databases.steps import SchemaStep, StepResult
-from snapshot_assets.databases.target import LEDGER_SCHEMA, LoadedFile, RestoreRecord
+from snapshot_assets.databases.target import LEDGER_SCHEMA, LoadedFile, RestoreRecord, Tried, ignore_tries
 from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TransientError
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table, TableName
 
 _AGAIN = "Drop the import's tables, give --forget-ledger, and import again."
@@ -63,7 +64,11 @@ class SparkTarget(TargetTables):
         return self._ledger.read().steps_of(location_id)
 
     def make(
-        self, record: RestoreRecord, steps: Sequence[SchemaStep], absent: Collection[TableName] = ()
+        self,
+        record: RestoreRecord,
+        steps: Sequence[SchemaStep],
+        absent: Collection[TableName] = (),
+        tried: Tried = ignore_tries,
     ) -> dict[str, StepResult]:
         """Create tables, each by itself; see `RestoreTarget`. A Spark definition has no other steps."""
         if not steps:
@@ -71,7 +76,8 @@ class SparkTarget(TargetTables):
         before = self.steps(record.location_id)
         self._ledger.append([LedgerEvent("trying", record.id, json.dumps([step.name for step in steps]))])
         results = {}
-        for step in steps:
+        for number, step in enumerate(steps):
+            tried(number)
             prior, error = before.get(step.name), self._create(step)
             if error is None:
                 results[step.name] = StepResult(step.name, record.id, "made", sql="; ".join(step.sql))
@@ -131,7 +137,7 @@ class SparkTarget(TargetTables):
             newest = [record.id for record in contents.imports.values() if claim.table in record.tables][-1:]
             if newest != [import_id]:
                 self.withdraw(claims)
-                raise OtherImportError(superseded(claim.table, import_id, *newest), table=str(claim.table))
+                raise OtherImportError(superseded(claim.table, import_id, *newest), table=table_text(claim.table))
         mine = {claim.id for claim in claims}
         for claim in claims:
             for other in contents.of_part(claim.part):
@@ -224,7 +230,7 @@ class SparkTarget(TargetTables):
                 f" its rows of this chunk by. {_AGAIN}",
                 chunk=cut.chunk,
             )
-        found = self.count(table, rows)
+        [found] = self.counts([(table, rows)])
         contents = self._ledger.read()
         before = sum(file.rows for each in contents.of_part(cut.part) if each.done for file in each.files)
         wanted = sum(file.rows for file in cut.files)
@@ -255,7 +261,7 @@ class SparkTarget(TargetTables):
                     f"Rows of chunk {claim.chunk} are in {claim.table} and cannot be deleted, because the table's"
                     f" format does not take DELETE; Delta and Iceberg do. {_AGAIN} ({error})",
                     chunk=claim.chunk,
-                    table=str(claim.table),
+                    table=table_text(claim.table),
                 ) from error
         self._ledger.append([LedgerEvent("erased", claim.id)])
         self._delete(table, rows, f"deleting the rows of chunk {claim.chunk} from {claim.table}")

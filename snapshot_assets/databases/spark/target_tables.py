@@ -18,6 +18,7 @@ from snapshot_assets.databases.spark.types import column_type_text
 from snapshot_assets.databases.steps import SchemaStep, StepResult
 from snapshot_assets.databases.target import ExistingTable, OtherType, Rehearsal, RestoreRecord, Statement
 from snapshot_assets.errors import DatabaseError, RestoreError, SnapshotError, TransientError
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
 _LENGTH = re.compile(r"(?:var)?char\((\d+)\)")
@@ -58,7 +59,7 @@ class TargetTables:
                     f"{other} and {name} would be one table in {'.'.join((self._catalog, *self._namespace))}. Give one"
                     " a new name with --map-table, choose tables with --tables, or restore into"
                     f" spark:{self._catalog}: each schema has its own namespace there.",
-                    table=str(name),
+                    table=table_text(name),
                 )
 
     def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
@@ -107,8 +108,11 @@ class TargetTables:
         """Return none: a catalog has no types and functions of its own; see `RestoreTarget`."""
         return {}
 
-    def count(self, table: Table, rows: Rows) -> int:
-        """Count a table's rows; see `RestoreTarget`."""
+    def counts(self, wanted: Sequence[tuple[Table, Rows]]) -> list[int]:
+        """Count rows of tables; see `RestoreTarget`."""
+        return [self._count(table, rows) for table, rows in wanted]
+
+    def _count(self, table: Table, rows: Rows) -> int:
         with translated(self._doing(f"counting {table.table_name}")):
             return self._refreshed(table.table_name).where(SparkTimeColumn.predicate(table, rows)).count()
 
@@ -145,7 +149,7 @@ class TargetTables:
                 none.write.insertInto(name, overwrite=True)
             else:
                 self._spark.sql(f"DELETE FROM {name} WHERE {SparkTimeColumn.predicate(table, rows)}")
-        if left := self.count(table, rows):
+        if left := self._count(table, rows):
             raise DatabaseError(f"{self._doing(doing)} did not delete {left} of them.")
 
     def _path(self, name: TableName) -> tuple[str, ...]:

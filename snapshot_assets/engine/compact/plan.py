@@ -19,6 +19,7 @@ from snapshot_assets.format.actions import Chunk
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK, folders_of
 from snapshot_assets.format.name_rules import Spellings, rule_of
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -177,9 +178,9 @@ def _check_named(state: State, documents: Mapping[int, DatabaseSchema], options:
     for name in options.tables:
         table = _table(documents[state.schema_id], name)
         if table is None and not any(_name(known.file) == name for known in state.live_files()):
-            raise UnknownRelationError(f"The snapshot has no table {name}.", table=str(name))
+            raise UnknownRelationError(f"The snapshot has no table {name}.", table=table_text(name))
         if options.dedupe and table is not None and table.primary_key is None:
-            raise PlanError(f"Table {name} has no primary key to find duplicates by.", table=str(name))
+            raise PlanError(f"Table {name} has no primary key to find duplicates by.", table=table_text(name))
 
 
 def _table(schema: DatabaseSchema, name: TableName) -> Table | None:
@@ -264,4 +265,4 @@ def _newest(documents: Mapping[int, DatabaseSchema], files: Sequence[DataFile]) 
         table = _table(documents[schema_id], name)
         if table is not None:
             return schema_id, table
-    raise DocumentError(f"No schema that files of {name} were written with has that table.", table=str(name))
+    raise DocumentError(f"No schema that files of {name} were written with has that table.", table=table_text(name))

@@ -104,8 +104,8 @@ class CompactRun:
         if failed:
             raise CompactionFailedError(
                 f"{len(failed):,} of {counted(len(plan.chunks), 'chunk')} {noun(len(failed), 'was', 'were')} not"
-                f" compacted: {first_failures(failed)}. The others"
-                " are; run again to retry these.",
+                f" compacted: {first_failures(failed)}."
+                f" {failed.report('compacted', len(plan.chunks))}",
                 **failed.attributes(),
             )
 

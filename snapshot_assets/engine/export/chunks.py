@@ -46,7 +46,7 @@ class Outcome(FileSums):
 
     Attributes:
         status: `exported`, `replaced` (it was completed before, and is exported again), `repaired` (its files were
-            damaged), `adopted` (an earlier attempt's receipt), `skipped` (completed before), or `failed`.
+            damaged), `adopted` (an earlier attempt's receipt), `present` (completed before), or `failed`.
         seconds: Time of the slowest task, reading and writing.
         faults: What was damaged.
         hashed: Whether this run hashed all its files, as it wrote or read them.
@@ -89,9 +89,9 @@ def export_chunks(export: Export, plans: Plans, chunks: Sequence[int]) -> Iterat
     pending: list[int] = list(chunks)
     damaged: Mapping[int, tuple[Fault, ...]] = {}
     if not export.replace:
-        damaged, skipped, pending = _completed(export, chunks)
-        if skipped:
-            yield skipped
+        damaged, present, pending = _completed(export, chunks)
+        if present:
+            yield present
         adopted: set[int] = set()
         for outcome in _adopted(export, pending):
             adopted.add(outcome.chunk)
@@ -114,17 +114,16 @@ def _failure(failed: Failures, tried: int, state: State) -> ExportFailedError:
     def name(chunk: int) -> str:
         return f"{chunk} ({partition_key(state.window(chunk))})" if chunk != UNTIMED_CHUNK else str(chunk)
 
-    others = "The others are committed; run" if len(failed) < tried else "Run"
     return ExportFailedError(
-        f"{len(failed):,} of {counted(tried, 'chunk')} failed: {first_failures(failed, name)}. {others} again to retry"
-        " what failed.",
+        f"{len(failed):,} of {counted(tried, 'chunk')} failed: {first_failures(failed, name)}."
+        f" {failed.report('committed', tried)}",
         **failed.attributes(),
     )
 
 
-def _skipped(state: State, chunk: int, *, hashed: bool = False) -> Outcome:
+def _present(state: State, chunk: int, *, hashed: bool = False) -> Outcome:
     """Return the outcome of a chunk that was completed before."""
-    return Outcome(chunk, "skipped", tuple(each.file for each in state.live_files(chunk)), hashed=hashed)
+    return Outcome(chunk, "present", tuple(each.file for each in state.live_files(chunk)), hashed=hashed)
 
 
 def completed_chunks(
@@ -134,7 +133,7 @@ def completed_chunks(
     completed = [chunk for chunk in chunks if state.completed(chunk)]
     damaged = damaged_chunks(store, state, completed)
     hashed = len(completed) <= FEW_CHUNKS
-    return damaged, [_skipped(state, chunk, hashed=hashed) for chunk in completed if chunk not in damaged]
+    return damaged, [_present(state, chunk, hashed=hashed) for chunk in completed if chunk not in damaged]
 
 
 def _completed(
@@ -142,10 +141,10 @@ def _completed(
 ) -> tuple[Mapping[int, tuple[Fault, ...]], list[Outcome], list[int]]:
     """Check the chunks that are completed; see `completed_chunks`. Returns the chunks that are not completed too."""
     state = export.catalog.refresh()
-    damaged, skipped = completed_chunks(export.catalog.store, state, chunks)
+    damaged, present = completed_chunks(export.catalog.store, state, chunks)
     for chunk, faults in damaged.items():
         _LOG.warning("Chunk %s is damaged and is exported again: %s", chunk, faults[0].message)
-    return damaged, skipped, [chunk for chunk in chunks if not state.completed(chunk)]
+    return damaged, present, [chunk for chunk in chunks if not state.completed(chunk)]
 
 
 def _read(export: Export, plans: Plans, chunks: Sequence[int], failed: Failures) -> Iterator[Sequence[Outcome]]:
@@ -249,9 +248,15 @@ def _commit(
     revision = catalog.commit(rules.complete_chunks(export.token, finished, catalog.now))
     state = catalog.state
     return [
-        Outcome(result.chunk, "exported" if result.chunk in export.new else status, result.files, result.seconds)
+        Outcome(
+            result.chunk,
+            "exported" if result.chunk in export.new else status,
+            result.files,
+            result.seconds,
+            hashed=adopted is None,
+        )
         if revision is not None and state.chunks[result.chunk].exported == revision
-        else _skipped(state, result.chunk)
+        else _present(state, result.chunk)
         for result in results
     ]
 

@@ -30,6 +30,8 @@ from snapshot_assets.storage.base import ObjectStore
 if TYPE_CHECKING:
     from snapshot_assets.engine.export.run import ExportRun
 
+_CORRECT = "Correct what the error names, and run the copy again: a query that differs takes the place of this one."
+
 
 @dataclass(frozen=True)
 class Copied:
@@ -94,8 +96,9 @@ def copy(
             if run.plan.windowed:
                 raise
             [cause] = error.attributes["chunks"].values()
+            remedy = "Run the copy again." if error.attributes["transient"] else _CORRECT
             raise ExportFailedError(
-                f"Nothing was copied: {cause.rstrip('.')}. Run the copy again; a query that differs takes its place.",
+                f"Nothing was copied: {cause.rstrip('.')}. {remedy}",
                 **error.attributes,
             ) from error
         sealed = None if export.catalog.refresh().missing() else export.seal()

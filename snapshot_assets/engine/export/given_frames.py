@@ -15,7 +15,7 @@ from snapshot_assets.databases.spelled_selection import SpelledNames, refuse_equ
 from snapshot_assets.engine.export.tasks import Frame
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
-from snapshot_assets.format.names import ColumnPath, column_text, table_text
+from snapshot_assets.format.names import ColumnPath, table_text
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 
 
@@ -70,14 +70,13 @@ def _refuse_other_columns(name: TableName, first: StructType, other: StructType)
     """
     if len({column.lower() for column in first.names}) < len(first.names):
         raise PlanError(
-            f"The DataFrame for {table_text(name)} has columns that differ only in case: {', '.join(first.names)}."
-            " Rename one."
+            f"The DataFrame for {name} has columns that differ only in case: {', '.join(first.names)}. Rename one."
         )
     if first != other:
         differing = {*first, *other} - ({*first} & {*other})
         found = ", ".join(sorted(f"{each.name} {each.dataType.simpleString()}" for each in differing))
         raise PlanError(
-            f"The DataFrames of this run's partitions differ in the columns of {table_text(name)}:"
+            f"The DataFrames of this run's partitions differ in the columns of {name}:"
             f" {found or 'they are in another order'}. Return the same columns for all, or run these partitions apart."
         )
 
@@ -97,12 +96,12 @@ def _refuse_unknown_columns(
             known = schemas[name].names
             if not any(rule.same(column, each) for each in known):
                 raise PlanError(
-                    f"exclude_columns or mask names {column_text(ColumnPath(table, column))}, which the DataFrame has"
+                    f"exclude_columns or mask names {ColumnPath(table, column)}, which the DataFrame has"
                     f" not. {suggestion(column, known)}"
                 )
         elif name not in committed:
             raise PlanError(
-                f"exclude_columns or mask names {column_text(ColumnPath(table, column))}, and no DataFrame is that"
+                f"exclude_columns or mask names {ColumnPath(table, column)}, and no DataFrame is that"
                 f" table. {suggestion(table_text(table), [table_text(each) for each in schemas])}"
             )
 
@@ -113,7 +112,7 @@ def _named(frames: Mapping[TableName, DataFrame], spellings: Spellings[TableName
     for name in frames:
         if (other := given.setdefault(spellings.of(name), name)) != name:
             raise PlanError(
-                f"The asset returned DataFrames for {table_text(other)} and {table_text(name)}, which are one table of"
+                f"The asset returned DataFrames for {other} and {name}, which are one table of"
                 " the snapshot. Return one for both."
             )
     return {spelled: frames[name] for spelled, name in given.items()}

@@ -39,7 +39,7 @@ from snapshot_assets.errors import (
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.name_rules import Spellings, rule_of
-from snapshot_assets.format.relations import DatabaseSchema, Table
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.format.scrub import scrub
 
 _LOG = logging.getLogger(__name__)
@@ -121,13 +121,37 @@ class ScanPlanner(Planner):
             SnapshotError: See `plan`.
         """
         todo, most = deque(chunks), FEW_WINDOWS
+        counts = self._counts(tuple(todo))
         while todo:
             row = [todo.popleft()]
             while todo and len(row) < most and todo[0] == row[-1] + 1 and row[0] != UNTIMED_CHUNK:
                 row.append(todo.popleft())
             plans = self._plans_of(row)
-            yield from plans
+            for plan in plans:
+                works = (replace(work, counts=counts[plan.chunk]) for work in plan.works)
+                yield replace(plan, works=tuple(works))
             most = min(2 * most, MANY_WINDOWS) if sum(plan.size for plan in plans) < SMALL_CHUNK else 1
+
+    def _counts(self, chunks: Sequence[int]) -> dict[int, dict[TableName, int]]:
+        """Return the rows of each chunk by table, as the database counts them."""
+        # After a count that differed, only the failed windows are read: few enough for the index that hides their rows.
+        tried = any(chunk in self.state.chunks and not self.state.completed(chunk) for chunk in chunks)
+        counts: dict[int, dict[TableName, int]] = {chunk: {} for chunk in chunks}
+        for table in self.schema.tables:
+            read = {chunk: rows for chunk in chunks if (rows := self._rows(table, chunk))}
+            try:
+                counted = self.database.count_rows(table, list(read.values()), thorough=tried) if read else None
+            except _OF_THE_SOURCE:
+                raise
+            except SnapshotError as error:
+                _LOG.warning("Rows of %s are read without being counted: %s", table.table_name, self._text(error))
+                continue
+            for chunk, number in zip(read, counted or (), strict=counted is not None):
+                counts[chunk][table.table_name] = number
+        return counts
+
+    def _text(self, error: SnapshotError) -> str:
+        return scrub(str(withheld(error) if self.header.hidden else error))
 
     def _plans_of(self, row: Sequence[int]) -> list[ChunkPlan]:
         size = self._size_together(row) if len(row) > 1 and self.split_by is None else SMALL_CHUNK
@@ -169,8 +193,7 @@ class ScanPlanner(Planner):
         except _OF_THE_SOURCE:
             raise
         except SnapshotError as error:
-            text = scrub(str(withheld(error) if self.header.hidden else error))
-            _LOG.warning("Chunk %s is one task, because its size cannot be estimated: %s", chunk, text)
+            _LOG.warning("Chunk %s is one task, because its size cannot be estimated: %s", chunk, self._text(error))
             return ChunkPlan(chunk, (work,), SMALL_CHUNK)
         works = tuple(replace(work, scans=scans, whole=len(tasks) == 1) for scans in tasks)
         return ChunkPlan(chunk, works, sum(sizes))

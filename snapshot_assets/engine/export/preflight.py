@@ -14,6 +14,7 @@ from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.databases.source import AllRows, Rows, SchemaSource, TimelessRows, WindowRows
 from snapshot_assets.engine.export.start_snapshot import closed_end, exported_schema
 from snapshot_assets.engine.export.withheld import withholding
+from snapshot_assets.engine.progress import Stage, silent
 from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.actions import Header, RowsOutside
 from snapshot_assets.format.layout import UNTIMED_CHUNK
@@ -44,7 +45,7 @@ def checked_schemas(
     """
     refusals = Refusals()
     extracted = exported = source.extract(plan.selection, refusals)
-    undecided = [table for table in extracted.tables if str(table.table_name) in refusals.undecided]
+    undecided = [table for table in extracted.tables if table.table_name in refusals.undecided]
     with refusals.noting(but=UnknownRelationError):  # where names are wrong, it is no news that nothing is selected
         decided = tuple(table for table in extracted.tables if table not in undecided)
         if decided or not undecided:
@@ -108,7 +109,7 @@ def check_rows(
                 refusals.note(error)
     if plan.fail_on_rows_outside and plan.start_time is not None:
         end = None if plan.kind == "continuous" else plan.end_time
-        outside = _count_outside(source, schema, plan.start_time, end, plan.time_zone)
+        outside = _count_outside(source, schema, plan.start_time, end, plan.time_zone, silent)
         with refusals.noting():
             refuse_outside(outside, plan.start_time, end)
 
@@ -137,7 +138,9 @@ def _reads_untimed(plan: Plan, state: State | None) -> bool:
     return state is None or plan.kind == "continuous" or UNTIMED_CHUNK in state.missing()
 
 
-def outside_of(source: SchemaSource, header: Header, schema: DatabaseSchema, *, refused: bool) -> list[RowsOutside]:
+def outside_of(
+    source: SchemaSource, header: Header, schema: DatabaseSchema, *, refused: bool, stage: Stage = silent
+) -> list[RowsOutside]:
     """Count the rows outside a snapshot's range, by table.
 
     Args:
@@ -145,6 +148,7 @@ def outside_of(source: SchemaSource, header: Header, schema: DatabaseSchema, *, 
         header: The snapshot's header.
         schema: The exported tables.
         refused: Whether the plan allows none.
+        stage: Takes how many tables are counted.
 
     Raises:
         RowsOutsideError: There are some, and the plan allows none.
@@ -152,19 +156,25 @@ def outside_of(source: SchemaSource, header: Header, schema: DatabaseSchema, *, 
     if header.start is None or header.end is None or header.schema_only:
         return []
     end = outside_end(header)
-    outside = _count_outside(source, schema, header.start, end, header.time_zone)
+    outside = _count_outside(source, schema, header.start, end, header.time_zone, stage)
     if refused:
         refuse_outside(outside, header.start, end)
     return outside
 
 
 def _count_outside(
-    source: SchemaSource, schema: DatabaseSchema, start: datetime, end: datetime | None, zone: str
+    source: SchemaSource,
+    schema: DatabaseSchema,
+    start: datetime,
+    end: datetime | None,
+    zone: str,
+    stage: Stage,
 ) -> list[RowsOutside]:
     """Count the rows of timed tables before a range or after it, by table; without an end, those before it."""
-    counts = (
-        (table.table_name, source.count_outside(table, start, end or _NO_END, zone))
-        for table in schema.tables
-        if table.time_index is not None
-    )
-    return [RowsOutside(name.schema, name.table, rows) for name, rows in counts if rows]
+    timed = [table for table in schema.tables if table.time_index is not None]
+    outside = []
+    for number, table in enumerate(timed, 1):
+        if rows := source.count_outside(table, start, end or _NO_END, zone):
+            outside.append(RowsOutside(table.schema_name, table.name, rows))
+        stage("counting rows outside the range", number, len(timed))
+    return outside

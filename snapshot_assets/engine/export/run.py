@@ -31,6 +31,7 @@ from snapshot_assets.engine.export.run_tasks import Export, Runner
 from snapshot_assets.engine.export.start_snapshot import header_of, skipped_tables, spelled_plan, start_snapshot
 from snapshot_assets.engine.export.tasks import Provenance, Task
 from snapshot_assets.engine.export.withheld import withholding
+from snapshot_assets.engine.progress import Stage, silent
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.session import Session, parallel_chunks, parallel_tasks
 from snapshot_assets.errors import ConflictError, NoSnapshotError
@@ -58,6 +59,7 @@ class ExportRun:
         most_parts: Most slices of one table's scan; None for as many as the session runs tasks at a time.
         started: When the run started; windows that close later are those of the next run. None for the present.
         check_rows: Whether `open` reads the rows once, to refuse what cannot be exported before anything is written.
+        stage: Takes how far the seal is.
     """
 
     plan: Plan
@@ -73,6 +75,10 @@ class ExportRun:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     started: datetime | None = None
     check_rows: bool = False
+    stage: Stage = silent
+
+    def _verifying(self, done: int, total: int) -> None:
+        self.stage("verifying files", done, total)
 
     def read_catalog(self) -> Catalog:
         """Open the location for reading, and check that this plan may be exported to it.
@@ -193,7 +199,8 @@ class ExportRun:
             if self.plan.fail_on_rows_outside:
                 refuse_recorded(state)
             depth = verify or self.plan.seal_verify
-            return seal(self._writable_catalog(), rows_outside=outside, seal_verify=depth, suspects=suspects)
+            catalog = self._writable_catalog()
+            return seal(catalog, rows_outside=outside, seal_verify=depth, suspects=suspects, progress=self._verifying)
         if self.plan.source_asset:
             if state.header is None:  # a deleted one is refused below
                 raise NoSnapshotError(
@@ -204,7 +211,8 @@ class ExportRun:
                 )
             catalog = self._writable_catalog()
             catalog.require_snapshot()
-            return seal(catalog, seal_verify=verify or self.plan.seal_verify, suspects=suspects)
+            depth = verify or self.plan.seal_verify
+            return seal(catalog, seal_verify=depth, suspects=suspects, progress=self._verifying)
         with self.open(extend=False) as export:
             return export.seal(verify, suspects)
 
@@ -319,10 +327,17 @@ class OpenExport:
         assert header is not None
         source.check()
         refused = self.run.plan.fail_on_rows_outside
-        rows_outside = outside_of(source.database, header, self.schema, refused=refused)
+        rows_outside = outside_of(source.database, header, self.schema, refused=refused, stage=self.run.stage)
         rules.check_unchanged(self.catalog.refresh(), self.token)
         depth = verify or self.run.plan.seal_verify
-        return seal(self.catalog, token=self.token, rows_outside=rows_outside, seal_verify=depth, suspects=suspects)
+        return seal(
+            self.catalog,
+            token=self.token,
+            rows_outside=rows_outside,
+            seal_verify=depth,
+            suspects=suspects,
+            progress=self.run._verifying,
+        )
 
 
 def _may_hide_timeless_rows(state: State) -> bool:

@@ -12,7 +12,7 @@ from snapshot_assets.engine.export.tasks import ChunkPlan, ChunkResult, Frame, T
 from snapshot_assets.engine.export.withheld import withheld
 from snapshot_assets.engine.jobs import MapRunner, error_of
 from snapshot_assets.engine.retry import RetryPolicy
-from snapshot_assets.errors import SnapshotError
+from snapshot_assets.errors import DatabaseError, SnapshotError
 
 if TYPE_CHECKING:
     from snapshot_assets.catalog.state.file_columns import FileState
@@ -125,5 +125,10 @@ def _joined(plan: ChunkPlan, parts: Sequence[ChunkResult], now: datetime) -> Chu
     if len(parts) == 1:
         return parts[0]
     files = tuple(file for part in parts for file in part.files)
+    try:
+        for work in plan.works[:1]:
+            work.check_counts(files)
+    except DatabaseError as lost:
+        return ChunkResult(plan.chunk, now, error=lost)
     opened_at = min((part.opened_at for part in parts), default=now)
     return ChunkResult(plan.chunk, opened_at, files, seconds=max((part.seconds for part in parts), default=0.0))

@@ -7,6 +7,7 @@ go from the database to the file inside the task; only metadata of files comes b
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from snapshot_assets.catalog.receipts.receipts import Receipt, write_young_receipt
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.source import Database, DatabaseAddress, Scan, TimelessRows
+from snapshot_assets.databases.sql import qualified
 from snapshot_assets.engine.files.target import FileTarget
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError
@@ -25,7 +27,8 @@ from snapshot_assets.format.documents import FORMAT_VERSION
 from snapshot_assets.format.file_formats import format_of
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import data_file_stem, new_attempt
-from snapshot_assets.format.relations import Table
+from snapshot_assets.format.names import table_text
+from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 
 if TYPE_CHECKING:
@@ -86,6 +89,7 @@ class ChunkWork:
         window: The window as text, for footers; "" for chunk 0.
         whole: Whether these are all scans of the chunk; then the task writes its receipt.
         timeless_allowed: Whether rows without a finite time may be exported; otherwise such a row fails the chunk.
+        counts: Rows of the whole chunk by table, as the database counts them; see `Database.count_rows`.
     """
 
     chunk: int
@@ -94,6 +98,27 @@ class ChunkWork:
     whole: bool = True
     timeless_allowed: bool = True
     supersedes: tuple[str, ...] = ()
+    counts: Mapping[TableName, int] = field(default_factory=dict)
+
+    def check_counts(self, files: Iterable[DataFile]) -> None:
+        """Compare the rows that the chunk's tasks wrote with those that the database counted.
+
+        Raises:
+            DatabaseError: They differ.
+        """
+        written = Counter[TableName]()
+        for file in files:
+            written[TableName(file.schema, file.table)] += file.rows
+        for name, counted in self.counts.items():
+            if written[name] != counted:
+                raise DatabaseError(
+                    f"{name}: the database counts {counted:,} rows in {self.window or 'chunk 0'}, and the tasks read"
+                    f" {written[name]:,} of the same state, so nothing of this chunk is committed. The usual"
+                    f" cause is a corrupt index: check the indexes with amcheck, and REINDEX TABLE {qualified(name)},"
+                    " then run again. If the numbers still differ, report it.",
+                    table=str(name),
+                    chunk=self.chunk,
+                )
 
 
 Frame = tuple[Table, Any]
@@ -165,6 +190,7 @@ def _run_work(task: Task, work: ChunkWork, database: Database) -> ChunkResult:
             files = tuple(file for scan in work.scans for file in _export_scan(task, work, scan, database))
         result = ChunkResult(work.chunk, opened_at, files)
         if work.whole:
+            work.check_counts(files)
             receipt = task.provenance.receipt(result, work.supersedes)
             result = replace(result, receipt=write_young_receipt(task.store, receipt, datetime.now(UTC)))
         return replace(result, seconds=time.monotonic() - started)
@@ -250,5 +276,5 @@ def timeless_rows_error(table: Table) -> DatabaseError:
     return DatabaseError(
         f"{table.table_name} holds rows whose {table.time_index} is NULL or infinite, and the plan has "
         "null_time: fail. Correct the rows, or write null_time: chunk0 to export them in chunk 0.",
-        table=str(table.table_name),
+        table=table_text(table.table_name),
     )

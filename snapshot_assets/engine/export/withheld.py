@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from snapshot_assets.errors import SnapshotError, TaskFailedError, TaskLostError
 
-_KEPT = ("sqlstate", "table", "column", "chunk")
+_KEPT = ("sqlstate", "table", "column", "chunk", "remedy")
 
 
 def withheld(error: SnapshotError) -> SnapshotError:
@@ -27,6 +27,7 @@ def withheld(error: SnapshotError) -> SnapshotError:
         f"{doing or 'A task of the export'} failed{state}. The text of the error may hold values that the plan hides,"
         " so it is left out here: the log of the database has it, or a query with the plan's masks."
     )
+    message += f" {remedy}" if (remedy := error.attributes.get("remedy")) else ""
     kept = {name: error.attributes[name] for name in _KEPT if name in error.attributes}
     return type(error)(message, **kept)
 

@@ -13,13 +13,16 @@ from snapshot_assets.errors import DatabaseError, DocumentError, LimitExceededEr
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.evaluation import true_rows
 from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.name_texts import printed_name
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.predicates import Predicate
+from snapshot_assets.format.relations import TableName
 
 MAX_ALLOCATED_BYTES = 256 << 20
 """Most bytes that are allocated at once for rows of a file, which may be hostile."""
 
 
-def checked(batches: Iterable[pa.RecordBatch], name: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def checked(batches: Iterable[pa.RecordBatch], name: TableName, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Compare the batches' schema, and yield those with rows, without metadata of their source.
 
     Args:
@@ -35,7 +38,7 @@ def checked(batches: Iterable[pa.RecordBatch], name: str, schema: pa.Schema) -> 
             raise DatabaseError(
                 f"A batch of {name} has the columns {_text(batch.schema)}; expected"
                 f" {_text(schema)}. Extract the schema again: the table may have changed meanwhile.",
-                table=name,
+                table=table_text(name),
             )
         if batch.num_rows and not schema.names:
             raise columnless_rows(name)
@@ -108,9 +111,10 @@ def _cast(array: pa.Array, field: pa.Field, file: DataFile, zone: str) -> pa.Arr
     try:
         return _zoned(array, field.type, zone).cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        name = printed_name(file.schema, file.table, field.name)
         raise DocumentError(
-            f"Column {file.schema}.{file.table}.{field.name} is {array.type} in {file.path}, and its values cannot be"
-            f" read as {field.type} without loss: {error}.",
+            f"Column {name} is {array.type} in {file.path}, and its values cannot be read as"
+            f" {field.type} without loss: {error}.",
             object=file.path,
             column=field.name,
         ) from error

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.errors import LimitExceededError
 from snapshot_assets.format.files import ColumnStatistics, DataFile, RowGroup
+from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.storage.base import ObjectWriter
 
 
@@ -44,8 +45,9 @@ class FileTarget:
             LimitExceededError: It would be a second file, and all rows must be in one.
         """
         if self.single and part:
+            name = printed_name(self.schema, self.table)
             raise LimitExceededError(
-                f"The rows of {self.schema}.{self.table} need a second file, and single_file allows one, which is"
+                f"The rows of {name} need a second file, and single_file allows one, which is"
                 " closed at 4GiB. Leave single_file out, copy fewer rows or columns, or choose a smaller format:"
                 " parquet, or csv or json with compression. --overwrite replaces this copy."
             )

@@ -12,6 +12,7 @@ from snapshot_assets.engine.files.target import FileTarget
 from snapshot_assets.engine.files.text.writer import write_empty_text, write_text
 from snapshot_assets.format.file_formats import PARQUET, FileFormat
 from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 
 
@@ -45,7 +46,7 @@ def write_files(
         DatabaseError: A batch has another schema, or rows without columns, which no data file can store.
         StorageError: The store refused or failed.
     """
-    rows = checked(batches, f"{target.schema}.{target.table}", schema)
+    rows = checked(batches, TableName(target.schema, target.table), schema)
     if file_format.is_text:
         files = write_text(store, target, rows, file_format, max_file_size=max_file_size)
     else:

@@ -19,6 +19,8 @@ from snapshot_assets.format.file_formats import format_of
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.name_rules import Spellings, rule_of
+from snapshot_assets.format.name_texts import written_name, yaml_key
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -28,7 +30,7 @@ _Part = tuple[DataFile, tuple[Predicate, ...], TextSchema | None]
 
 
 def load_frames(
-    spark: SparkSession, store: ObjectStore, state: State, chunks: Sequence[int], table: str | None = None
+    spark: SparkSession, store: ObjectStore, state: State, chunks: Sequence[int], table: TableName | None = None
 ) -> dict[TableName, DataFrame]:
     """Return the rows of completed chunks as one DataFrame a table, in no order.
 
@@ -40,7 +42,7 @@ def load_frames(
         store: The location.
         state: The catalog's state.
         chunks: Chunk ids.
-        table: The one table that is wanted, such as `public.trips`; None for all.
+        table: The one table that is wanted; None for all.
 
     Raises:
         IncompleteError: Chunks are not completed; names them.
@@ -74,20 +76,21 @@ def load_frames(
 
 
 def _only(
-    table: str, files: dict[TableName, list[DataFile]], schema: DatabaseSchema, uri: str
+    table: TableName, files: dict[TableName, list[DataFile]], schema: DatabaseSchema, uri: str
 ) -> dict[TableName, list[DataFile]]:
-    rule = rule_of(schema.database)
-    spelled = Spellings(rule, {*map(str, files), *(str(each.table_name) for each in schema.tables)}).of(table)
-    chosen = {name: some for name, some in files.items() if str(name) == spelled}
+    known_names = {*files, *(each.table_name for each in schema.tables)}
+    spelled = Spellings(rule_of(schema.database), known_names).of(table)
+    chosen = {name: some for name, some in files.items() if name == spelled}
     if not chosen:
-        known = next((each for each in schema.tables if str(each.table_name) == spelled), None)
+        known = next((each for each in schema.tables if each.table_name == spelled), None)
         why = "is not in the snapshot"
         if known is not None:
             why = "has no time index, so it is in chunk 0" if known.time_index is None else "is not in chunk 0"
+        remedy = f"`time_columns: {{{yaml_key(written_name(*table))}: null}}`"
         raise PlanError(
-            f"{table} of {uri} {why}. For an asset of a table without a time index, write `time_columns: {{{table}:"
-            " null}` in the plan: then the asset has no partitions.",
-            table=table,
+            f"{table} of {uri} {why}. For an asset of a table without a time index, write {remedy} in the plan:"
+            " then the asset has no partitions.",
+            table=table_text(table),
         )
     return chosen
 

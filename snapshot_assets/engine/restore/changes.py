@@ -17,7 +17,7 @@ from snapshot_assets.databases.target import LoadedFile, RestoreRecord
 from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan, TombstoneDeletions
 from snapshot_assets.engine.restore.ledger import Renewal, TargetLedger
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.counts import counted, number_text
+from snapshot_assets.format.counts import counted, number_text, some_text
 from snapshot_assets.format.relations import TableName
 
 _OTHER_ROWS = (act.Begin, act.SchemaAdded, act.Rebuilt, act.Rollback)
@@ -35,10 +35,12 @@ class ChunkChange:
 
     Attributes:
         reason: The difference, as the end of a sentence; "" if the rows are the same, or none were loaded.
+        tables: The tables whose rows differ, or lie in other files now.
         renewal: The ledger rows to replace, where the same rows lie in other files now; None for none.
     """
 
     reason: str = ""
+    tables: frozenset[TableName] = frozenset()
     renewal: Renewal | None = None
 
 
@@ -63,18 +65,19 @@ class ChunkChanges:
         """Return how a chunk's rows differ from those that were loaded."""
         loaded = self.ledger.by_chunk.get(chunk.chunk, frozenset())
         current = {plan.key for plan in chunk.files}
-        if any(self._outdated(plan) for plan in chunk.files if plan.key in loaded):
-            return ChunkChange("was loaded when other rows of its files were deleted")
-        moved = sorted({table for table, _ in loaded - current})
+        moved = {table for table, _ in loaded - current}
+        if outdated := {plan.key[0] for plan in chunk.files if plan.key in loaded and self._outdated(plan)}:
+            why = f"was loaded when other rows of {_named(outdated)} were deleted"
+            return ChunkChange(why, frozenset(outdated | moved))
         if not moved:
             return ChunkChange()
         old = [self.ledger.files[key] for key in sorted(loaded) if key[0] in moved]
         new = [plan for plan in chunk.files if plan.table.table_name in moved]
-        reason = self._not_the_same(chunk.chunk, moved, old, new)
+        reason = self._not_the_same(chunk.chunk, sorted(moved), old, new)
         if reason is not None:
-            return ChunkChange(f"was loaded from other files{reason}")
+            return ChunkChange(f"was loaded from other files of {_named(moved)}{reason}", frozenset(moved))
         entries = tuple(entry_of(plan, self.record, plan.file.rows) for plan in new)
-        return ChunkChange(renewal=Renewal(tuple(old), entries))
+        return ChunkChange("", frozenset(moved), Renewal(tuple(old), entries))
 
     def _outdated(self, plan: FilePlan) -> bool:
         """Return whether a file was loaded without rows that are live now, or with rows that are deleted now."""
@@ -120,3 +123,7 @@ class ChunkChanges:
         """The revisions after which any chunk may have rows or columns that it did not have before."""
         events = self.head.events
         return [each.revision for each in events if any(isinstance(action, _OTHER_ROWS) for action in each.actions)]
+
+
+def _named(tables: Iterable[TableName]) -> str:
+    return some_text([str(table) for table in sorted(tables)])

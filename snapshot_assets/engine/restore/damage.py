@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.engine.restore.steps import FailedStep
@@ -67,6 +67,16 @@ def _left_out(plan: RestorePlan, chunk: int, table: TableName, files: Sequence[D
     text = f"{time_text(window.start)}/{time_text(window.end)}" if window else ""
     faults = tuple(plan.damaged[file.path] for file in files if file.path in plan.damaged)
     return LeftOut(table, chunk, text, sum(file.rows for file in files), faults)
+
+
+def unneeded_damage(plan: RestorePlan) -> Iterator[str]:
+    """Yield the damage that keeps nothing from being restored; what repairs it, the fault says."""
+    needed = {each.file.path for each in chain(plan.left, *map(plan.missing, plan.chunks))}
+    needed.update(plan.source.older.faults if plan.source.older else ())  # which its own warnings name
+    found = [text for path, text in plan.damaged.items() if path not in needed]
+    yield from (f"Damage elsewhere: {text}" for text in found[:_SHOWN])
+    if (more := len(found) - _SHOWN) > 0:
+        yield f"{more:,} more objects are damaged; `snapshots export verify` names them."
 
 
 def partly_restored(plan: RestorePlan, failed: Sequence[FailedStep]) -> PartlyRestoredError:

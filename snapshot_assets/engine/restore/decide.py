@@ -12,6 +12,7 @@ from snapshot_assets.engine.restore.changes import ChunkChange
 from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan
 from snapshot_assets.engine.restore.ledger import Renewal
 from snapshot_assets.errors import RestoreError
+from snapshot_assets.format.counts import some_text
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
 
@@ -82,8 +83,8 @@ def check_replaceable(chunk: ChunkFiles, change: ChunkChange, *, allowed: bool, 
         )
     if into_nonempty:
         raise RestoreError(
-            f"Chunk {chunk.chunk} cannot be replaced: the tables held rows of others before an import"
-            " (--into-nonempty), and deleting the chunk's window would delete those too.",
+            f"Chunk {chunk.chunk} cannot be replaced in {some_text(chunk.table_names)}: tables held rows of others"
+            " before an import (--into-nonempty), and deleting the chunk's window would delete those too.",
             chunk=chunk.chunk,
         )
     if chunk.unbounded:

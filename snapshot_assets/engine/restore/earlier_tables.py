@@ -60,7 +60,7 @@ def with_places(
     """Return a schema of PostgreSQL whose partitions have a place for all rows that are restored."""
     if schema.database != "postgresql":
         return schema
-    taken = relation_names(newest).union(view.table_name for view in newest.views)
+    taken = relation_names(newest) | relation_names(schema) | {view.table_name for view in newest.views}
     tables = (
         with_former_partitions(table, [each.table for each in written.get(table.table_name, ())], taken)
         for table in schema.tables

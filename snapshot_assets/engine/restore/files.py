@@ -112,19 +112,29 @@ class ChunkFiles:
     Attributes:
         files: Empty where the window has no row of the selected tables.
         tables: Each table, with the target's rows that belong to the chunk: a replace deletes these.
+        without_files: The status of a chunk of which there is no file to restore; see `ChunkOutcome`.
     """
 
     chunk: int
     files: tuple[FilePlan, ...] = ()
     tables: tuple[tuple[Table, Rows], ...] = ()
+    without_files: str = "empty"
 
     def without(self, absent: Collection[TableName]) -> ChunkFiles:
         """Return the chunk without the files and rows of some tables."""
+        files = tuple(each for each in self.files if each.table.table_name not in absent)
         return replace(
             self,
-            files=tuple(each for each in self.files if each.table.table_name not in absent),
+            files=files,
+            without_files=self.without_files if len(files) == len(self.files) else "incomplete",
             tables=tuple(each for each in self.tables if each[0].table_name not in absent),
         )
+
+    @property
+    def table_names(self) -> list[str]:
+        """The names of its tables in the target."""
+        names = {plan.table.table_name for plan in self.files} | {table.table_name for table, _ in self.tables}
+        return [str(name) for name in sorted(names)]
 
     @property
     def unbounded(self) -> set[TableName]:
@@ -215,8 +225,8 @@ def _chunk_files(
     zone = state.header.time_zone
     rows = {name: _rows_of(each, window, zone, time_range) for name, each in chosen.items()}
     covered = window is None or time_range is None or time_range.covers(window.start, window.end)
-    files = []
-    for known in state.live_files(chunk):
+    files, live = [], list(state.live_files(chunk))
+    for known in live:
         each = chosen.get(TableName(known.file.schema, known.file.table))
         if each is None:
             continue
@@ -226,7 +236,7 @@ def _chunk_files(
             gone = deleted.predicates(known.file)
             files.append(FilePlan(known.file, each.table, zone, cut, gone, text_of(known.file)))
     bounded = tuple((chosen[name].table, which) for name, which in rows.items() if which is not None)
-    return ChunkFiles(chunk, tuple(files), bounded)
+    return ChunkFiles(chunk, tuple(files), bounded, "left_out" if len(files) < len(live) else "empty")
 
 
 def _rows_of(each: _Chosen, window: Window | None, zone: str, time_range: TimeFilter | None) -> Rows | None:
@@ -246,5 +256,5 @@ def parents_first(chunk: ChunkFiles) -> ChunkFiles:
         for key in table.foreign_keys:
             parent = TableName(key.referenced_schema, key.referenced_table)
             references.append(Reference(key.name, name, name, parent, parent, match=""))
-    order = tables_parents_first(sorted(tables), references)
-    return replace(chunk, files=tuple(sorted(chunk.files, key=lambda plan: order.index(plan.table.table_name))))
+    places = {name: place for place, name in enumerate(tables_parents_first(sorted(tables), references))}
+    return replace(chunk, files=tuple(sorted(chunk.files, key=lambda plan: places[plan.table.table_name])))

@@ -40,7 +40,8 @@ class TargetLedger:
     @classmethod
     def read(cls, target: RestoreTarget, location_id: str, tables: Sequence[TableName]) -> TargetLedger:
         """Read it from a target."""
-        loaded = [each for each in target.loaded(location_id) if each.table in set(tables)]
+        own = set(tables)
+        loaded = [each for each in target.loaded(location_id) if each.table in own]
         return cls(tuple(tables), tuple(target.imports()), tuple(loaded), target.steps(location_id))
 
     @property

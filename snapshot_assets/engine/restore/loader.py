@@ -34,8 +34,9 @@ class ChunkOutcome:
     """The outcome of one chunk.
 
     Attributes:
-        status: `loaded`, `replaced`, `skipped` (the ledger has all its files), `incomplete` (tables with damaged files
-            are left out) or `failed`.
+        status: `loaded`, `replaced`, `present` (the ledger has all its files), `empty` (the snapshot has no rows of
+            it), `left_out` (the restore was asked to leave out all tables of which it has rows), `incomplete` (tables
+            with damaged files are left out, or it has rows only of tables that could not be made) or `failed`.
         rows: Rows inserted since the restore was planned.
         bytes: Bytes of the files that they came from.
         seconds: Time of its job, hashing and loading; of a job of several chunks, its part by bytes.
@@ -51,6 +52,11 @@ class ChunkOutcome:
     error: SnapshotError | None = None
     counted: bool = True
     damaged: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the run did anything with the chunk."""
+        return self.status not in ("present", "empty", "left_out")
 
 
 @dataclass(frozen=True)
@@ -88,8 +94,9 @@ class Loader:
             if load.plans or load.replace:
                 todo.append(load)
             else:
-                status = "incomplete" if load.left else "skipped"
-                yield ChunkOutcome(load.chunk.chunk, status, counted=load.counted or bool(load.left))
+                yield ChunkOutcome(
+                    load.chunk.chunk, _status_without_work(load), counted=load.counted or bool(load.left)
+                )
         jobs = shared_jobs(todo, lambda load: load.bytes)
         run_job = partial(attempt_chunks, attempt=self._attempt, policy=self.retry)
         for outcomes in side_by_side(run_job, jobs, self.parallelism, "restore", failed, self.runner.interrupt):
@@ -97,8 +104,8 @@ class Loader:
         if failed:
             tried = sum(load.counted for load in loads)
             raise RestoreFailedError(
-                f"{len(failed):,} of {counted(tried, 'chunk')} could not be loaded: {first_failures(failed)}. The"
-                " others are loaded; run again to continue.",
+                f"{len(failed):,} of {counted(tried, 'chunk')} could not be loaded: {first_failures(failed)}."
+                f" {failed.report('loaded', tried)}",
                 **failed.attributes(),
             )
 
@@ -168,3 +175,10 @@ class Loader:
         status = "incomplete" if load.left else "replaced" if load.replace else "loaded"
         own = {path: damaged[path] for path in (plan.file.path for plan in load.left) if path in damaged}
         return ChunkOutcome(chunk, status, rows, load.bytes, seconds, damaged=own)
+
+
+def _status_without_work(load: ChunkLoad) -> str:
+    """Return the status of a chunk of which no file is to be loaded."""
+    if load.left:
+        return "incomplete"
+    return "present" if load.chunk.files else load.chunk.without_files

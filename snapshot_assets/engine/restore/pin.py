@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 from snapshot_assets.catalog.catalog import Catalog, writable
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
-from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.holds import held_tags
 from snapshot_assets.databases.target import RestoreRecord
+from snapshot_assets.engine.restore.source import RestoreSource
 from snapshot_assets.errors import ConditionalCreateUnsupportedError, ReplicaError, StoreDeniedError
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.storage.base import ObjectStore
@@ -22,13 +22,15 @@ _LOG = logging.getLogger(__name__)
 _UNWRITABLE = (StoreDeniedError, ConditionalCreateUnsupportedError, ReplicaError)
 
 
-def pin(store: ObjectStore, record: RestoreRecord, head: State, ttl: timedelta | None) -> bool:
+def pin(store: ObjectStore, record: RestoreRecord, source: RestoreSource, ttl: timedelta | None) -> bool:
     """Create the tag of an unfinished restore, unless it exists; warn if the location is read-only or a replica.
+
+    Nothing is committed to a log that objects contradict.
 
     Args:
         store: The location.
         record: The restore.
-        head: A state of the location that was read a short time ago; newer transactions are read here.
+        source: What was read of the location a short time ago; newer transactions are read here.
         ttl: How long the tag lives if nothing deletes it; None for no limit.
 
     Returns:
@@ -37,7 +39,9 @@ def pin(store: ObjectStore, record: RestoreRecord, head: State, ttl: timedelta |
     Raises:
         VersionNotFoundError: The revision expired.
     """
-    catalog = Catalog(store, head.copy())
+    if source.contradicted:
+        return False
+    catalog = Catalog(store, source.head.copy())
     existing = catalog.refresh().tags.get(record.tag)
     if existing is not None and existing.pin.revision == record.revision:
         return True  # a location that is read-only by now needs no write
@@ -61,6 +65,12 @@ def pin(store: ObjectStore, record: RestoreRecord, head: State, ttl: timedelta |
         )
         return False
     return True
+
+
+def unpin_from(store: ObjectStore, source: RestoreSource, tags: Iterable[str]) -> None:
+    """Delete tags of restores, where they exist, unless objects contradict the log."""
+    if not source.contradicted:
+        unpin(store, tags)
 
 
 def unpin(store: ObjectStore, tags: Iterable[str]) -> list[str]:

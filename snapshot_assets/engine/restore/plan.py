@@ -6,7 +6,7 @@ Only the ledger's part changes while a run loads files; `RestorePlan.with_ledger
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -16,6 +16,7 @@ from snapshot_assets.databases.postgresql.former_partitions import former_partit
 from snapshot_assets.databases.steps import SchemaStep, StepResult
 from snapshot_assets.databases.target import Definition, FailedStatement, Rehearsal, RestoreRecord
 from snapshot_assets.engine.files.read import TextOf, text_schemas
+from snapshot_assets.engine.restore import damage
 from snapshot_assets.engine.restore.changes import ChunkChanges
 from snapshot_assets.engine.restore.coverage import outside
 from snapshot_assets.engine.restore.decide import ChunkLoad, check_files, check_replaceable
@@ -43,7 +44,6 @@ from snapshot_assets.format.relations import TableName
 KEEP_GOING = (
     "--keep-going (in Dagster keep_going: true) restores everything but the windows of tables that need damaged files."
 )
-_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,7 @@ class RestorePlan:
 
         Files that are left out because of damage do not count.
         """
-        left = {plan.file.chunk for plan in self.left}
-        changes = (self._changes.of(chunk) for chunk in self.chunks if chunk.chunk not in left)
-        return all(not change.reason and not change.renewal for change in changes) and not any(
-            self._loadable(chunk) for chunk in self.chunks
-        )
+        return not any(self._changed(chunk) or self._loadable(chunk) for chunk in self.chunks)
 
     @property
     def lost(self) -> tuple[str, ...]:
@@ -147,32 +143,28 @@ class RestorePlan:
         dropped = map(dropped_table, self.source.dropped)
         made = {each.makes for each in self.definition.before}
         places = (part for table in self.definition.tables for part in former_partitions(table))
-        former = (former_partition(part) for part in places if f"partition {part}" in made)
+        former = (former_partition(part) for part in places if f"partition {part.dotted}" in made)
         edges = outside(self.state, self.source.filters)
         older = self.source.older.warnings() if self.source.older else ()
-        return (*older, *edges, *dropped, *former, *gone, *self.differing, *self._unneeded_damage())
-
-    def _unneeded_damage(self) -> Iterator[str]:
-        """Yield the damage that keeps nothing from being restored; what repairs it, the fault says."""
-        needed = {plan.file.path for chunk in self.chunks for plan in self.missing(chunk)}
-        needed.update(self.source.older.faults if self.source.older else ())  # which its own warnings name
-        found = [text for path, text in self.damaged.items() if path not in needed]
-        yield from (f"Damage elsewhere: {text}" for text in found[:_SHOWN])
-        if (more := len(found) - _SHOWN) > 0:
-            yield f"{more:,} more objects are damaged; `snapshots export verify` names them."
+        return (*older, *edges, *dropped, *former, *gone, *self.differing, *damage.unneeded_damage(self))
 
     @cached_property
     def left(self) -> tuple[FilePlan, ...]:
-        """The files that the ledger lacks and that are left out, with all others of their table and chunk."""
-        if not self.settings.keep_going:
+        """The files to load that are left out, with all others of their table and chunk."""
+        if not self.settings.keep_going or not self.damaged:
             return ()
-        loads = (ChunkLoad(chunk, self._of_tables(chunk)).without(self.damaged) for chunk in self.chunks)
+        loads = (ChunkLoad(chunk, self._to_load(chunk)).without(self.damaged) for chunk in self.chunks)
         return tuple(plan for load in loads for plan in load.left)
+
+    @cached_property
+    def left_places(self) -> frozenset[tuple[int, TableName]]:
+        """The chunks and tables whose files are left out."""
+        return frozenset((plan.file.chunk, plan.table.table_name) for plan in self.left)
 
     @property
     def partial(self) -> bool:
-        """Whether damage leaves out files, or whatever only the newest schema has."""
-        return bool(self.left) or self.source.older is not None
+        """Whether damage leaves out files of the chosen chunks, or whatever only the newest schema has."""
+        return bool(damage.left_out(self)) or self.source.older is not None
 
     @cached_property
     def steps(self) -> RestoreSteps:
@@ -210,12 +202,14 @@ class RestorePlan:
 
     def _loadable(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
         """Return the files of a chunk that the ledger lacks, of tables that could be made, unless they are left out."""
-        left = {plan.key for plan in self.left}
-        return tuple(plan for plan in self._of_tables(chunk) if plan.key not in left)
+        left = self.left_places
+        wanted = self.missing(chunk.without(self.absent))
+        return tuple(plan for plan in wanted if (chunk.chunk, plan.table.table_name) not in left)
 
-    def _of_tables(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
-        """Return the files of a chunk that the ledger lacks, of tables that could be made."""
-        return tuple(plan for plan in self.missing(chunk) if plan.table.table_name not in self.absent)
+    def _to_load(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
+        """Return the files of a chunk that the ledger lacks, or all if it is replaced, of tables that could be made."""
+        made = chunk.without(self.absent)
+        return made.files if self._changes.of(chunk).reason else self.missing(made)
 
     def written(self) -> list[TableName]:
         """Return the tables whose rows the restore adds or replaces."""
@@ -230,10 +224,17 @@ class RestorePlan:
 
     @property
     def incomplete(self) -> frozenset[TableName]:
-        """Tables that could be made and lack rows of the snapshot, or have others; by what the ledger lists."""
-        changed = [each for each in self.chunks if (change := self._changes.of(each)).reason or change.renewal]
+        """Tables that could be made and lack rows of the snapshot, or have others; by what the ledger lists.
+
+        Rows that are left out because of damage do not count.
+        """
         lacking = {file.table.table_name for each in self.chunks for file in self._loadable(each)}
-        return frozenset(lacking.union(table.table_name for each in changed for table, _ in each.tables))
+        return frozenset(lacking.union(*map(self._changed, self.chunks)))
+
+    def _changed(self, chunk: ChunkFiles) -> set[TableName]:
+        """Return the tables whose rows of a chunk are to be replaced, or their ledger rows renewed."""
+        changed = self._changes.of(chunk).tables
+        return {name for name in changed if (chunk.chunk, name) not in self.left_places}
 
     def lacking_in(self, chunks: Collection[int]) -> list[TableName]:
         """Return the snapshot's names of the tables whose rows of some chunks are not loaded, though they could be."""
@@ -281,8 +282,8 @@ class RestorePlan:
         return tuple(load.without(self.damaged) if self.settings.keep_going else load for load in loads)
 
     def _check_damage(self) -> None:
-        damage = {plan.file.path for load in self.loads for plan in load.plans} & self.damaged.keys()
-        refuse_damage(self.source.location, [self.damaged[path] for path in sorted(damage)], KEEP_GOING)
+        needed = {plan.file.path for load in self.loads for plan in load.plans} & self.damaged.keys()
+        refuse_damage(self.source.location, [self.damaged[path] for path in sorted(needed)], KEEP_GOING)
 
     def _load(self, chunk: ChunkFiles) -> ChunkLoad:
         again = chunk.chunk in self.again

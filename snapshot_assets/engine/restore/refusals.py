@@ -11,10 +11,9 @@ from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need, of_rows
 from snapshot_assets.databases.target import Definition, FailedStatement, Rehearsal, RestoreTarget, Statement
 from snapshot_assets.engine.restore.target import TargetContents
 from snapshot_assets.errors import RefusedImportError, RestoreError, SnapshotError
-from snapshot_assets.format.counts import counted
+from snapshot_assets.format.counts import counted, some_text
+from snapshot_assets.format.names import table_text
 
-_SHOWN = 5
-_LACKS = re.compile(r"does not exist|is not available|could not open extension")
 _OWN_NAME = re.compile(r'(?P<schema>[^."(]+\.|"[^"]*"\.)?(?P<name>"[^"]*"|[^("\s]+)')
 
 
@@ -64,7 +63,7 @@ def missing_facts(missing: Iterable[Need]) -> list[dict[str, Any]]:
     return [
         {
             "object": need.label,
-            "tables": [str(table) for table in need.tables],
+            "tables": [table_text(table) for table in need.tables],
             "used_by": list(need.used_by),
             "sql": list(need.sql),
         }
@@ -90,16 +89,11 @@ def _lacking(missing: Sequence[Need]) -> SnapshotError:
 
 def _described(need: Need) -> str:
     """Return an object, the tables that need it and by what, and the statements that create it."""
-    users = f"for {_some(list(map(str, need.tables)))}"
+    users = f"for {some_text(list(map(str, need.tables)))}"
     if need.kind == AVAILABLE_EXTENSION:
         return f"  extension {need.name}, {users}: install its files on the server"
     statements = "".join(f"\n    {line}" for text in need.sql for line in f"{text};".splitlines())
-    return f"  {need.label}, {users} ({_some(need.used_by)}){statements or ': as pg_dump --schema-only prints it'}"
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{', '.join(names[:_SHOWN])}{more}"
+    return f"  {need.label}, {users} ({some_text(need.used_by)}){statements or ': as pg_dump --schema-only prints it'}"
 
 
 def rehearsed(
@@ -136,9 +130,7 @@ def would_fail(failing: Iterable[FailedStatement]) -> Iterator[SnapshotError]:
 
 def _explained(failed: FailedStatement, missing: Iterable[Need]) -> bool:
     """Return whether a statement fails because an object is missing that is listed by itself."""
-    if not _LACKS.search(failed.message):
-        return False
-    return any(_names(failed.message, need) or _lacks_extension(failed, need) for need in missing)
+    return failed.lacks and any(_names(failed.message, need) or _lacks_extension(failed, need) for need in missing)
 
 
 def _names(message: str, need: Need) -> bool:
@@ -146,9 +138,9 @@ def _names(message: str, need: Need) -> bool:
     match = _OWN_NAME.match(need.name)
     if match is None:
         return False
-    own, schema = re.escape(match["name"].strip('"')), (match["schema"] or "").strip('."')
+    own, schema = re.escape(match["name"].strip('"')), re.escape((match["schema"] or "").strip('."'))
     named = re.search(rf"(?<!\w){own}(?!\w)", message) is not None
-    return named or bool(schema and f'schema "{schema}" does not exist' in message)
+    return named or bool(schema and re.search(rf"(?<![\w.]){schema}(?![\w.])", message))
 
 
 def _lacks_extension(failed: FailedStatement, need: Need) -> bool:

@@ -8,11 +8,12 @@ from typing import Any
 from snapshot_assets.databases.kinds import counts_by_kind, counts_text
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.refusals import missing_lines
-from snapshot_assets.engine.restore.steps import FailedStep
+from snapshot_assets.engine.restore.steps import FailedStep, KeptStep
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import table_text
 
 _NAMED = 3
+_NOT_MADE = "not made, because the target had what they belong to"
 
 
 def schema_facts(plan: RestorePlan, failed: Sequence[FailedStep]) -> dict[str, Any]:
@@ -34,27 +35,38 @@ def schema_facts(plan: RestorePlan, failed: Sequence[FailedStep]) -> dict[str, A
 
 
 def kept_facts(plan: RestorePlan) -> dict[str, Any]:
-    """Return what JSON says of what the target had and no import made, which is left as it was."""
-    kept = plan.kept()
+    """Return what JSON says of what the target had and no import made, and of what was not made because of it."""
+    kept, not_made = _kept(plan)
     return {
         "kept": [each.object for each in kept],
         "kept_by_kind": counts_by_kind(each.object for each in kept),
         "differs": {each.object: each.message for each in kept if each.message},
+        "not_made": {each.object: each.message for each in not_made},
+        "not_made_by_kind": counts_by_kind(each.object for each in not_made),
     }
+
+
+def _kept(plan: RestorePlan) -> tuple[list[KeptStep], list[KeptStep]]:
+    """Return what the target had, and what belongs to that and was not made."""
+    every = plan.kept()
+    return [each for each in every if each.there], [each for each in every if not each.there]
 
 
 def kept_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
     """Yield what is left as the target had it, and what was not made because of it; a line each with `verbose`."""
-    kept = plan.kept()
+    kept, not_made = _kept(plan)
     if differing := [each.object for each in kept if each.message]:
         more = "" if verbose or len(differing) <= _NAMED else f" and {len(differing) - _NAMED} more"
         names = ", ".join(differing if verbose else differing[:_NAMED])
         yield f"differs from the snapshot, and is left as the target has it: {names}{more}"
     if verbose:
         yield from (f"left as the target has it: {each.object}" for each in kept)
-    elif kept:
-        counts = counts_text(counts_by_kind(each.object for each in kept))
-        yield f"left as the target has it, or left out with it: {counts}; --verbose names them"
+        yield from (f"not made: {each.object}: {each.message}" for each in not_made)
+        return
+    for what, steps in (("left as the target has it", kept), (_NOT_MADE, not_made)):
+        if steps:
+            counts = counts_text(counts_by_kind(each.object for each in steps))
+            yield f"{what}: {counts}; --verbose names them"
 
 
 def lost_facts(plan: RestorePlan) -> dict[str, Any]:
@@ -107,7 +119,7 @@ def made_lines(plan: RestorePlan, failed: Sequence[FailedStep]) -> Iterator[str]
         yield f"made: {counts_text(counts_by_kind(made))}"
     if failed:
         counts = counts_text(counts_by_kind(each.object for each in failed))
-        yield f"could not be made: {counts}; see above. Run again to try only what is missing"
+        yield f"could not be made: {counts}; see above"
     if plan.absent:
         names = sorted(map(str, plan.absent))
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""

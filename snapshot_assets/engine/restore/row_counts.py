@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from snapshot_assets.databases.source import AllRows, Rows
 from snapshot_assets.databases.target import RestoreTarget
+from snapshot_assets.engine.progress import Stage, silent
 from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table, TableName
 
 if TYPE_CHECKING:
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 
 _MOST_WINDOWS = 100
 """If there are more windows, the message does not name those that differ: each takes a query."""
+
+_GROUP_TABLES = 50
+_GROUP_ROWS = 10_000_000
+"""Tables and rows that are counted before progress is reported."""
 
 _AGAIN = (
     "To load them again, drop the import's tables, give --forget-ledger, and import again; single windows come back"
@@ -58,41 +64,63 @@ class _Difference(NamedTuple):
         return f"{self.table}: {loaded_and_found(self.loaded, self.found)}{where}"
 
 
-def check_rows(target: RestoreTarget, plan: RestorePlan, *, added: bool) -> None:
+class _Expected(NamedTuple):
+    """Rows of a table to be counted, and how many there should be."""
+
+    table: Table
+    rows: Rows
+    expected: int
+
+
+def _count(target: RestoreTarget, wanted: Sequence[_Expected], stage: Stage) -> list[int]:
+    """Count rows, many small tables at once; returns a number for each of `wanted`."""
+    found: list[int] = []
+    group, size = list[_Expected](), 0
+    for at, each in enumerate(wanted, 1):
+        group.append(each)
+        size += each.expected
+        if size >= _GROUP_ROWS or len(group) >= _GROUP_TABLES or at == len(wanted):
+            found += target.counts([(one.table, one.rows) for one in group])
+            stage("counting rows", len(found), len(wanted))
+            group, size = [], 0
+    return found
+
+
+def check_rows(target: RestoreTarget, plan: RestorePlan, *, added: bool, stage: Stage = silent) -> None:
     """Count the loaded rows of a restore, before its ledger is relied on.
 
     Args:
         target: The restore's target.
         plan: The restore, for the chunks that are counted.
         added: Whether more rows than were loaded are an error too, unless tables may have rows of others.
+        stage: Takes how many tables are counted.
 
     Raises:
         RestoreError: Rows are missing, or there are more; names the tables with both numbers.
     """
     every = {chunk.chunk for chunk in plan.chunks}
-    found = _whole(target, plan) if not plan.only or plan.only >= every else _of_chunks(target, plan)
+    whole = not plan.only or plan.only >= every
+    found = _whole(target, plan, stage) if whole else _of_chunks(target, plan, stage)
     added = added and not plan.record.into_nonempty
     different = [each for each in found if added or each.found < each.loaded]
     if different:
         raise RestoreError(
             f"The target does not hold the rows that were loaded: {'; '.join(map(str, different))}. They were changed"
             f" since; the ledger still lists them, so nothing was done. {how_to_load_again(plan)}",
-            tables=[str(each.table) for each in different],
+            tables=[table_text(each.table) for each in different],
         )
 
 
-def _whole(target: RestoreTarget, plan: RestorePlan) -> Iterator[_Difference]:
+def _whole(target: RestoreTarget, plan: RestorePlan, stage: Stage) -> Iterator[_Difference]:
     loaded: Counter[TableName] = Counter()
     for entry in plan.ledger.loaded:
         loaded[entry.table] += entry.rows
-    for table in plan.definition.tables:
-        name = table.table_name
-        if name not in loaded:
-            continue
-        found = target.count(table, AllRows())
-        if found != loaded[name]:
+    tables = [table for table in plan.definition.tables if table.table_name in loaded]
+    wanted = [_Expected(table, AllRows(), loaded[table.table_name]) for table in tables]
+    for (table, _, expected), found in zip(wanted, _count(target, wanted, stage), strict=True):
+        if found != expected:
             chunks = tuple(_windows(target, plan, table)) if found else ()
-            yield _Difference(name, loaded[name], found, chunks)
+            yield _Difference(table.table_name, expected, found, chunks)
 
 
 def _windows(target: RestoreTarget, plan: RestorePlan, table: Table) -> Iterator[int]:
@@ -104,29 +132,43 @@ def _windows(target: RestoreTarget, plan: RestorePlan, table: Table) -> Iterator
         files = [each for each in chunk.files if each.table.table_name == table.table_name]
         loaded = all(each.key in plan.ledger.files for each in files)
         expected = sum(expected_rows(plan, each) for each in files)
-        if bounds and loaded and target.count(table, bounds[0]) != expected:
+        if bounds and loaded and target.counts([(table, bounds[0])]) != [expected]:
             yield chunk.chunk
 
 
-def _of_chunks(target: RestoreTarget, plan: RestorePlan) -> Iterator[_Difference]:
-    for chunk in sorted(plan.only):
-        for name, (loaded, found) in chunk_differences(target, plan, chunk).items():
-            if name not in plan.absent:
+def _of_chunks(target: RestoreTarget, plan: RestorePlan, stage: Stage) -> Iterator[_Difference]:
+    for chunk, different in differences(target, plan, sorted(plan.only), stage).items():
+        for name, (loaded, found) in different.items():
+            if name not in plan.absent and (chunk, name) not in plan.left_places:
                 yield _Difference(name, loaded, found, (chunk,))
 
 
-def chunk_differences(target: RestoreTarget, plan: RestorePlan, chunk: int) -> dict[TableName, tuple[int, int]]:
-    """Compare a loaded chunk's rows in the target with the manifest's.
+def differences(
+    target: RestoreTarget, plan: RestorePlan, chunks: Sequence[int], stage: Stage = silent
+) -> dict[int, dict[TableName, tuple[int, int]]]:
+    """Compare the rows of loaded chunks in the target with the manifest's.
+
+    Args:
+        target: The restore's target.
+        plan: The restore.
+        chunks: Ids of the chunks.
+        stage: Takes how many tables of chunks are counted.
 
     Returns:
-        Rows expected and rows found, of the tables that differ.
+        For each chunk, rows expected and rows found of the tables that differ.
     """
-    different = {}
-    for table, rows, files in rows_of_chunk(plan, chunk):
-        expected = sum(expected_rows(plan, each) for each in files)
-        found = 0 if table.table_name in plan.absent else target.count(table, rows)
+    wanted = [
+        (chunk, _Expected(table, rows, sum(expected_rows(plan, each) for each in files)))
+        for chunk in chunks
+        for table, rows, files in rows_of_chunk(plan, chunk)
+    ]
+    there = [each for _, each in wanted if each.table.table_name not in plan.absent]
+    counts = iter(_count(target, there, stage))
+    different: dict[int, dict[TableName, tuple[int, int]]] = {chunk: {} for chunk in chunks}
+    for chunk, (table, _, expected) in wanted:
+        found = 0 if table.table_name in plan.absent else next(counts)
         if found != expected:
-            different[table.table_name] = (expected, found)
+            different[chunk][table.table_name] = (expected, found)
     return different
 
 
@@ -177,14 +219,21 @@ def rows_after(plan: RestorePlan, outcome: ChunkOutcome) -> int:
     return sum(plan.ledger.files[key].rows for key in loaded) + outcome.rows
 
 
-def table_counts(target: RestoreTarget, plan: RestorePlan) -> dict[TableName, tuple[int, int]]:
-    """Return rows expected and rows found, for every restored table; rows that damage left out are not expected."""
+def table_counts(target: RestoreTarget, plan: RestorePlan, stage: Stage = silent) -> dict[TableName, tuple[int, int]]:
+    """Return rows expected and rows found, for every restored table.
+
+    Where damage left out a table of a chunk, the rows that were loaded before are expected.
+    """
     expected: Counter[TableName] = Counter()
-    left = {file.key for file in plan.left}
     for chunk in plan.chunks:
-        for file in (file for file in chunk.files if file.key not in left):
-            expected[file.table.table_name] += expected_rows(plan, file)
-    return {
-        name: (expected[name], 0 if name in plan.absent else target.count(table, AllRows()))
-        for name, table in ((table.table_name, table) for table in plan.definition.tables)
-    }
+        for file in chunk.files:
+            if (chunk.chunk, file.table.table_name) not in plan.left_places:
+                expected[file.table.table_name] += expected_rows(plan, file)
+    for entry in plan.ledger.loaded:
+        if (entry.chunk, entry.table) in plan.left_places:
+            expected[entry.table] += entry.rows
+    names = [table.table_name for table in plan.definition.tables]
+    there = [table for table in plan.definition.tables if table.table_name not in plan.absent]
+    wanted = [_Expected(table, AllRows(), expected[table.table_name]) for table in there]
+    found = dict(zip((table.table_name for table in there), _count(target, wanted, stage), strict=True))
+    return {name: (expected[name], found.get(name, 0)) for name in names}

@@ -18,6 +18,7 @@ from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.steps import SchemaStep
 from snapshot_assets.databases.target import RestoreTarget
 from snapshot_assets.engine.jobs import MapRunner
+from snapshot_assets.engine.progress import Stage, silent
 from snapshot_assets.engine.restore import pin as restore_pins
 from snapshot_assets.engine.restore.compare import ComparedRows, compare_plan
 from snapshot_assets.engine.restore.damage import left_out, partly_restored
@@ -32,9 +33,12 @@ from snapshot_assets.engine.restore.steps import FailedStep, incomplete, without
 from snapshot_assets.engine.restore.target import read_target
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.session import Session, parallel_chunks, parallel_tasks
-from snapshot_assets.errors import OtherImportError, RestoreError, RestoreFailedError, TransientError
+from snapshot_assets.errors import OtherImportError, RestoreError, RestoreFailedError, SnapshotError, TransientError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
+
+_BEFORE, _AFTER = "making tables", "making keys, indexes and views"
+"""Stages of a restore, before and after the rows."""
 
 
 @dataclass
@@ -50,6 +54,7 @@ class RestoreRun:
         plan: The plan, if there is one already; it is made on first use.
         pin_for: How long the revision stays pinned if the restore is killed; None until it is finished.
         changed: Whether it has made a step of the schema, or loaded rows.
+        stage: Takes how far the schema and the counts are.
     """
 
     store: ObjectStore
@@ -63,6 +68,7 @@ class RestoreRun:
     plan: RestorePlan | None = None
     pin_for: timedelta | None = None
     changed: bool = False
+    stage: Stage = silent
     _started: bool = False
     _pinned: bool = False
 
@@ -142,21 +148,22 @@ class RestoreRun:
                 with self.target() as target:
                     target.finish(plan.record, finished=False)
             superseded = {record.tag for record in plan.ledger.earlier if record.id != plan.record.id}
-            if not plan.source.contradicted:  # else nothing may be committed
-                restore_pins.unpin(self.store, superseded.intersection(plan.source.head.tags))
-            if (not plan.finished or again) and not plan.source.contradicted:
-                self._pinned = restore_pins.pin(self.store, plan.record, plan.source.head, self.pin_for)
-            plan = self._make(plan, plan.steps.pending_before())
+            restore_pins.unpin_from(self.store, plan.source, superseded.intersection(plan.source.head.tags))
+            if not plan.finished or again:
+                self._pinned = restore_pins.pin(self.store, plan.record, plan.source, self.pin_for)
+            plan = self._make(plan, _BEFORE, plan.steps.pending_before())
             self._started = True
         self.plan = plan
         return plan
 
-    def _make(self, plan: RestorePlan, steps: Sequence[SchemaStep], absent: Collection[TableName] = ()) -> RestorePlan:
+    def _make(
+        self, plan: RestorePlan, doing: str, steps: Sequence[SchemaStep], absent: Collection[TableName] = ()
+    ) -> RestorePlan:
         """Make steps of the schema; returns the plan for the ledger that lists how each ended."""
         if not steps:
             return replace(plan, tried=True)
         with self.target() as target:
-            results = target.make(plan.record, steps, absent)
+            results = target.make(plan.record, steps, absent, lambda done: self.stage(doing, done, len(steps)))
         self.changed = self.changed or any(each.made for each in results.values())
         return replace(plan, ledger=replace(plan.ledger, steps={**plan.ledger.steps, **results}), tried=True)
 
@@ -187,7 +194,7 @@ class RestoreRun:
         plan = self.plan if self.plan is not None and self._started else self.begin()
         try:
             for outcome in self._loader(plan).run(self._renew(plan).loads):
-                self.changed = self.changed or outcome.status != "skipped"
+                self.changed = self.changed or outcome.changed
                 self.found_damaged(outcome.damaged)
                 yield outcome
         except RestoreFailedError as error:
@@ -207,8 +214,11 @@ class RestoreRun:
             failed = self.failed_steps()
         except (TransientError, OtherImportError):  # the chunks failed because of it too
             return error
+        except SnapshotError as other:
+            text = f"{error} Keys, indexes and views of the other tables could not be made: {other}"
+            return RestoreFailedError(text, **error.attributes)
         tables = plan.lacking_in(error.attributes["chunks"])
-        return without_tables(error, tables, failed) if plan.incomplete < set(plan.ledger.tables) else error
+        return without_tables(error, tables, failed) if tables and plan.incomplete < set(plan.ledger.tables) else error
 
     def found_damaged(self, damaged: Mapping[str, str]) -> None:
         """Take note of files that were found damaged while chunks were loaded.
@@ -268,7 +278,7 @@ class RestoreRun:
         if any(load.replace for load in plan.loads) or (plan.only and loading):
             return
         with self.target() as target:
-            check_rows(target, plan, added=added and not loading)
+            check_rows(target, plan, added=added and not loading, stage=self.stage)
 
     def finish(self, *, unpin: bool = True) -> bool:
         """Create keys, indexes and views, and unpin the revision, if all chunks are loaded.
@@ -294,6 +304,8 @@ class RestoreRun:
         plan = self._make_after(plan)
         if plan.partial:
             raise partly_restored(plan, self.failed_steps())
+        if plan.left:
+            return False
         if not plan.record.finished:
             with self.target() as target:
                 target.finish(plan.record)
@@ -307,9 +319,9 @@ class RestoreRun:
         """Make the steps after the rows; those that need an incomplete table wait."""
         waiting, tried = plan.waiting, list[SchemaStep]()
         pending = plan.steps.pending_after(changed=self.changed)
-        plan = self._make(plan, [each for each in pending if not each.waits_for(waiting)], plan.absent)
+        plan = self._make(plan, _AFTER, [each for each in pending if not each.waits_for(waiting)], plan.absent)
         while (steps := [each for each in plan.steps.retried() if not each.waits_for(waiting)]) and steps != tried:
-            plan, tried = self._make(plan, steps, plan.absent), steps  # what they need may have come after them
+            plan, tried = self._make(plan, _AFTER, steps, plan.absent), steps  # what they need may have come after them
         self.plan = plan
         return plan
 
@@ -323,12 +335,9 @@ class RestoreRun:
 
     def unpin(self) -> None:
         """Delete the tag of this restore, if it is there."""
-        if (
-            (plan := self.plan) is not None
-            and not plan.source.contradicted
-            and (self._pinned or plan.record.tag in plan.source.head.tags)
-        ):
-            restore_pins.unpin(self.store, [plan.record.tag])
+        plan = self.plan
+        if plan is not None and (self._pinned or plan.record.tag in plan.source.head.tags):
+            restore_pins.unpin_from(self.store, plan.source, [plan.record.tag])
 
     def check_counts(self) -> dict[TableName, tuple[int, int]]:
         """Count every restored table's rows in the target.
@@ -339,7 +348,7 @@ class RestoreRun:
         """
         plan = self.current()
         with self.target() as target:
-            return table_counts(target, plan)
+            return table_counts(target, plan, self.stage)
 
     def compare(self) -> Iterator[ComparedRows]:
         """Compare the rows of the target with those of the snapshot; see `compare_plan`."""

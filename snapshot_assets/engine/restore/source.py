@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -41,6 +41,7 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format.layout import checkpointed_revision, transaction_path
 from snapshot_assets.format.name_rules import NameRule, rule_of
+from snapshot_assets.format.name_texts import shell_word, written_name
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 from snapshot_assets.storage.base import ObjectStore
 
@@ -148,9 +149,10 @@ def open_source(
     documents = _read_documents(store, state, older)
     written = written_tables(state, documents)
     newest, dropped = documents[state.schema_id], dropped_tables(documents[state.schema_id], written)
-    filters = spelled_filters(settings.filters, with_tables(newest, dropped), records, in_target)
+    whole = with_tables(newest, dropped)
+    filters = spelled_filters(settings.filters, whole, records, in_target)
     every = with_tables(newest, [each for each in dropped if each.table.table_name in filters.tables])
-    schema, lost = _select(every, filters)
+    schema, lost = _select(every, filters, {item.table_name for item in (*whole.tables, *whole.views)})
     chosen = {item.table_name for item in (*schema.tables, *schema.views)}
     check_renaming(filters.renaming, every, chosen)
     left = () if filters.tables else (each.table.table_name for each in dropped)
@@ -317,23 +319,29 @@ def check_unfinished(newest: RestoreRecord, revision: int) -> None:
         )
 
 
-def _select(schema: DatabaseSchema, filters: Filters) -> tuple[DatabaseSchema, list[str]]:
-    """Return the documents that the filters choose, and a sentence for each view that reads something else."""
+def _select(schema: DatabaseSchema, filters: Filters, known: Iterable[TableName]) -> tuple[DatabaseSchema, list[str]]:
+    """Return the documents that the filters choose, and a sentence for each view that reads something else.
+
+    Args:
+        schema: The newest schema, with the dropped tables that the filters name.
+        filters: What is chosen.
+        known: Tables and views that the filters may name: those of the schema, and dropped ones.
+    """
     items: list[Table | View] = [*schema.tables, *schema.views]
-    relations = {item.table_name: [column.name for column in item.columns] for item in items}
+    relations = {item.table_name for item in items}
     schemas = [item.name for item in schema.schemas]
     large = [table for table in schema.tables if _LARGE_OBJECTS in table.options]
     schemas += (table.schema_name for table in large)
     rule = rule_of(schema.database)
     selection = Selection(filters.schemas, filters.tables, exclude_tables=filters.exclude_tables, names=rule)
-    check_selection(selection, schemas, relations, rule=rule)
+    check_selection(selection, schemas, dict.fromkeys(known, ()), rule=rule)
     tables = tuple(table for table in schema.tables if selects(selection, table.table_name))
     views = [view for view in schema.views if selects(selection, view.table_name)]
     if filters.exclude_tables and items and not tables and not views:
         raise PlanError("The import selects no table or view of the snapshot; check what --exclude-tables leaves out.")
     restored = {table.table_name for table in tables} | {view.table_name for view in views}
     lost = [_without_large(table, filters) for table in large if table not in tables]
-    complete = _without_broken(views, restored, set(relations), lost)
+    complete = _without_broken(views, restored, relations, lost)
     used = {name.schema for name in restored} | (set() if filters.tables else set(filters.schemas))
     narrowed = bool(filters.schemas or filters.tables)
     selected = {
@@ -350,8 +358,8 @@ def _select(schema: DatabaseSchema, filters: Filters) -> tuple[DatabaseSchema, l
 
 def _without_large(table: Table, filters: Filters) -> str:
     """Return the sentence for large objects that are not chosen: they belong to no schema of the user."""
-    ways = [f"add {table.table_name} to --tables"] if filters.tables else []
-    ways += [f"add {table.schema_name} to --schemas"] if filters.schemas else []
+    ways = [f"add {shell_word(written_name(*table.table_name))} to --tables"] if filters.tables else []
+    ways += [f"add {shell_word(written_name(table.schema_name))} to --schemas"] if filters.schemas else []
     return f"Large objects are left out: to restore them, {' and '.join(ways)}."
 
 

@@ -12,13 +12,18 @@ from snapshot_assets.databases.target import Definition, RestoreRecord, RestoreT
 from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.errors import RestoreFailedError, SchemaIncompleteError
 from snapshot_assets.format.counts import counted
-from snapshot_assets.format.patterns import pattern_of
+from snapshot_assets.format.name_texts import shell_word, written_name
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 
 _NAMED = 3
 _VIOLATED = (
     " Rows contradict {names}: mend them in the source and export their windows with --replace, or, for duplicates of a"
     " primary key, compact the snapshot with --dedupe primary_key; then import again with --replace."
+)
+_CONTINUES = (
+    " Correct in the target what {messages} first, or run the statements by hand; then the same command, or the same"
+    " run in Dagster, makes only what is missing."
 )
 
 
@@ -47,15 +52,18 @@ class FailedStep:
 
 @dataclass(frozen=True)
 class KeptStep:
-    """A step that an import left out, because the target had the object, or the table that it belongs to.
+    """A step that an import left out, because the target had the object, or what it belongs to.
 
     Attributes:
         object: Kind and name of the object.
-        message: How the object there differs from the snapshot's, as far as that is known; "" if it is not.
+        there: Whether the target had the object itself. Otherwise the target may lack it.
+        message: How the object there differs from the snapshot's, as far as that is known, "" if it is not; or why the
+            import did not make it.
     """
 
     object: str
     kind: str
+    there: bool = True
     message: str = ""
 
 
@@ -217,9 +225,10 @@ class RestoreSteps:
         for step in (*self.before, *self.after):
             result = results.get(step.name)
             if result is None and self._of_others(step):
-                kept.append(KeptStep(step.name, step.kind))
+                there = step.makes_relation
+                kept.append(KeptStep(step.name, step.kind, there, "" if there else f"The target had {step.table}."))
             elif result is not None and (result.kept or (result.ours and result.message)):
-                kept.append(KeptStep(step.name, step.kind, result.message))
+                kept.append(_kept(step, result, results))
         return [each for each in kept if each.kind != "schema"]
 
     def _of_others(self, step: SchemaStep) -> bool:
@@ -244,6 +253,15 @@ class RestoreSteps:
         return result is not None and result.failed
 
 
+def _kept(step: SchemaStep, result: StepResult, results: Mapping[str, StepResult]) -> KeptStep:
+    """Return a step that was left out, by its result."""
+    changed = (each.changes for each in step.statements if each.changes in results and results[each.changes].kept)
+    if owner := next(changed, None):
+        return KeptStep(step.name, step.kind, there=False, message=f"The target had {owner}.")
+    # Of a partition that a table of the target refused, the result has the server's message.
+    return KeptStep(step.name, step.kind, not (step.kind == "partition" and result.message), result.message)
+
+
 def without_tables(
     error: RestoreFailedError, tables: Sequence[TableName], failed: Sequence[FailedStep]
 ) -> RestoreFailedError:
@@ -254,12 +272,12 @@ def without_tables(
         tables: The tables that lack their rows, by the snapshot's names.
         failed: The steps of the schema that failed.
     """
-    names, patterns = ", ".join(map(str, tables)), ",".join(map(pattern_of, tables))
+    names, patterns = ", ".join(map(str, tables)), shell_word(",".join(written_name(*each) for each in tables))
     steps = f" {_failed(failed)}." if failed else ""
     return RestoreFailedError(
         f"{error} Not all rows are there of {names}: their keys and indexes wait, and the views and foreign keys that"
         f" need them. The other tables have theirs.{steps} To finish without them, add --exclude-tables {patterns}.",
-        **error.attributes | {"tables": list(map(str, tables)), "steps": [each.facts for each in failed]},
+        **error.attributes | {"tables": list(map(table_text, tables)), "steps": [each.facts for each in failed]},
     )
 
 
@@ -274,8 +292,7 @@ def incomplete(failed: Sequence[FailedStep], absent: Iterable[TableName]) -> Sch
     tables = ", ".join(sorted(map(str, absent)))
     rows = f"All rows are loaded but those of {tables}, which cannot hold them" if tables else "All rows are loaded"
     violated = [each.object for each in failed if each.violated][:_NAMED]
-    return SchemaIncompleteError(
-        f"{rows}; {_failed(failed)}."
-        f"{_VIOLATED.format(names=', '.join(violated)) if violated else ''} Run again to try only what is missing.",
-        steps=[each.facts for each in failed],
-    )
+    mend = _VIOLATED.format(names=", ".join(violated)) if violated else ""
+    if not all(each.violated for each in failed):
+        mend += _CONTINUES.format(messages="the other messages name" if violated else "the messages name")
+    return SchemaIncompleteError(f"{rows}; {_failed(failed)}.{mend}", steps=[each.facts for each in failed])

@@ -16,6 +16,8 @@ from snapshot_assets.engine.restore.settings import Filters, described, renaming
 from snapshot_assets.engine.restore.source import RestoreSource, check_unfinished
 from snapshot_assets.engine.restore.steps import RestoreSteps
 from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TargetNotEmptyError
+from snapshot_assets.format.name_texts import printed_name
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 
 
@@ -144,7 +146,7 @@ def _check_other_names(newest: RestoreRecord, ledger: TargetLedger, source: Rest
             raise OtherImportError(
                 f"The target's table {new} was restored with {described(newest.filters)}, so not from {old}. Map {old}"
                 " to another table, or drop the tables and give --forget-ledger.",
-                table=str(new),
+                table=table_text(new),
             )
     if not newest.finished:
         shared = sorted(str(name) for name, record in ledger.newest_of.items() if record == newest)
@@ -200,7 +202,7 @@ def _drawn_from(contents: TargetContents, definition: Definition, steps: Restore
         return  # an import of an earlier version may have made them
     by_sequence: dict[TableName, list[TableName]] = {}
     for sequence, table in definition.drawn:
-        result = results.get(f"sequence {sequence}")
+        result = results.get(f"sequence {sequence.dotted}")
         if sequence in existing and table not in existing and not (result is not None and result.ours):
             by_sequence.setdefault(sequence, []).append(table)
     for sequence, tables in by_sequence.items():
@@ -234,19 +236,21 @@ def _other_columns(name: TableName, existing: ExistingTable, wanted: set[str]) -
         yield RestoreError(
             f"{name} is a {existing.what} in the target; expected a table, or nothing of that name. Drop or rename it,"
             " or choose other tables.",
-            table=str(name),
+            table=table_text(name),
         )
     elif wanted != there:
         yield RestoreError(
             f"Table {name} is in the target with other columns: missing are {_names(wanted - there)}, too many are"
             f" {_names(there - wanted)}. Alter it, or drop it and let the import make it.",
-            table=str(name),
+            table=table_text(name),
         )
 
 
 def _other_types(others: Sequence[OtherType]) -> Iterator[SnapshotError]:
     if others := [each for each in others if each.limit is None]:
-        some = "; ".join(f"{each.table}.{each.column} is {each.found}, not {each.expected}" for each in others)
+        some = "; ".join(
+            f"{printed_name(*each.table, each.column)} is {each.found}, not {each.expected}" for each in others
+        )
         yield RestoreError(
             f"Columns are in the target with other types than the import would make: {some}. Alter them, or drop the"
             " tables and let the import make them.",

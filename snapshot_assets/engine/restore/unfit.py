@@ -71,7 +71,7 @@ def unfit_values(
     read_columns(store, files, by_name, documents, columns)
     for name, some in columns.items():
         if found := [str(each) for each in some if each.count]:
-            yield FailedStatement(Statement(f"rows of {name}", "", TableName(*name)), "; ".join(found))
+            yield FailedStatement(Statement(f"rows of {name.dotted}", "", TableName(*name)), "; ".join(found))
 
 
 def _columns(columns: Iterable[Column]) -> Iterator[_Unfit]:

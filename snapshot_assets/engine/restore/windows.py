@@ -15,8 +15,9 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.target import LoadedFile, RestoreRecord
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.checksums import canonical_json
-from snapshot_assets.format.counts import noun
+from snapshot_assets.format.counts import noun, some_text
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.format.units import duration_text, parse_time, time_text
 from snapshot_assets.format.windows import window_at
@@ -108,15 +109,22 @@ def check_windows(
         _check_time_indexes(set().union(*tables[import_id].values()), before, now, revision)
         if set(tables[import_id]) != {UNTIMED_CHUNK}:
             _check_start(before, now, revision)
-    if outside := sorted({entry.chunk for entry in loaded} - set(chunks)):
-        raise RestoreError(
-            f"The target holds rows of {numbered(outside)}, which revision {revision} does not have: they would be left"
-            f" over. Import a revision that has them. Or: {_IMPORT_AGAIN[0].lower()}{_IMPORT_AGAIN[1:]}",
-            chunks=outside,
-        )
+    _refuse_left_over([entry for entry in loaded if entry.chunk not in chunks], revision)
     for import_id, before in windows.items():
         for chunk in sorted(set(tables[import_id]) - {UNTIMED_CHUNK}):
             _check_end(chunk, before, now, revision)
+
+
+def _refuse_left_over(outside: Collection[LoadedFile], revision: int) -> None:
+    """Refuse loaded files of chunks that a revision lacks."""
+    if outside:
+        tables, chunks = sorted({str(each.table) for each in outside}), sorted({each.chunk for each in outside})
+        raise RestoreError(
+            f"{some_text(tables)} in the target {noun(len(tables), 'holds', 'hold')} rows of {numbered(chunks)}, which"
+            f" revision {revision} does not have: they would be left over. Import a revision that has them. Or:"
+            f" {_IMPORT_AGAIN[0].lower()}{_IMPORT_AGAIN[1:]}",
+            chunks=chunks,
+        )
 
 
 def _windows_of(record: RestoreRecord | None, import_id: str) -> PinnedWindows:
@@ -136,7 +144,7 @@ def _check_time_indexes(tables: set[TableName], before: PinnedWindows, now: Pinn
             raise RestoreError(
                 f"The rows of {name} were loaded with the time index {old or 'none'}, which is now {new or 'none'} at"
                 f" revision {revision}: other rows lie in each chunk. {_IMPORT_AGAIN}",
-                table=str(name),
+                table=table_text(name),
             )
 
 

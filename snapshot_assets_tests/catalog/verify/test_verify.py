@@ -78,6 +78,14 @@ def test_a_manifest_of_a_seal_that_expired_and_was_collected_is_stale_and_no_dam
     assert faults(sealed) == {(FaultKind.STALE, "manifest.json"), (FaultKind.STALE, "SHA256SUMS")}
 
 
+def test_a_manifest_without_a_revision_is_not_said_to_name_one(sealed):
+    manifest = parse_json(sealed.store.get("manifest.json"), "manifest.json")
+    del manifest["revision"]
+    sealed.store.put("manifest.json", pretty_json(manifest))
+    [fault] = [each for each in verify(sealed.store).faults if each.object == "manifest.json"]
+    assert fault.message.startswith("manifest.json names no revision. ")
+
+
 def test_a_manifest_of_an_older_seal_is_stale_and_no_damage(sealed):
     manifest, sums = sealed.store.get("manifest.json"), sealed.store.get("SHA256SUMS")
     old = next(sealed.catalog.state.live_files(1)).file.path

@@ -89,7 +89,7 @@ def test_constraints_indexes_and_the_sequence_of_a_default(schema: DatabaseSchem
 
 def test_views_name_the_relations_that_they_read(schema: DatabaseSchema) -> None:
     views = {view.name: view for view in schema.views}
-    assert {name: [str(each) for each in view.depends_on] for name, view in views.items()} == {
+    assert {name: [each.dotted for each in view.depends_on] for name, view in views.items()} == {
         "a_second": ["main.z_first", "main.z_parent"],
         "broken": [],
         "counting": [],
@@ -116,7 +116,7 @@ def test_a_selected_view_is_exported_as_a_table(shop: DatabaseAddress) -> None:
 def test_selected_schemas_limit_tables_and_views(shop: DatabaseAddress) -> None:
     with opened(shop) as database:
         schema = database.extract(Selection(schemas=("out.side",)))
-    assert [str(table.table_name) for table in schema.tables] == ["out.side.deep"]
+    assert [table.table_name.dotted for table in schema.tables] == ["out.side.deep"]
     assert (schema.views, [each.name for each in schema.schemas]) == ((), ["out.side"])
 
 

@@ -86,7 +86,7 @@ def test_a_file_is_loaded_once_and_noted_with_its_rows(started: tuple[DatabaseAd
         assert opened.load(file, table, ROWS.to_batches(max_chunksize=1)) == 4
         assert opened.load(file, table, iter(lambda: pytest.fail("read again"), None)) is None
         assert [(each.path, each.rows) for each in opened.loaded(file.location_id)] == [(file.path, 4)]
-        assert opened.count(table, AllRows()) == 4
+        assert opened.counts([(table, AllRows())]) == [4]
     assert rows_in(into) == [1, 2, 3, 4]
 
 
@@ -123,7 +123,7 @@ def test_a_chunk_is_replaced_by_its_window_and_chunk_0_by_null_times(
         files = [(entry(MAIN_T, record, "data/0/new.parquet"), table, new.to_batches())]
         assert opened.replace(0, [Load(record.location_id, record.id, table, window, files)]) == 1
         assert opened.replace(1, [Load(record.location_id, record.id, table, TimelessRows(), [])]) == 0
-        assert (opened.count(table, window), opened.count(table, TimelessRows())) == (1, 0)
+        assert opened.counts([(table, window), (table, TimelessRows())]) == [1, 0]
     assert rows_in(into) == [1, 3, 20]
 
 

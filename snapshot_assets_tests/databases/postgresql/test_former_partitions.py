@@ -4,7 +4,7 @@ import pytest
 
 from snapshot_assets.databases.postgresql.former_partitions import former_partitions, with_former_partitions
 from snapshot_assets.errors import RestoreError
-from snapshot_assets.format.relations import Table
+from snapshot_assets.format.relations import Table, TableName
 
 
 def table(key: str | None, **bounds: str) -> Table:
@@ -36,7 +36,7 @@ def between(start: str, end: str) -> str:
     ],
 )
 def test_a_range_comes_back_if_it_certainly_overlaps_no_other(old: str, new: str, alike: bool) -> None:
-    found = with_former_partitions(table("RANGE (a)", new=new), [table("RANGE (a)", old=old)], ())
+    found = with_former_partitions(table("RANGE (a)", new=new), [table("RANGE (a)", old=old)], set())
     assert [name.table for name in former_partitions(found)] == ["old" if alike else "t_default"]
 
 
@@ -50,16 +50,27 @@ def test_a_range_comes_back_if_it_certainly_overlaps_no_other(old: str, new: str
 )
 def test_missing_hash_partitions_come_back(old: str, new: list[str], names: list[str]) -> None:
     now = table("HASH (a)", **{f"new_{number}": f"FOR VALUES WITH {each}" for number, each in enumerate(new)})
-    found = with_former_partitions(now, [table("HASH (a)", old=f"FOR VALUES WITH {old}")], ())
+    found = with_former_partitions(now, [table("HASH (a)", old=f"FOR VALUES WITH {old}")], set())
     assert [name.table for name in former_partitions(found)] == names
+
+
+def test_no_two_tables_bring_back_one_partition() -> None:
+    """It was detached from one, attached to the other, and dropped."""
+    both, taken = [], set[TableName]()
+    for name in ("t", "u"):
+        older = table("RANGE (a)", p1=between("1", "2")).model_copy(update={"name": name})
+        older.options["partitions"][0]["of"][1] = name
+        now = older.model_copy(update={"options": {"partition_by": "RANGE (a)", "partitions": []}})
+        both += former_partitions(with_former_partitions(now, [older], taken))
+    assert [name.table for name in both] == ["p1", "p1_2"]
 
 
 def test_another_key_or_a_table_without_one_needs_a_default_partition() -> None:
     now = table("LIST (a)", one="FOR VALUES IN (1)")
     for older in (table(None), table("RANGE (a)", old=between("1", "2"))):
-        [name] = former_partitions(with_former_partitions(now, [older, older], ()))
+        [name] = former_partitions(with_former_partitions(now, [older, older], set()))
         assert name.table == "t_default"
-    assert with_former_partitions(table(None), [now], ()) == table(None)
+    assert with_former_partitions(table(None), [now], set()) == table(None)
 
 
 def test_documents_of_another_form_are_refused() -> None:
@@ -67,5 +78,5 @@ def test_documents_of_another_form_are_refused() -> None:
         with_former_partitions(
             table("HASH (a)", one="FOR VALUES WITH (modulus 2, remainder 0)"),
             [table("HASH (a)", old="FOR VALUES WITH (modulus)")],
-            (),
+            set(),
         )

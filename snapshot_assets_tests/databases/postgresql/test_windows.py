@@ -147,6 +147,15 @@ def test_time_bounds_are_the_finite_extremes_of_all_timed_tables(postgresql_data
         assert database.time_bounds((table_of(database, "u"),)) is None, "untimed"
 
 
+def test_times_that_python_cannot_hold_are_named_with_their_column(postgresql_database: str) -> None:
+    make(postgresql_database, "timestamptz", "'20000-01-01 00:00:00+00'")
+    with (
+        opened(postgresql_database) as database,
+        pytest.raises(DatabaseError, match=r"earliest or latest public\.\w+\.at is outside the years 1 to 9999"),
+    ):
+        database.time_bounds((table_of(database, time="at"),))
+
+
 def test_the_earliest_instant_need_not_be_the_earliest_local_time(postgresql_database: str) -> None:
     """02:30 did not exist in Madrid that night, and is read as an instant after 03:00."""
     make(postgresql_database, "timestamp", "'2025-03-30 02:30'", "'2025-03-30 03:00'", "'2025-03-30 03:10'")

@@ -65,5 +65,5 @@ def test_types_that_spark_documents_are_taken(kind: str) -> None:
     ],
 )
 def test_a_type_text_that_is_more_than_a_type_is_refused(kind: str) -> None:
-    with pytest.raises(DocumentError, match="no type of Spark"):
+    with pytest.raises(DocumentError, match=r"Column s\.t\.c has .* no type of Spark"):
         definition_of(kind)

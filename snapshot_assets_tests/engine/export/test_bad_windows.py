@@ -98,6 +98,25 @@ def test_what_concerns_the_whole_source_ends_the_planning_at_once(
         list(export.export(WINDOWS))
 
 
+@pytest.mark.parametrize(("sqlstate", "passes"), [("40001", True), ("22012", False)])
+def test_a_report_has_each_cause_once_and_asks_to_run_again_if_it_passes_by_itself(
+    sqlstate: str, passes: bool, postgresql_server, postgresql_place: Place
+) -> None:
+    """The statements of the windows differ, and are no causes of their own."""
+    postgresql_server.psql(
+        postgresql_place.source,
+        "CREATE FUNCTION no() RETURNS int LANGUAGE plpgsql AS"
+        f" $$ BEGIN RAISE EXCEPTION 'not now' USING errcode = '{sqlstate}'; END $$",
+        "CREATE VIEW bad AS SELECT t, public.no() AS v FROM readings",
+    )
+    with postgresql_place.run(tables=["public.bad"]).open() as export, pytest.raises(ExportFailedError) as raised:
+        list(export.export(WINDOWS))
+    text = str(raised.value)
+    assert (text.count("not now"), text.count("reading public.bad failed")) == (1, 1)
+    assert f"(SQLSTATE {sqlstate})" in text
+    assert ("again" in text.lower()) is passes
+
+
 @pytest.fixture(scope="module")
 def spark_readings(spark: SparkSession) -> Iterator[SparkSession]:
     spark.sql("CREATE DATABASE broken")

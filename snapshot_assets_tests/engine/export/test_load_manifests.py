@@ -74,7 +74,13 @@ def test_redshifts_manifest_is_true_whatever_becomes_of_the_copy(
     assert loaded(run.store) == list(range(30))
     assert verify(run.store, depth="full").faults == []
     run.store.put(REDSHIFT, b"{}")
-    assert [(fault.kind, fault.object) for fault in verify(run.store).faults] == [(FaultKind.STALE, REDSHIFT)]
+    [fault] = verify(run.store).faults
+    assert (fault.kind, fault.object) == (FaultKind.STALE, REDSHIFT)
+    assert fault.message.startswith("redshift.manifest does not list the files of revision")
+    run.store.delete(REDSHIFT)
+    [fault] = verify(run.store).faults
+    assert (fault.kind, fault.object) == (FaultKind.STALE, REDSHIFT)
+    assert fault.message.startswith("redshift.manifest is missing. ")
     delete_snapshot(run.store)
     assert list(run.store.list()) == []
 

@@ -45,7 +45,7 @@ def known(into: Into, place: Place) -> dict[str, int]:
 
 
 def nothing_was_loaded(done: Restored) -> bool:
-    return done.finished and not done.calls and {each.status for each in done.outcomes.values()} == {"skipped"}
+    return done.finished and not done.calls and not any(each.changed for each in done.outcomes.values())
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_rows_of_a_time_range_in_a_compacted_file_count_as_changed(scattered: Pl
     filters = Filters(start=datetime(2025, 1, 2, 12, tzinfo=UTC), end=datetime(2025, 1, 7, tzinfo=UTC))
     duck.restore(scattered.store, filters=filters)
     compact(scattered.store)
-    with pytest.raises(RestoreError, match="Chunk 2 was loaded from other files"):
+    with pytest.raises(RestoreError, match=r"Chunk 2 was loaded from other files of main\.readings"):
         duck.restore(scattered.store, filters=filters)
     done = duck.restore(scattered.store, filters=filters, replace=True)
     assert {chunk for chunk, each in done.outcomes.items() if each.status == "replaced"} == {2}

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.databases.postgresql.former_partitions import former_partitions
 from snapshot_assets.databases.renaming import Renaming
+from snapshot_assets.engine.restore.earlier_tables import WrittenTable, with_places
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.engine.schema_history import history_warnings
 from snapshot_assets.errors import UnknownRelationError
-from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.continuous import FIRST, PLAN
 from snapshot_assets_tests.engine.restore.imports import Into, execute
@@ -58,11 +60,32 @@ def test_a_dropped_table_gets_another_name_beside_the_one_that_has_its_name_now(
     assert {name: table.num_rows for name, table in duck.tables().items()} == {"before": 2, "stays": 2}
 
 
+@pytest.mark.parametrize("pattern", ["old.gone", "OLD.GONE", "old.*"])
+def test_leaving_out_a_dropped_table_is_no_error_and_ends_its_warning(dropped: Place, duck: Into, pattern: str) -> None:
+    done = duck.restore(dropped.store, filters=Filters(exclude_tables=(pattern,)))
+    assert (done.finished, done.plan.warnings) == (True, ())
+    with pytest.raises(UnknownRelationError, match=r"old\.gnoe, which does not exist.*'old\.gone'"):
+        duck.run(dropped.store, filters=Filters(exclude_tables=("old.gnoe",))).prepare()
+
+
 def test_only_schemas_that_are_chosen_are_named(dropped: Place, duck: Into) -> None:
     plan = duck.run(dropped.store, filters=Filters(schemas=("main",))).prepare()
     assert plan.warnings == ()
     with pytest.raises(UnknownRelationError, match=r"old\.never|'never'"):
         duck.run(dropped.store, filters=Filters(tables=(TableName("old", "never"),))).prepare()
+
+
+def test_a_partition_that_is_brought_back_leaves_its_name_to_a_dropped_table_that_is_too() -> None:
+    old = {"schema": "s", "name": "p", "of": ["s", "t"], "bounds": "FOR VALUES FROM (1) TO (2)"}
+    before, now = (
+        Table(schema_name="s", name="t", columns=(), options={"partition_by": "RANGE (a)", "partitions": parts})
+        for parts in ([old], [])
+    )
+    newest = DatabaseSchema(database="postgresql", schemas=(), tables=(now,), views=())
+    gone = Table(schema_name="s", name="p", columns=())
+    written = {now.table_name: [WrittenTable(before, newest)]}
+    chosen = with_places(newest.model_copy(update={"tables": (now, gone)}), newest, written)
+    assert former_partitions(chosen.tables[0]) == [TableName("s", "p_2")]
 
 
 def test_the_export_names_the_way_to_restore_it(dropped: Place) -> None:

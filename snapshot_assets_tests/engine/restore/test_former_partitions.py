@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,12 +10,13 @@ import pytest
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.engine.restore.settings import Filters
+from snapshot_assets.errors import RestoreFailedError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.databases.postgresql.helpers import client
 from snapshot_assets_tests.engine.compact.compactions import compact, scatter
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into, Restored, execute
-from snapshot_assets_tests.servers.postgresql import MakeDatabase
+from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
 pytestmark = pytest.mark.slow
 
@@ -216,6 +218,32 @@ def test_a_target_that_is_divided_otherwise_keeps_its_partitions(source: Place, 
     done = into.restore(source.store)
     assert done.finished
     assert check(done, into) == {"all_of_it": 15}
+
+
+@pytest.fixture
+def writer(into: Into, postgresql_server: PostgresqlServer) -> Iterator[Into]:
+    """The target of `into`, for a role that may write to its tables, and owns none of them."""
+    name = into.uri.rsplit("/", 1)[1]
+    role = f"writer_of_{name}"
+    execute(
+        into,
+        *EVENTS[:2],
+        f"CREATE ROLE {role} LOGIN PASSWORD 'x'",
+        f"GRANT CREATE ON DATABASE {name} TO {role}",
+        f"GRANT ALL ON events TO {role}",
+    )
+    yield Into(postgresql_server.uri(name, role, "x"))
+    execute(into, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def test_a_role_that_may_make_no_partition_fills_those_of_the_target(source: Place, into: Into, writer: Into) -> None:
+    """The server refuses the statement before it compares bounds, so only rows show whether a partition is missing."""
+    changed_after_two_days(source, "DROP TABLE events_1")
+    execute(into, f"CREATE TABLE from_2 PARTITION OF events {by_day(2, 9)}")
+    with pytest.raises(RestoreFailedError, match="no partition of relation"):
+        writer.restore(source.store)
+    execute(into, f"CREATE TABLE first PARTITION OF events {by_day(1)}")
+    assert check(writer.restore(source.store), into) == {"first": 3, "from_2": 12}
 
 
 def test_a_partition_comes_back_with_its_schema(source: Place, into: Into) -> None:

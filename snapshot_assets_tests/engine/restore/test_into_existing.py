@@ -10,7 +10,7 @@ import pytest
 
 from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.source import DatabaseAddress, Selection
-from snapshot_assets.engine.restore.row_counts import chunk_differences
+from snapshot_assets.engine.restore.row_counts import differences
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName
@@ -161,11 +161,10 @@ def test_tables_whose_times_become_texts_are_counted_whole_and_never_replaced(
     assert any("Chunks of s.orders cannot be replaced" in each for each in prepared.lost)
     assert all(expected == found for expected, found in restored.run.check_counts().values())
     with restored.run.target() as target:
-        assert {chunk: chunk_differences(target, prepared, chunk) for chunk in (0, 1, 2)} == {0: {}, 1: {}, 2: {}}
+        assert differences(target, prepared, (0, 1, 2)) == {0: {}, 1: {}, 2: {}}
     execute(into.uri, "DELETE FROM s.orders WHERE id = 2")
     with restored.run.target() as target:
-        assert chunk_differences(target, prepared, 0) == {TableName("s", "orders"): (4, 3)}
-        assert chunk_differences(target, prepared, 3) == {}
+        assert differences(target, prepared, (0, 3)) == {0: {TableName("s", "orders"): (4, 3)}, 3: {}}
     with pytest.raises(RestoreError, match=r"Chunk 1 cannot be replaced: s\.orders has no time index"):
         into.restore(place.store, [1], again=True)
 

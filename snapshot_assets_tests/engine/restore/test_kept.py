@@ -11,7 +11,7 @@ from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.steps import steps_of
 from snapshot_assets.databases.target import RestoreRecord
-from snapshot_assets.engine.restore.report import kept_facts
+from snapshot_assets.engine.restore.report import kept_facts, kept_lines
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import RestoreError, SchemaIncompleteError, SnapshotError
 from snapshot_assets_tests.databases.postgresql.helpers import extracted
@@ -109,12 +109,14 @@ def test_what_the_target_has_is_kept_and_named(place: Place, into: Into, postgre
     assert restored.finished
     facts = kept_facts(restored.run.current())
     assert kept_facts(planned) == facts
-    assert {step.name for step in planned.to_create()}.isdisjoint(facts["kept"])
+    assert {step.name for step in planned.to_create()}.isdisjoint([*facts["kept"], *facts["not_made"]])
     assert facts["differs"] == {
         "type public.d": "The target has it with another definition.",
         "function public.f(integer)": "The target has it with another definition.",
     }
-    assert {"sequence public.alone", "function public.same()", "check small of domain public.d"} <= set(facts["kept"])
+    assert {"sequence public.alone", "function public.same()"} <= set(facts["kept"])
+    assert facts["not_made"]["check small of domain public.d"] == "The target had type public.d."
+    assert "check small of domain public.d" not in facts["kept"]  # the target lacks it
     now = """SELECT f(1), 500::d, (SELECT last_value FROM alone), (SELECT count(*) FROM pg_description
         WHERE description = 'of the snapshot')"""
     assert postgresql_server.psql(into.uri, now) == "1001|500|1|0"
@@ -145,8 +147,14 @@ def test_what_a_table_that_existed_does_not_get_is_named(
     assert restored.finished
     facts = kept_facts(restored.run.current())
     assert kept_facts(planned) == facts
-    assert facts["kept_by_kind"].items() >= {"table": 2, "primary key": 1, "foreign key": 1, "index": 1}.items()
-    assert "unique constraint t_b_key of public.t" in facts["kept"]
+    assert facts["kept_by_kind"]["table"] == 2
+    assert facts["not_made_by_kind"].items() >= {"primary key": 1, "foreign key": 1, "index": 1}.items()
+    assert facts["not_made"]["unique constraint t_b_key of public.t"] == "The target had public.t."
+    assert not any("of public." in each for each in facts["kept"])  # the target lacks what belongs to its tables
+    short, long = (list(kept_lines(restored.run.current(), verbose=verbose)) for verbose in (False, True))
+    [counts] = [line for line in short if line.startswith("not made, because the target had what they belong to: ")]
+    assert "1 primary key" in counts
+    assert "not made: unique constraint t_b_key of public.t: The target had public.t." in long
     inserted = ["INSERT INTO t (a) VALUES (2) RETURNING id", "INSERT INTO u (a) VALUES (2) RETURNING id"]
     assert postgresql_server.psql(into.uri, *inserted).split()[:1] == ["4"]
     assert postgresql_server.psql(into.uri, "SELECT min(id) FROM u") == "-4"

@@ -87,7 +87,7 @@ def test_an_interrupted_restore_resumes_under_its_names_and_others_may_not_share
     elsewhere = renamed(("main", "other"))
     assert duck.restore(exported.store, filters=elsewhere).finished
     resumed = duck.restore(exported.store, filters=READINGS)
-    assert (resumed.finished, resumed.outcomes[1].status) == (True, "skipped")
+    assert (resumed.finished, resumed.outcomes[1].status) == (True, "present")
     assert wrong(exported, duck, readings="again") == {}
     assert duck.restore(exported.store).finished
     assert wrong(exported, duck, readings="readings") == {}

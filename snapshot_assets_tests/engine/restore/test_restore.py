@@ -35,15 +35,27 @@ def test_every_row_comes_back_and_a_second_run_has_nothing_to_do(exported, into)
     done = into.restore(exported.store)
     assert done.finished
     assert {chunk: outcome.status for chunk, outcome in done.outcomes.items()} == {
-        chunk: "skipped" if chunk == EMPTY_WINDOW else "loaded" for chunk in CHUNKS
+        chunk: "empty" if chunk == EMPTY_WINDOW else "loaded" for chunk in CHUNKS
     }
     assert into.differences(exported.source, IN_RANGE) == {}
     assert all(expected == found for expected, found in done.run.check_counts().values())
     again = into.restore(exported.store)
     assert (again.rows, again.calls, again.finished) == (0, [], True)
-    assert {outcome.status for outcome in again.outcomes.values()} == {"skipped"}
+    assert {chunk: outcome.status for chunk, outcome in again.outcomes.items()} == {
+        chunk: "empty" if chunk == EMPTY_WINDOW else "present" for chunk in CHUNKS
+    }
     assert into.differences(exported.source, IN_RANGE) == {}
     assert len(into.imports()) == 1
+
+
+def test_windows_without_rows_and_those_left_out_on_purpose_have_their_own_words(exported, into):
+    events = Filters(tables=(TableName("main", "events"),))
+    expected = dict.fromkeys((0, 1, 3, 6), "loaded") | {EMPTY_WINDOW: "empty", 2: "left_out", 5: "left_out"}
+    done = into.restore(exported.store, filters=events)
+    assert {chunk: outcome.status for chunk, outcome in done.outcomes.items()} == expected
+    again = into.restore(exported.store, filters=events)
+    present = {chunk: "present" if status == "loaded" else status for chunk, status in expected.items()}
+    assert {chunk: outcome.status for chunk, outcome in again.outcomes.items()} == present
 
 
 class RepeatingRunner(InlineRunner):
@@ -93,7 +105,7 @@ def test_a_newer_revision_replaces_changed_chunks_only_when_asked_to(exported, i
     done = into.restore(exported.store, replace=True)
     assert done.finished
     assert done.outcomes[2].status == "replaced"
-    assert [chunk for chunk, outcome in done.outcomes.items() if outcome.status != "skipped"] == [2]
+    assert [chunk for chunk, outcome in done.outcomes.items() if outcome.changed] == [2]
     assert into.differences(exported.source, IN_RANGE) == {}
     assert [record.finished for record in into.imports()] == [True, True]
 
@@ -121,7 +133,9 @@ def test_tables_with_rows_of_others_are_refused_and_cannot_be_replaced_later(exp
     done = duck.restore(exported.store, into_nonempty=True)
     assert done.finished
     assert duck.tables()["places"].num_rows == 5
-    with pytest.raises(RestoreError, match=r"cannot be replaced.*--into-nonempty"):
+    with pytest.raises(
+        RestoreError, match=r"Chunk 0 cannot be replaced in main\.\w+.*main\.places.*: tables held.*--into-nonempty"
+    ):
         duck.restore(exported.store, [0], again=True)
 
 
@@ -188,7 +202,10 @@ def test_a_flipped_byte_loads_no_row_of_its_chunk_and_names_the_file(exported, d
     data = bytearray(victim.read_bytes())
     data[len(data) // 2] ^= 1
     victim.write_bytes(data)
-    with pytest.raises(RestoreFailedError, match=r"1 of 7 chunks.*data/3/main.readings.*SHA-256 .*expected"):
+    message = (
+        r"1 of 7 chunks.*data/3/main.readings.*SHA-256 .*expected.* The others are loaded\. Correct what the errors"
+    )
+    with pytest.raises(RestoreFailedError, match=message):
         duck.restore(exported.store)
     outside = "NOT ({0} >= '2025-01-03' AND {0} < '2025-01-04')"
     expected = {
@@ -335,9 +352,47 @@ def test_a_stalled_run_loads_no_row_after_a_newer_restore_started(exported, into
     with pytest.raises(RestoreFailedError, match=r"nothing more into main\.\w+: import \w+ was started into it since"):
         list(stalled.restore())
     stalled.begin([2], [2])
-    with pytest.raises(RestoreFailedError, match="loads nothing more"):
+    with pytest.raises(RestoreFailedError, match=r"loads nothing more.*Run again to continue the newest import"):
         list(stalled.restore())
     assert into.differences(exported.source, IN_RANGE) == {}
+
+
+def test_a_run_whose_ledger_was_forgotten_meanwhile_is_not_told_to_run_again(exported, into):
+    running = into.run(exported.store)
+    running.begin()
+    execute(into, "DELETE FROM snapshot_assets_ledger.imports")
+    message = r"nothing more into main\.\w+: the ledger was forgotten meanwhile.*Drop the tables.*--forget-ledger"
+    with pytest.raises(RestoreFailedError, match=message) as raised:
+        list(running.restore())
+    assert "un again" not in str(raised.value)
+
+
+def test_failed_chunks_are_named_though_the_keys_of_other_tables_cannot_be_made(place, duck):
+    place.sql("CREATE TABLE towns (id INTEGER PRIMARY KEY); INSERT INTO towns VALUES (1)")
+    place.export()
+    [victim] = place.folder.glob("data/2/main.readings*.parquet")
+    victim.write_bytes(victim.read_bytes()[::-1])
+    run = duck.run(place.store)
+    run.begin()
+    outcomes = run.restore()
+    next(outcomes)
+    execute(duck, "ALTER TABLE snapshot_assets_ledger.steps RENAME TO hidden")
+    execute(duck, "CREATE VIEW snapshot_assets_ledger.steps AS FROM snapshot_assets_ledger.hidden")
+    with pytest.raises(RestoreFailedError, match=r"data/2/main\.readings.* could not be made: .*ledger") as raised:
+        list(outcomes)
+    assert set(raised.value.attributes["chunks"]) == {2}
+
+
+def test_a_chunk_whose_rows_cannot_be_deleted_names_no_table_to_leave_out(families, duck):
+    chosen = Filters(tables=(*FAMILIES.tables, TableName("main", "places")))
+    duck.restore(families.store, filters=chosen)
+    families.sql("DELETE FROM visits")
+    families.sql("DELETE FROM owners WHERE id = 1")
+    families.export(chunks=[1], replace=True)
+    with pytest.raises(RestoreFailedError, match="refers to rows of") as raised:
+        duck.restore(families.store, filters=chosen, replace=True)
+    assert set(raised.value.attributes["chunks"]) == {1}
+    assert "--exclude-tables" not in str(raised.value)
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def test_row_security_is_forced_again_after_an_error(owned: str, postgresql_serv
             quiet(target, [table.table_name]),
         ):
             target.execute("SELECT 1 / count(*) FROM public.r WHERE id IS NULL", "dividing")
-        assert target.count(table, AllRows()) == 0
+        assert target.counts([(table, AllRows())]) == [0]
     assert postgresql_server.psql(owned, FORCED) == "places\nr"
 
 

@@ -12,6 +12,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.replication.replicate import replicate
+from snapshot_assets.engine.restore.files import FilePlan
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import DamageError, LostLogError, PartlyRestoredError, RestoreError
 from snapshot_assets.format.layout import REPLICA
@@ -20,6 +21,7 @@ from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.continuous import FIRST, PLAN
 from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into, Restored, execute, unequal_rows
+from snapshot_assets_tests.servers.postgresql import MakeDatabase
 
 THIRD = "NOT ({0} >= '2025-01-03' AND {0} < '2025-01-04')"
 """Rows outside of the window of chunk 3."""
@@ -165,6 +167,32 @@ def test_keep_going_leaves_out_the_window_of_the_damaged_table_alone(
     assert read_state(exported.store).tags == {}
 
 
+def test_a_dry_run_reads_no_damaged_file(exported: Place, make_postgresql_database: MakeDatabase) -> None:
+    """PostgreSQL cannot hold all values of DuckDB, so a dry run reads them."""
+    only(exported.folder, "data/3/main.readings*.parquet").unlink()
+    into = Into(make_postgresql_database())
+    plan = into.run(exported.store, keep_going=True).prepare(rehearse=True)
+    assert [(file.file.chunk, file.file.table) for file in plan.left] == [(3, "readings")]
+    with pytest.raises(DamageError, match=r"data/3/main\.readings.*--keep-going"):
+        into.run(exported.store).prepare(rehearse=True)
+
+
+def test_damage_in_windows_that_were_not_chosen_is_no_error(exported: Place, duck: Into) -> None:
+    victim = only(exported.folder, "data/3/main.readings*.parquet")
+    good = victim.read_bytes()
+    victim.unlink()
+    _partly(duck, exported)
+    assert not duck.restore(exported.store, [1], keep_going=True).finished
+    run = duck.run(exported.store, keep_going=True)
+    plan = run.begin([3])
+    run.check_rows(plan)  # what is left out is not missing
+    with pytest.raises(PartlyRestoredError, match=victim.name):
+        run.finish()
+    assert not duck.imports()[0].finished
+    victim.write_bytes(good)
+    assert duck.restore(exported.store).finished
+
+
 def test_keep_going_without_damage_is_a_restore_like_any_other(exported: Place, duck: Into) -> None:
     assert duck.restore(exported.store, keep_going=True).finished
     assert duck.differences(exported.source, IN_RANGE) == {}
@@ -210,8 +238,10 @@ def test_a_foreign_key_whose_rows_are_left_out_fails_by_itself_and_is_made_later
 
 
 def test_replacing_keeps_the_rows_of_a_table_whose_new_files_are_damaged(exported: Place, into: Into) -> None:
+    """No other table of the window waits for them, and counts expect the rows that were kept."""
     into.restore(exported.store)
-    exported.sql("UPDATE readings SET value = value + 1; UPDATE events SET moment = moment + INTERVAL 1 SECOND")
+    exported.sql("UPDATE readings SET value = value + 1; DELETE FROM readings WHERE sensor = 's0'")
+    exported.sql("UPDATE events SET moment = moment + INTERVAL 1 SECOND")
     before = set(exported.folder.glob("data/3/*.parquet"))
     exported.export(chunks=[3], replace=True)
     [victim] = set(exported.folder.glob("data/3/main.readings*")) - before
@@ -224,8 +254,26 @@ def test_replacing_keeps_the_rows_of_a_table_whose_new_files_are_damaged(exporte
     with pytest.raises(PartlyRestoredError):
         run.finish()
     assert into.tables()["readings"].num_rows == old
+    assert all(expected == found for expected, found in run.check_counts().values())
+    assert run.current().incomplete == frozenset()
     victim.write_bytes(good)
     assert into.restore(exported.store, replace=True).finished
+
+
+def test_rows_that_a_tombstone_deletes_stay_if_their_file_is_damaged(exported: Place, duck: Into) -> None:
+    """The ledger lists the file already: it was loaded with the rows."""
+    duck.restore(exported.store)
+    delete_rows(Catalog.open_for_writing(exported.store), TableName("main", "readings"), "sensor = 's0'")
+    good = flip(victim := only(exported.folder, "data/3/main.readings*.parquet"))
+    run = duck.run(exported.store, replace=True, keep_going=True)
+    run.begin()
+    assert {each.chunk for each in run.restore() if each.status == "incomplete"} == {3}
+    with pytest.raises(PartlyRestoredError) as caught:
+        run.finish()
+    assert [(left["table"], left["chunk"]) for left in caught.value.attributes["left_out"]] == [("main.readings", 3)]
+    assert all(expected == found for expected, found in run.check_counts().values())
+    victim.write_bytes(good)
+    assert duck.restore(exported.store, replace=True).finished
 
 
 def _damage_newest(place: Place, document: str = "tables.json") -> tuple[Path, bytes]:
@@ -324,3 +372,17 @@ def test_a_dropped_table_whose_only_schema_is_damaged_is_a_warning(place: Place,
     done = duck.run(place.store, keep_going=True).prepare()
     assert "gone" not in {table.name for table in done.definition.tables}
     assert any("data/1/main.gone" in warning for warning in done.warnings)
+
+
+def test_the_work_of_a_plan_grows_with_its_files_alone_if_every_window_lacks_one(
+    exported: Place, duck: Into, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in exported.folder.glob("data/*/main.readings*"):
+        path.unlink()
+    plan = duck.run(exported.store, keep_going=True).prepare()
+    files = [file for chunk in plan.chunks for file in chunk.files]
+    assert len({file.file.chunk for file in plan.left}) > 3
+    calls, key = list[FilePlan](), FilePlan.key.fget
+    monkeypatch.setattr(FilePlan, "key", property(lambda file: (calls.append(file), key(file))[1]))
+    assert plan.incomplete == {TableName("main", "events"), TableName("main", "places")}
+    assert len(calls) <= 3 * len(files)

@@ -64,7 +64,7 @@ class _Defining:
         before = [*self._schemas(), *self._types(), *(_create_sequence(each) for each, _ in sequences)]
         for table in tables:
             name = table.table_name
-            before.append(Statement(f"table {name}", create_table(table, self._texts), name))
+            before.append(Statement(f"table {name.dotted}", create_table(table, self._texts), name))
         after = [statement for table in keyed if not table.foreign_keys for statement in self._keys(table)]
         for table in keyed:
             if table.foreign_keys:
@@ -72,8 +72,10 @@ class _Defining:
                 after += self._keys(table, alone=True)
         after += [statement for table in tables for statement in self._indexes(table)]
         for sequence, columns in sequences:
-            what = f"value of sequence {sequence.table_name}"
-            after.append(Statement(what, sequence_place(sequence, columns), changes=f"sequence {sequence.table_name}"))
+            what = f"value of sequence {sequence.table_name.dotted}"
+            after.append(
+                Statement(what, sequence_place(sequence, columns), changes=f"sequence {sequence.table_name.dotted}")
+            )
         after += [statement for table in tables for statement in self._comments(table)]
         after += self._views()
         for statement in (*before, *after):
@@ -133,7 +135,7 @@ class _Defining:
         for schema in self._schema.schemas:
             for entry in schema.options.get("types", ()):
                 kind = UserType.model_validate(entry)
-                quoted, what = target_name(kind.table_name), f"type {kind.table_name}"
+                quoted, what = target_name(kind.table_name), f"type {kind.table_name.dotted}"
                 sql = f"CREATE TYPE {quoted} AS {self._type_text(kind)}"
                 yield Statement(what, sql, unless=has_type(kind.table_name), keeps=True)
                 yield from comment(f"TYPE {quoted}", kind.comment, what, None, changes=what)
@@ -160,15 +162,19 @@ class _Defining:
     def _keys(self, table: Table, *, alone: bool = False) -> Iterator[Statement]:
         """Yield the keys of a table; `alone` only those that it lacks, because its foreign keys could not be made."""
         name = table.table_name
-        keys = [("PRIMARY KEY", f"primary key of {name}", table.primary_key.columns)] if table.primary_key else []
-        keys += [("UNIQUE", f"unique constraint {unique.name} of {name}", unique.columns) for unique in table.unique]
+        keys = (
+            [("PRIMARY KEY", f"primary key of {name.dotted}", table.primary_key.columns)] if table.primary_key else []
+        )
+        keys += [
+            ("UNIQUE", f"unique constraint {unique.name} of {name.dotted}", unique.columns) for unique in table.unique
+        ]
         for kind, what, columns in keys:
             sql = f"ALTER TABLE {target_name(name)} ADD {kind} {identifiers(columns)}"
             yield Statement(what, sql, name, unless=has_key(name, kind, columns) if alone else "")
 
     def _indexes(self, table: Table) -> Iterator[Statement]:
         for index in table.indexes:
-            what = f"index {index.name} of {table.table_name}"
+            what = f"index {index.name} of {table.table_name.dotted}"
             keys = identifiers(index.columns) if is_plain(index) else None
             if keys is None and self._expressions and not other_method(index):
                 keys = self._texts.index_keys(index.definition, what)
@@ -183,9 +189,11 @@ class _Defining:
     def _comments(self, relation: Table | View) -> Iterator[Statement]:
         name, quoted = relation.table_name, target_name(relation.table_name)
         kind = "TABLE" if isinstance(relation, Table) else "VIEW"
-        yield from comment(f"{kind} {quoted}", relation.comment, str(name), name)
+        yield from comment(f"{kind} {quoted}", relation.comment, name.dotted, name)
         for each in relation.columns:
-            yield from comment(f"COLUMN {quoted}.{identifier(each.name)}", each.comment, f"{name}.{each.name}", name)
+            yield from comment(
+                f"COLUMN {quoted}.{identifier(each.name)}", each.comment, f"{name.dotted}.{each.name}", name
+            )
 
     def _views(self) -> Iterator[Statement]:
         views = {view.table_name: view for view in self._schema.views}
@@ -199,13 +207,13 @@ class _Defining:
             else:
                 columns = identifiers(tuple(column.name for column in view.columns))
                 sql = f"CREATE VIEW {target_name(name)} {columns} AS {view.definition}"
-                yield Statement(f"view {name}", sql, name)
+                yield Statement(f"view {name.dotted}", sql, name)
                 yield from self._comments(view)
 
 
 def _create_sequence(sequence: Sequence) -> Statement:
     return Statement(
-        f"sequence {sequence.table_name}",
+        f"sequence {sequence.table_name.dotted}",
         f"CREATE SEQUENCE {target_name(sequence.table_name)} INCREMENT BY {sequence.increment}"
         f" MINVALUE {sequence.minimum} MAXVALUE {sequence.maximum} START {sequence.start}"
         f"{' CYCLE' if sequence.cycle else ''}",

@@ -28,5 +28,6 @@ def rehearse(statements: Sequence[Statement]) -> list[FailedStatement]:
                 if not (statement.unless and connection.execute(statement.unless).fetchall()):
                     connection.execute(statement.sql)
             except duckdb.Error as error:
-                failed[statement.makes] = FailedStatement(statement, " ".join(str(error).split()))
+                text = " ".join(str(error).split())
+                failed[statement.makes] = FailedStatement(statement, text, lacks="does not exist" in text)
     return list(failed.values())

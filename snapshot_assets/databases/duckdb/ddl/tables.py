@@ -48,7 +48,7 @@ def create_table(table: Table, texts: Texts, *, keys: bool = False) -> str:
         elif column.default is not None:
             part += f" DEFAULT {texts.expression(column.default, f'The default of {where}')}"
         parts.append(part if column.nullable else f"{part} NOT NULL")
-    parts += [texts.check(check.definition, f"Check {check.name} of {name}") for check in table.checks]
+    parts += [texts.check(check.definition, f"Check {check.name} of {name.dotted}") for check in table.checks]
     if keys:
         parts += _keys(table)
     return f"CREATE TABLE {target_name(name)} ({', '.join(parts)})"
@@ -72,7 +72,7 @@ def rebuild(table: Table, texts: Texts) -> Iterator[Statement]:
         table: Its document, with the foreign keys that are possible.
         texts: Checks the document's SQL.
     """
-    name, what = table.table_name, f"foreign keys of {table.table_name}"
+    name, what = table.table_name, f"foreign keys of {table.table_name.dotted}"
     referred = tuple(TableName(key.referenced_schema, key.referenced_table) for key in table.foreign_keys)
     loaded = TableName(name.schema, f"{name.table} without keys")
     new, old = target_name(name), target_name(loaded)

@@ -95,7 +95,7 @@ def read_code(
         else:
             without_schema.append(entry)
     for kind in types:
-        entry = {"kind": "type", "name": str(kind.table_name), **_needed(f"type {kind.table_name}", needs)}
+        entry = {"kind": "type", "name": kind.table_name.dotted, **_needed(f"type {kind.table_name.dotted}", needs)}
         entry["type"] = kind.model_dump(mode="json", by_alias=True)
         objects.setdefault(kind.schema_name, []).append(entry)
     return SourceCode(objects, needs, without_schema, left_out)
@@ -158,8 +158,8 @@ def with_code(
     names = {schema.name for schema in schemas}
     roots = {key_of(each) for name in names for each in code.objects.get(name, ()) if "on" not in each}
     roots |= {key_of(each) for each in code.without_schema}
-    roots |= {f"{when}relation {name}" for name in relations for when in ("", LATER)}
-    needed = everything_needed(roots | {f"type {kind.table_name}" for kind in types}, code.needs)
+    roots |= {f"{when}relation {name.dotted}" for name in relations for when in ("", LATER)}
+    needed = everything_needed(roots | {f"type {kind.table_name.dotted}" for kind in types}, code.needs)
     elsewhere = [
         each
         for name in sorted(set(code.objects) - names)

@@ -17,6 +17,7 @@ from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, 
 from snapshot_assets.databases.postgresql.large_objects import LARGE_OBJECTS, is_large_objects
 from snapshot_assets.databases.target import LEDGER_SCHEMA, Definition, Statement
 from snapshot_assets.errors import RestoreError
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, UserType
 
 __all__ = ["define"]
@@ -57,12 +58,12 @@ def _define(context: RestoreContext) -> Definition:
         if isinstance(item, CodeObject):
             before += all_checked(item.what, None, item.statements())
         elif isinstance(item, UserType):
-            before += all_checked(f"type {item.table_name}", None, types.create(context, item))
+            before += all_checked(f"type {item.table_name.dotted}", None, types.create(context, item))
             unvalidated += types.unvalidated_checks(context, item)
         elif not is_large_objects(item):
             table = restored[item.table_name]
             table = defaults.without(table) if item.table_name in late.every else table
-            before += all_checked(f"table {item.table_name}", item.table_name, tables.create(context, table))
+            before += all_checked(f"table {item.table_name.dotted}", item.table_name, tables.create(context, table))
     before += late.statements(restored, late.before)
     for table in restored.values():
         before += tables.settings(context, table)
@@ -115,12 +116,19 @@ def _needed_tables(context: RestoreContext, table: Table, owners: Mapping[TableN
     for needed in row_types:
         if needed in views:
             context.refused[name] = RestoreError(
-                f"It holds rows of the type of view {needed}, and views are created after all rows. Create {name}"
-                " yourself, with this column as a type of your own, or restore only other tables with --tables.",
-                table=str(name),
+                f"{_columns_of(table, needed)} holds rows of the type of view {needed}, and views are created after all"
+                f" rows. Create {name} yourself, with a type of your own there, or restore only other tables with"
+                " --tables.",
+                table=table_text(name),
             )
     created = [each for each in row_types if each in context.tables]
     return [*created, *parents_of(context, table), *drawn_from]
+
+
+def _columns_of(table: Table, row_type: TableName) -> str:
+    """Return the columns of a table that hold a row type, or arrays of it; the table itself where it is deeper."""
+    names = [each.name for each in table.columns if text.qualified_name(each.type.removesuffix("[]")) == row_type]
+    return " and ".join(f"{table.table_name}.{name}" for name in names) or str(table.table_name)
 
 
 def _creation_order(context: RestoreContext) -> Iterator[UserType | Table | CodeObject]:

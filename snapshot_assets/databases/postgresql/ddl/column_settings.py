@@ -23,7 +23,7 @@ _SETTINGS = {
 def column_settings(relation: Relation) -> Iterator[Statement]:
     """Yield the statements for storage, statistics, options and compression of columns."""
     for column, options in relation.options.get("columns", {}).items():
-        place = f"column {relation.name}.{column}"
+        place = f"column {relation.name.dotted}.{column}"
         for setting, holds in _SETTINGS.items():
             if options.get(setting) not in (None, []):
                 what = f"{setting.replace('_', ' ')} of {place}"

@@ -92,9 +92,9 @@ class SequenceUse:
 
     def describe(self, options: Mapping[str, Any]) -> None:
         """Take over the comment, persistence and restart that options of a relation or schema have."""
-        self.comment = options.get("comments", {}).get("sequences", {}).get(str(self.name), self.comment)
-        self.persistence = options.get("sequence_persistence", {}).get(str(self.name), self.persistence)
-        self.restart = options.get("sequence_restarts", {}).get(str(self.name), self.restart)
+        self.comment = options.get("comments", {}).get("sequences", {}).get(self.name.dotted, self.comment)
+        self.persistence = options.get("sequence_persistence", {}).get(self.name.dotted, self.persistence)
+        self.restart = options.get("sequence_restarts", {}).get(self.name.dotted, self.restart)
 
     @property
     def of(self) -> TableName | None:
@@ -147,7 +147,7 @@ def _holds_numbers(column: Column, use: SequenceUse, default: str | None) -> boo
 
 def create_sequence(use: SequenceUse) -> Iterator[Statement]:
     """Yield the statements that create a sequence, before its tables."""
-    what = f"sequence {use.name}"
+    what = f"sequence {use.name.dotted}"
     if not use.identity:
         kind = f" AS {use.sequence.type}" if use.sequence.type in _TYPES else ""
         sql = f"CREATE SEQUENCE {qualified(use.name)}{kind} {_settings(use.sequence)}"
@@ -161,12 +161,12 @@ def own_sequence(use: SequenceUse) -> Iterator[Statement]:
     if use.identity:
         # A server whose partitions cannot have an identity has not made theirs.
         gone = f"SELECT 1 AS one WHERE pg_catalog.to_regclass({literal(qualified(use.name))}) IS NULL"
-        yield from comment(f"SEQUENCE {qualified(use.name)}", use.comment, f"sequence {use.name}", use.of, gone)
+        yield from comment(f"SEQUENCE {qualified(use.name)}", use.comment, f"sequence {use.name.dotted}", use.of, gone)
     elif use.owner is not None and use.sequence.column is not None:
         column = f"{qualified(use.owner.name)}.{identifier(use.sequence.column)}"
-        what = f"owner of sequence {use.name}"
+        what = f"owner of sequence {use.name.dotted}"
         sql = f"ALTER SEQUENCE {qualified(use.name)} OWNED BY {column}"
-        yield Statement(what, sql, use.of, changes=f"sequence {use.name}")
+        yield Statement(what, sql, use.of, changes=f"sequence {use.name.dotted}")
     yield from _persistence(use)
 
 
@@ -176,9 +176,9 @@ def _persistence(use: SequenceUse) -> Iterator[Statement]:
     made = usual if use.identity else "logged"
     wanted = use.persistence or usual
     if wanted != made:
-        sql = f"ALTER SEQUENCE {qualified(use.name)} SET {text.word(wanted, f'persistence of sequence {use.name}')}"
-        what = f"persistence of sequence {use.name}"
-        yield Statement(what, sql, use.of, unless=before_version(15), changes=f"sequence {use.name}")
+        what = f"persistence of sequence {use.name.dotted}"
+        sql = f"ALTER SEQUENCE {qualified(use.name)} SET {text.word(wanted, what)}"
+        yield Statement(what, sql, use.of, unless=before_version(15), changes=f"sequence {use.name.dotted}")
 
 
 def advance_sequence(use: SequenceUse) -> Iterator[Statement]:
@@ -213,8 +213,10 @@ def advance_sequence(use: SequenceUse) -> Iterator[Statement]:
         f"pg_catalog.to_regclass({literal(qualified(relation))}) IS NULL" for relation in (use.name, *drawing)
     )
     unless = f"SELECT 1 AS one WHERE {gone}"  # a user may have dropped them between two imports
-    changes = f"sequence {use.name}"
-    yield Statement(f"place of sequence {use.name}", sql, use.of, unless, always=True, changes=changes, reads=drawing)
+    changes = f"sequence {use.name.dotted}"
+    yield Statement(
+        f"place of sequence {use.name.dotted}", sql, use.of, unless, always=True, changes=changes, reads=drawing
+    )
 
 
 def _drawn_since(sequence: Sequence, first: int, base: int) -> tuple[int, int]:
@@ -253,7 +255,7 @@ def advance_own(table: Table) -> Iterator[Statement]:
             " WHERE (p.place - coalesce(s.last, s.seqstart - s.seqincrement)) * pg_catalog.sign(s.seqincrement) > 0"
         )
         unless = f"SELECT 1 AS one WHERE {owned} IS NULL"
-        what = f"place of sequence of {name}.{column.name}"
+        what = f"place of sequence of {name.dotted}.{column.name}"
         yield Statement(what, sql, name, unless, always=True, of_existing=True, reads=(name,))
 
 

@@ -92,7 +92,7 @@ def without(table: Table) -> Table:
 def _set(relation: Relation, expressions: Mapping[str, str | None]) -> Iterator[Statement]:
     for column, expression in expressions.items():
         if expression is not None and _calls(expression):
-            place = f"column {relation.name}.{column}"
+            place = f"column {relation.name.dotted}.{column}"
             alter = f"ALTER TABLE ONLY {qualified(relation.name)} ALTER COLUMN {identifier(column)} SET DEFAULT"
             made = _default(relation, alter, expression, place)
             yield replace(made, there=column_of(relation.name, column, HAS_DEFAULT))

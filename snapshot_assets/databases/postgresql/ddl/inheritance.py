@@ -146,7 +146,7 @@ def create_through_helper(
         shared: The SQL, for the helper, of columns that are also the table's own.
         not_nulls: Statements that forbid NULL in inherited columns, which parents may demand.
     """
-    helper, what = TableName(relation.name.schema, _HELPER), f"table {relation.name}"
+    helper, what = TableName(relation.name.schema, _HELPER), f"table {relation.name.dotted}"
     runs = [(own, dict(run)) for own, run in groupby(elements.items(), key=lambda each: each[0] not in kin.inherited)]
     first = runs.pop(0)[1] if not runs[0][0] else {}
     own_first = runs.pop(0)[1] if runs and runs[0][0] else {}
@@ -171,7 +171,7 @@ def create_through_helper(
 def inherit(relation: Relation, parents: Iterable[TableName]) -> Iterator[Statement]:
     """Yield the statements that make a table inherit."""
     for parent in parents:
-        what = f"inheritance of {relation.name} from {parent}"
+        what = f"inheritance of {relation.name.dotted} from {parent.dotted}"
         yield relation.alter(f"INHERIT {qualified(parent)}", what, only=False)
 
 
@@ -183,7 +183,7 @@ def own_not_nulls(relation: Relation, table: Table, kin: Inheritance) -> Iterato
         constraint = clause.replace(" NOT NULL", f" NOT NULL {quoted}").strip()
         if clause:
             action = f"ADD {constraint}" if "not_null_name" in options else f"ALTER COLUMN {quoted} SET NOT NULL"
-            yield constraint, relation.alter(action, f"not null of column {relation.name}.{name}")
+            yield constraint, relation.alter(action, f"not null of column {relation.name.dotted}.{name}")
 
 
 def own_properties(
@@ -191,7 +191,7 @@ def own_properties(
 ) -> Iterator[Statement]:
     """Yield the statements that make columns differ from those of the parents, after the table inherits them."""
     for name in kin.columns:
-        column, place, quoted = table.column(name), f"column {relation.name}.{name}", identifier(name)
+        column, place, quoted = table.column(name), f"column {relation.name.dotted}.{name}", identifier(name)
         yield from _own_value(relation, column, kin)
         if name in kin.forbidden and column.nullable:
             # Since PostgreSQL 18, a column cannot allow NULL if a parent forbids it.
@@ -204,7 +204,7 @@ def own_properties(
 
 def _own_value(relation: Relation, column: Column, kin: Inheritance) -> Iterator[Statement]:
     """Yield the default of a column where CREATE TABLE could not set it, or drop the one of a parent."""
-    place, quoted = f"column {relation.name}.{column.name}", identifier(column.name)
+    place, quoted = f"column {relation.name.dotted}.{column.name}", identifier(column.name)
     theirs = kin.columns[column.name].default if kin.way is Way.CLAUSE else None
     hidden = column.identity is not None and not has_identity_inline(column, kin)
     own = None if hidden else column.default
@@ -225,7 +225,7 @@ def own_expressions(context: RestoreContext, table: Table) -> Iterator[Statement
     relation, kin = Relation.from_document(table), inheritance(context, table)
     for column in table.columns if context.expressions else ():
         if column.name in kin.inherited and column.generated not in (None, kin.columns[column.name].generated):
-            place = f"expression of column {table.table_name}.{column.name}"
+            place = f"expression of column {table.table_name.dotted}.{column.name}"
             alter = f"ALTER TABLE ONLY {qualified(relation.name)} ALTER COLUMN {identifier(column.name)}"
             made = _set_expression(relation, alter, column.generated, place)
             yield replace(made, there=column_of(relation.name, column.name, _OWN_EXPRESSION))

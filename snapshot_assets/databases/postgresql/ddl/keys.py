@@ -30,7 +30,7 @@ def keys(context: RestoreContext, table: Table) -> Iterator[Statement]:
     for key in (primary, *table.unique):
         if key is not None:
             kind, clause = ("primary key", "PRIMARY KEY") if key is primary else ("unique constraint", "UNIQUE")
-            what = f"{kind} {key.name} of {relation.name}" if key.name else f"{kind} of {relation.name}"
+            what = f"{kind} {key.name} of {relation.name.dotted}" if key.name else f"{kind} of {relation.name.dotted}"
             definition = key.definition or f"{clause} {identifiers(key.columns)}"
             yield from _constraint(context, relation, key.name, definition, what, key=True)
 
@@ -40,10 +40,10 @@ def checks(context: RestoreContext, table: Table) -> Iterator[Statement]:
     relation, name = Relation.from_document(table), table.table_name
     for part in context.partitions(table):
         for row in part.options.get("inherited_checks", ()):
-            what = f"constraint {row['name']} of {part.name}"
+            what = f"constraint {row['name']} of {part.name.dotted}"
             yield from _constraint(context, part, row["name"], row["definition"], what, key=False)
     for check in table.checks:
-        what = f"constraint {check.name} of {name}"
+        what = f"constraint {check.name} of {name.dotted}"
         yield from _constraint(context, relation, check.name, check.definition, what, key=False)
     inherits = bool(parents_of(context, table))
     for column, options in table.options.get("columns", {}).items():
@@ -51,7 +51,7 @@ def checks(context: RestoreContext, table: Table) -> Iterator[Statement]:
         if constraint and not (inherits and options.get("not_null_inherited")):
             no_inherit = " NO INHERIT" if options.get("not_null_no_inherit") else ""
             action = f"ADD CONSTRAINT {identifier(str(constraint))} NOT NULL {identifier(column)}{no_inherit} NOT VALID"
-            yield relation.alter(action, f"not null of column {name}.{column}", only=False)
+            yield relation.alter(action, f"not null of column {name.dotted}.{column}", only=False)
     documented = {check.name for check in table.checks} | {unique.name for unique in table.unique}
     documented |= {key.name for key in table.foreign_keys} | {(table.primary_key and table.primary_key.name) or ""}
     yield from _not_null_comments(relation, documented)
@@ -61,7 +61,7 @@ def _not_null_comments(relation: Relation, documented: Collection[str]) -> Itera
     """Yield the comments on constraints other than the documented ones."""
     for constraint in relation.options.get("comments", {}).get("constraints", {}):
         if constraint not in documented:
-            yield from _constraint_comment(relation, constraint, f"constraint {constraint} of {relation.name}")
+            yield from _constraint_comment(relation, constraint, f"constraint {constraint} of {relation.name.dotted}")
 
 
 def _constraint(
@@ -114,7 +114,9 @@ def _index_comment(context: RestoreContext, relation: Relation, name: str) -> It
         of = f"Index {name} of {relation.name}"
         context.lose(f"{of} was in tablespace {tablespace} and is created in the default one.")
     full_name = TableName(relation.name.schema, name)
-    yield from relation.comment("indexes", name, f"INDEX {qualified(full_name)}", f"index {name} of {relation.name}")
+    yield from relation.comment(
+        "indexes", name, f"INDEX {qualified(full_name)}", f"index {name} of {relation.name.dotted}"
+    )
 
 
 def _constraint_comment(relation: Relation, name: str | None, what: str) -> Iterator[Statement]:
@@ -125,7 +127,7 @@ def _constraint_comment(relation: Relation, name: str | None, what: str) -> Iter
 
 def index(context: RestoreContext, relation: Relation, name: str, definition: str) -> Iterator[Statement]:
     """Yield an index of a table, partition or materialized view, unless it belongs to a constraint."""
-    what = f"index {name} of {relation.name}"
+    what = f"index {name} of {relation.name.dotted}"
     created, plain = _index(relation, name, definition, what)
     over_foreign_tables = relation.name in context.over_foreign_tables
     if over_foreign_tables:
@@ -166,7 +168,9 @@ def indexes(context: RestoreContext, table: Table) -> Iterator[Statement]:
             name, definition = row["name"], row["definition"]
             if not definition.startswith("FOREIGN KEY"):
                 key = not definition.startswith(("CHECK", "EXCLUDE"))
-                yield from _constraint(context, part, name, definition, f"constraint {name} of {part.name}", key=key)
+                yield from _constraint(
+                    context, part, name, definition, f"constraint {name} of {part.name.dotted}", key=key
+                )
                 yield from _attached(context, part, row)
         yield from _not_null_comments(part, [row["name"] for row in part.options.get("constraints", ())])
         for row in part.options.get("indexes", ()):
@@ -183,7 +187,7 @@ def _attached(context: RestoreContext, part: Relation, row: Mapping[str, Any]) -
     if row.get("parent") and not indexes & context.left_out:
         above = qualified(TableName(parent.schema, row["parent"]))
         sql = f"ALTER INDEX {above} ATTACH PARTITION {qualified(TableName(part.name.schema, row['name']))}"
-        yield Statement(f"index {row['name']} of {part.name}", sql, part.of)
+        yield Statement(f"index {row['name']} of {part.name.dotted}", sql, part.of)
 
 
 def properties(context: RestoreContext, relation: Relation) -> Iterator[Statement]:
@@ -192,41 +196,41 @@ def properties(context: RestoreContext, relation: Relation) -> Iterator[Statemen
     identity = options.get("replica_identity")
     if identity:
         using = {"full": "FULL", "nothing": "NOTHING"}.get(identity, f"USING INDEX {identifier(identity)}")
-        yield relation.alter(f"REPLICA IDENTITY {using}", f"replica identity of {name}")
+        yield relation.alter(f"REPLICA IDENTITY {using}", f"replica identity of {name.dotted}")
     clustered = options.get("clustered_on")
     if clustered and (name, clustered) not in context.left_out:
-        yield relation.alter(f"CLUSTER ON {identifier(clustered)}", f"clustering of {name}", only=False)
+        yield relation.alter(f"CLUSTER ON {identifier(clustered)}", f"clustering of {name.dotted}", only=False)
     for definition in options.get("statistics", ()):
         yield from _statistics(context, relation, definition)
     if security := options.get("row_security"):
         words = {"forced": ("ENABLE", "FORCE"), "forced, disabled": ("FORCE",)}
         for word in words.get(security, ("ENABLE",)):
-            yield relation.alter(f"{word} ROW LEVEL SECURITY", f"row security of {name}", only=False)
+            yield relation.alter(f"{word} ROW LEVEL SECURITY", f"row security of {name.dotted}", only=False)
 
 
 def _statistics(context: RestoreContext, relation: Relation, definition: str) -> Iterator[Statement]:
     """Yield extended statistics, their target and their comment."""
     name, options = relation.name, relation.options
     try:
-        sql, full_name, plain = text.statistics(definition, name, f"statistics of {name}")
+        sql, full_name, plain = text.statistics(definition, name, f"statistics of {name.dotted}")
     except RestoreError as error:
         if context.allows(f"Statistics of {name}"):
             # Their names are in the text that cannot be read.
             of = f"s.stxrelid = pg_catalog.to_regclass({literal(qualified(name))})"
             every = f"pg_catalog.count(*) >= {len(options['statistics'])}"
             there = f"SELECT 1 AS one FROM pg_catalog.pg_statistic_ext s WHERE {of} HAVING {every}"
-            yield replace(unchecked(f"statistics of {name}", relation.of, error, definition), there=there)
+            yield replace(unchecked(f"statistics of {name.dotted}", relation.of, error, definition), there=there)
         return
     if not context.allows(f"Statistics {full_name} of {name}", plain):
         return
-    what = f"statistics {full_name}"
+    what = f"statistics {full_name.dotted}"
     there = (
         "SELECT 1 AS one FROM pg_catalog.pg_statistic_ext s JOIN pg_catalog.pg_namespace n"
         f" ON n.oid = s.stxnamespace WHERE n.nspname = {literal(full_name.schema)} AND s.stxname ="
         f" {literal(full_name.table)} AND s.stxrelid = pg_catalog.to_regclass({literal(qualified(name))})"
     )
     yield Statement(what, sql, relation.of, there=there)
-    short = full_name.table if full_name.schema == name.schema else str(full_name)
+    short = full_name.table if full_name.schema == name.schema else full_name.dotted
     targets = options.get("statistics_targets", {})
     if short in targets:
         action = f"ALTER STATISTICS {qualified(full_name)} SET STATISTICS {int(targets[short])}"
@@ -258,7 +262,7 @@ def _foreign_key(
     only: bool,
     expected: TableName | None = None,
 ) -> Iterator[Statement]:
-    what = f"foreign key {name} of {relation.name}"
+    what = f"foreign key {name} of {relation.name.dotted}"
     add = f"ALTER TABLE {'ONLY ' if only else ''}{qualified(relation.name)} ADD CONSTRAINT {identifier(name)}"
     referred = expected
     try:

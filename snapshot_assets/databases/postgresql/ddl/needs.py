@@ -46,7 +46,7 @@ def _row_types(context: RestoreContext) -> Iterator[Need]:
     for table in context.schema.tables:
         for each in row_types_of(context, table):
             if each not in context.tables:
-                yield Need("type", str(each), (table.table_name,), (f"table {table.table_name}",))
+                yield Need("type", each.dotted, (table.table_name,), (f"table {table.table_name.dotted}",))
 
 
 def _extensions(context: RestoreContext) -> Iterator[Need]:
@@ -57,5 +57,5 @@ def _extensions(context: RestoreContext) -> Iterator[Need]:
         for name in relation.options.get("extensions", ()):
             users.setdefault(str(name), []).append(relation)
     for name, those in sorted(users.items()):
-        used_by = (f"{'table' if isinstance(each, Table) else 'view'} {each.table_name}" for each in those)
+        used_by = (f"{'table' if isinstance(each, Table) else 'view'} {each.table_name.dotted}" for each in those)
         yield Need(AVAILABLE_EXTENSION, name, tuple(each.table_name for each in those), tuple(used_by))

@@ -18,12 +18,12 @@ from snapshot_assets.format.relations import Table, TableName, UserType
 
 def relation_key(name: TableName) -> str:
     """Return a table or view as `needs` has it."""
-    return f"relation {name}"
+    return f"relation {name.dotted}"
 
 
 def type_key(kind: UserType) -> str:
     """Return a type as `needs` has it."""
-    return f"type {kind.table_name}"
+    return f"type {kind.table_name.dotted}"
 
 
 def with_code(

@@ -161,7 +161,7 @@ class Relation:
         """Yield the comments of columns."""
         for column, content in comments.items():
             on = f"COLUMN {qualified(self.name)}.{identifier(column)}"
-            yield from comment(on, content, f"column {self.name}.{column}", self.of)
+            yield from comment(on, content, f"column {self.name.dotted}.{column}", self.of)
 
     def storage(self, what: str) -> str:
         """Return ` USING …` and ` WITH (…)` of the relation, which messages call `what`."""
@@ -225,7 +225,7 @@ class RestoreContext:
 
     def _restored(self, code: Iterable[CodeObject]) -> Iterator[CodeObject]:
         """Yield code, each with what it lacks in this restore; record what is lost if the target lacks it too."""
-        made = {f"relation {name}" for name in restored_relations(self.schema.views, self.relations)}
+        made = {f"relation {name.dotted}" for name in restored_relations(self.schema.views, self.relations)}
         for each, missing in with_lacking(code, self.needs, made):
             if missing and not each.is_part:
                 self.lose(
@@ -240,7 +240,7 @@ class RestoreContext:
         if keys[0] is None:
             return
         try:
-            parsed = [text.partition_key(key, f"partition key of {name}") for key in keys if key is not None]
+            parsed = [text.partition_key(key, f"partition key of {name.dotted}") for key in keys if key is not None]
         except RestoreError as error:
             parsed = [("", False)]
             if self.expressions:

@@ -35,6 +35,7 @@ from snapshot_assets.databases.postgresql.ddl.statements import (
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.errors import RestoreError
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Column, Sequence, Table, TableName
 
 
@@ -46,7 +47,7 @@ def as_restored(context: RestoreContext, table: Table) -> Table:
     columns = []
     sequences = {sequence.table_name for sequence in table.sequences}
     for column in table.columns:
-        where = f"{table.table_name}.{column.name}"
+        where = f"{table.table_name.dotted}.{column.name}"
         plain = text.drawn_from(column.default) in sequences
         if column.generated is not None and not context.expressions:
             context.lose(
@@ -62,7 +63,7 @@ def as_restored(context: RestoreContext, table: Table) -> Table:
 def create(context: RestoreContext, table: Table) -> Iterator[Statement]:
     """Yield the statements that create a table, from `as_restored`, its partitions, and their comments."""
     relation, name = Relation.from_document(table), table.table_name
-    what = f"table {name}"
+    what = f"table {name.dotted}"
     if name in context.refused:
         raise context.refused[name]
     _record_lost(context, table)
@@ -94,7 +95,7 @@ def create(context: RestoreContext, table: Table) -> Iterator[Statement]:
 def _create(
     context: RestoreContext, relation: Relation, elements: Iterable[str], kin: Inheritance
 ) -> Iterator[Statement]:
-    name, of_type, what = relation.name, relation.options.get("of_type"), f"table {relation.name}"
+    name, of_type, what = relation.name, relation.options.get("of_type"), f"table {relation.name.dotted}"
     listed = ", ".join(elements)
     body = f" ({listed})" if listed or not of_type else ""
     if of_type:
@@ -156,7 +157,7 @@ def _elements(table: Table, kin: Inheritance, identities: Mapping[str, Sequence]
         name, options = column.name, settings_of.get(column.name, {})
         if kin.way is Way.CLAUSE and name in kin.inherited:
             continue
-        place = f"column {table.table_name}.{name}"
+        place = f"column {table.table_name.dotted}.{name}"
         valued = column
         if name in kin.columns:  # its identity follows
             generated, theirs = column.generated, kin.columns[name].generated
@@ -183,7 +184,7 @@ def _shared_elements(table: Table, kin: Inheritance) -> Iterator[tuple[str, str]
         if name in kin.columns and name not in kin.inherited:
             constraint = _passed_on(table, column, kin)
             if constraint or (generated and column.generated is None):
-                yield name, f"{typed(column, f'column {table.table_name}.{name}')}{constraint}"
+                yield name, f"{typed(column, f'column {table.table_name.dotted}.{name}')}{constraint}"
 
 
 def _passed_on(table: Table, column: Column, kin: Inheritance) -> str:
@@ -208,16 +209,16 @@ def _not_null(column: Column, options: Mapping[str, Any], kin: Inheritance) -> s
 def _create_partition(context: RestoreContext, table: Table, part: Relation) -> Iterator[Statement]:
     """Yield the statements that create a partition as a table and then attach it, so that it keeps its own names."""
     name, of, options = part.name, part.of, part.options
-    what = f"partition {name}"
+    what = f"partition {name.dotted}"
     if options.get("relation") == "foreign table":
         context.lose(f"Partition {name} was a foreign table and is restored as a plain table with its rows.")
     columns = {column.name: column for column in table.columns}
     order = options.get("column_order", list(columns))
     if set(order) != set(columns):
-        raise RestoreError(f"Partition {name} has other columns than its table {of}.", table=str(name))
+        raise RestoreError(f"Partition {name} has other columns than its table {of}.", table=table_text(name))
     elements = ", ".join(_partition_column(context, columns[each], part) for each in order)
     key = options.get("partition_by")
-    by = f" PARTITION BY {text.partition_key(key, f'partition key of {name}')[0]}" if key else ""
+    by = f" PARTITION BY {text.partition_key(key, f'partition key of {name.dotted}')[0]}" if key else ""
     bounds = text.bounds(options["bounds"], f"bounds of {what}")
     parent = Relation(TableName(*options["of"]), {}, of)
     made = _create_table(part, f" ({elements}){by}{part.storage(what)}", what, partitioned=key is not None)
@@ -242,14 +243,18 @@ def _identities(part: Relation) -> Iterator[Statement]:
     for column, kind in part.options.get("identities", {}).items():
         owned = [each for each in sequences if each.owned and each.column == column]
         named = [each for each in owned if recorded.get(column) == [each.schema_name, each.name]]
-        clause = identity(text.identity_kind(kind, f"identity of column {part.name}.{column}"), *(named or owned)[:1])
-        made = part.alter(f"ALTER COLUMN {identifier(column)} ADD {clause}", f"identity of column {part.name}.{column}")
+        clause = identity(
+            text.identity_kind(kind, f"identity of column {part.name.dotted}.{column}"), *(named or owned)[:1]
+        )
+        made = part.alter(
+            f"ALTER COLUMN {identifier(column)} ADD {clause}", f"identity of column {part.name.dotted}.{column}"
+        )
         yield replace(made, unless=from_version(17))
 
 
 def _partition_column(context: RestoreContext, column: Column, part: Relation) -> str:
     name, options = column.name, part.options
-    place = f"column {part.name}.{name}"
+    place = f"column {part.name.dotted}.{name}"
     expression = options.get("defaults", {}).get(name)
     if expression is not None and not context.allows(f"Default of {place}", text.drawn_from(expression) is not None):
         expression = None

@@ -112,7 +112,7 @@ def _loose(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
             " it, the type is left out."
         )
     missing = [f"SELECT 1 AS one WHERE pg_catalog.to_regprocedure({literal(each)}) IS NULL" for each in functions]
-    for statement in all_checked(f"type {kind.table_name}", None, create(context, kind)):
+    for statement in all_checked(f"type {kind.table_name.dotted}", None, create(context, kind)):
         yield replace(statement, unless=" UNION ALL ".join(filter(None, (statement.unless, *missing))))
 
 
@@ -124,7 +124,7 @@ def view_types(options: Mapping[str, Any]) -> Sequence[UserType]:
 def create(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
     """Yield the statements that create a type, if the target does not have it."""
     name = kind.table_name
-    what = f"type {name}"
+    what = f"type {name.dotted}"
     unless = (
         "SELECT 1 AS one FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace"
         f" WHERE n.nspname = {literal(name.schema)} AND t.typname = {literal(name.table)}"
@@ -164,7 +164,7 @@ def _attribute_comments(kind: UserType, name: TableName) -> Iterator[Statement]:
             f"SELECT 1 AS one WHERE pg_catalog.col_description({literal(qualified(name))}::pg_catalog.regclass,"
             f" {number}) IS NOT NULL"
         )
-        yield from comment(column, attribute.get("comment"), f"{name}.{attribute['name']}", None, described)
+        yield from comment(column, attribute.get("comment"), f"{name.dotted}.{attribute['name']}", None, described)
 
 
 def _range(context: RestoreContext, kind: UserType, what: str) -> str:
@@ -183,7 +183,7 @@ def _range(context: RestoreContext, kind: UserType, what: str) -> str:
 
 
 def _domain(context: RestoreContext, kind: UserType, name: TableName) -> tuple[str, list[Statement]]:
-    fields, what = kind.definition, f"domain {name}"
+    fields, what = kind.definition, f"domain {name.dotted}"
     parts = [
         f"CREATE DOMAIN {qualified(name)} AS {text.type_text(str(fields.get('base')), what)}"
         f"{collate(fields.get('collation'), what)}"
@@ -212,7 +212,7 @@ def unvalidated_checks(context: RestoreContext, kind: UserType) -> Iterator[Stat
         )
         made = _add_check(f"ALTER DOMAIN {domain} ADD CONSTRAINT {identifier(name)}", definition, what)
         for each in with_details(replace(made, unless=exists), commented):
-            yield replace(each, changes=f"type {kind.table_name}")
+            yield replace(each, changes=f"type {kind.table_name.dotted}")
 
 
 def _add_check(add: str, definition: str, what: str) -> Statement:
@@ -229,7 +229,7 @@ def _domain_checks(
 ) -> Iterator[tuple[str, str, str, list[Statement]]]:
     """Yield name, label, definition and comment of each check that the source has, or has not, validated."""
     for check in kind.definition.get("constraints") or ():
-        label = f"check {check['name']} of domain {kind.table_name}"
+        label = f"check {check['name']} of domain {kind.table_name.dotted}"
         if check["definition"].endswith("NOT VALID") == valid or not context.allows(capital(label)):
             continue
         described = _constraint_comment(kind.table_name, check["name"], check.get("comment"), label)

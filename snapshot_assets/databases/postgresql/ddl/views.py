@@ -89,7 +89,7 @@ def _functions(context: RestoreContext, view: View) -> list[str]:
 def _create(context: RestoreContext, view: View, *, filled: bool) -> Iterator[Statement]:
     name, relation = view.table_name, Relation.from_document(view)
     kind = "materialized view" if view.materialized else "view"
-    what = f"{kind} {name}"
+    what = f"{kind} {name.dotted}"
     data = f" WITH{'' if filled else ' NO'} DATA" if view.materialized else ""
     create = f"CREATE {kind.upper()} {qualified(name)}"
     creation = checked(
@@ -115,6 +115,6 @@ def _create(context: RestoreContext, view: View, *, filled: bool) -> Iterator[St
 
 def _default(view: TableName, column: str, default: str) -> Statement:
     alter = f"ALTER VIEW {qualified(view)} ALTER COLUMN {identifier(column)} SET DEFAULT"
-    place = f"default of column {view}.{column}"
+    place = f"default of column {view.dotted}.{column}"
     made = checked(place, view, lambda: f"{alter} {text.expression(default, place)}", f"{alter} {default}")
     return replace(made, there=column_of(view, column, HAS_DEFAULT))

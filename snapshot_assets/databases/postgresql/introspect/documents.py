@@ -39,6 +39,7 @@ from snapshot_assets.databases.source import Selection
 from snapshot_assets.errors import DatabaseDeniedError, UnknownRelationError
 from snapshot_assets.format import relations as documents
 from snapshot_assets.format.arrow_types import arrow_type_text
+from snapshot_assets.format.names import ColumnPath, column_text, table_text
 from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, View
 
 _Part = TypeVar("_Part", bound=documents.Document)
@@ -122,9 +123,9 @@ def _check(selection: Selection, schemas: list[Schema], relations: list[SourceRe
         if name in partitions:
             parent = partitions[name].parents[0].name
             raise UnknownRelationError(
-                f"{str(name)!r} is a partition of {str(parent)!r} and is exported with it. Name {str(parent)!r}.",
-                table=str(name),
-                near=(str(parent),),
+                f"'{name}' is a partition of '{parent}' and is exported with it. Name '{parent}'.",
+                table=table_text(name),
+                near=(table_text(parent),),
             )
     columns = {relation.name: relation.row["columns"] for relation in relations if relation.name not in partitions}
     check_selection(selection, [schema.name for schema in schemas], columns, refusals)
@@ -146,14 +147,14 @@ def _readable(tables: list[SourceRelation], selection: Selection, refusals: Refu
             f"This user may not read {len(denied)} of the selected tables: {names}."
             " Grant SELECT on them and USAGE on their schemas, or leave them out."
         )
-        refusals.note(DatabaseDeniedError(message, tables=tuple(str(table.name) for table in denied)))
+        refusals.note(DatabaseDeniedError(message, tables=tuple(table_text(table.name) for table in denied)))
     if hidden:
         names = ", ".join(str(table.name) for table in hidden)
         message = (
             f"Row security would hide rows of {names} from this user. Export as a user with BYPASSRLS, or as their"
             " owner unless their row security is forced, or leave them out."
         )
-        refusals.note(DatabaseDeniedError(message, tables=tuple(str(table.name) for table in hidden)))
+        refusals.note(DatabaseDeniedError(message, tables=tuple(table_text(table.name) for table in hidden)))
     refused = {table.oid for table in (*denied, *hidden)}
     return [table for table in tables if table.oid not in refused]
 
@@ -216,7 +217,7 @@ def _columns(relation: SourceRelation, selection: Selection, refusals: Refusals)
 
 def _column(relation: SourceRelation, column: SourceColumn, selection: Selection) -> Column:
     override = selection.carriers.get((relation.name, column.name))
-    arrow_type, carrier = carried(column.type, override, f"{relation.name}.{column.name}")
+    arrow_type, carrier = carried(column.type, override, column_text(ColumnPath(relation.name, column.name)))
     row = column.row
     generated = row["generated_kind"]
     return Column(

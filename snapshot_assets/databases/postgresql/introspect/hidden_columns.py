@@ -17,7 +17,7 @@ from snapshot_assets.databases.revealing import refuse_revealing
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.names import ColumnPath, column_text
+from snapshot_assets.format.names import ColumnPath, table_text
 from snapshot_assets.format.relations import TableName
 
 _OF_COLUMN = ("", "default of ", "expression of ")
@@ -111,7 +111,7 @@ def _note(
     if row["kind"] == "partition key":
         name = relations[row["oid"]].name
         text = f"Column {_text(name, column)} is in the partition key, which decides where rows go."
-        raise PlanError(f"{text} Export it unchanged, or leave the table out.", table=str(name), column=column)
+        raise PlanError(f"{text} Export it unchanged, or leave the table out.", table=table_text(name), column=column)
     if row["kind"] == "view" or row["relation"] not in relations:  # of no table, or of one that is not exported
         return
     mine = needs[row["relation"]]
@@ -129,7 +129,7 @@ def _check_inherited(relation: SourceRelation, hidden: Hidden, selection: Select
         raise PlanError(
             f"{relation.name} has the columns of type {relation.row['of_type']}, so none of them can be excluded. Mask"
             " it, or leave the table out.",
-            table=str(relation.name),
+            table=table_text(relation.name),
         )
     for parent in relation.parents if not relation.row["is_partition"] else ():
         theirs = hidden_of(selection, parent.name)
@@ -141,7 +141,7 @@ def _check_inherited(relation: SourceRelation, hidden: Hidden, selection: Select
             raise PlanError(
                 f"Column {_text(this.name, column)} is {what}, and {other.name} shares it by inheritance: name"
                 f" {_text(other.name, column)} under {field_name} too.",
-                table=str(this.name),
+                table=table_text(this.name),
                 column=column,
             )
 
@@ -169,10 +169,10 @@ def _remove(relation: SourceRelation, hidden: Hidden, needs: _Needs) -> None:
 def _parts(relation: SourceRelation) -> set[str]:
     """Return the parts of a relation, as `needs` names them."""
     name = relation.name
-    parts = {f"{what}column {name}.{each.name}" for each in relation.columns for what in _OF_COLUMN}
-    constraints = (f"{kind} {row['name']} of {name}" for kind in _CONSTRAINTS for row in relation.constraints)
-    indexes = (f"{kind} {row['name']} of {name}" for kind in ("index", "constraint") for row in relation.indexes)
-    statistics = (f"statistics {row['name']} of {name}" for row in relation.statistics)
+    parts = {f"{what}column {name.dotted}.{each.name}" for each in relation.columns for what in _OF_COLUMN}
+    constraints = (f"{kind} {row['name']} of {name.dotted}" for kind in _CONSTRAINTS for row in relation.constraints)
+    indexes = (f"{kind} {row['name']} of {name.dotted}" for kind in ("index", "constraint") for row in relation.indexes)
+    statistics = (f"statistics {row['name']} of {name.dotted}" for row in relation.statistics)
     return {*parts, *constraints, *indexes, *statistics}
 
 
@@ -231,8 +231,8 @@ def _column_readers(
     for row in session.rows(_NEEDS.format(oids=oids), "reading what needs columns"):
         table = excluded.get((row["oid"], row["column"]))
         if row["kind"] == "view" and table is not None and row["relation"] in names:
-            yield names[row["relation"]], f"column {identifier(row['column'])} of {table} is not exported"
+            yield names[row["relation"]], f"column {identifier(row['column'])} of {table.dotted} is not exported"
 
 
 def _text(name: TableName, column: str) -> str:
-    return column_text(ColumnPath(name, column))
+    return str(ColumnPath(name, column))

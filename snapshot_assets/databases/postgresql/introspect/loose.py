@@ -65,9 +65,9 @@ def with_loose(schema: Schema, loose: LooseObjects, *, carried: bool) -> Schema:
     """Return a schema's document with its types and sequences; without `carried`, they are listed as not carried."""
     types = [kind for kind in loose.types if kind.schema_name == schema.name]
     sequences = [each for each in loose.sequences if each.document.schema_name == schema.name]
-    left_out = [f"type {kind.table_name}" for kind in types if not carried or kind.table_name in loose.hidden]
+    left_out = [f"type {kind.table_name.dotted}" for kind in types if not carried or kind.table_name in loose.hidden]
     types = [kind for kind in types if kind.table_name not in loose.hidden]
-    left_out += [f"sequence {each.document.table_name}" for each in sequences if not (carried and each.readable)]
+    left_out += [f"sequence {each.document.table_name.dotted}" for each in sequences if not (carried and each.readable)]
     kept = [each for each in sequences if carried and each.readable]
     options: dict[str, Any] = {
         "not_carried": sorted([*schema.options.get("not_carried", ()), *left_out]),

@@ -154,7 +154,7 @@ def _comments(rows: Iterable[dict[str, Any]], of: str = "comment") -> dict[str, 
 
 def sequence_comments(sequences: Iterable[SourceSequence]) -> dict[str, str]:
     """Return the comments of sequences by their full names."""
-    return {str(each.document.table_name): each.comment for each in sequences if each.comment is not None}
+    return {each.document.table_name.dotted: each.comment for each in sequences if each.comment is not None}
 
 
 def _own_identities(part: SourceRelation) -> dict[str, str]:

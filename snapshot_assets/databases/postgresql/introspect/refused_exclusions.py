@@ -12,6 +12,7 @@ from snapshot_assets.databases.refusals import Refusals
 from snapshot_assets.databases.selection import selects
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.names import table_text
 
 _OIDS = f"""
 WITH RECURSIVE held (relation, "column", type) AS (
@@ -33,7 +34,7 @@ def refuse_excluded_partitions(selection: Selection, relations: Iterable[SourceR
             error = PlanError(
                 f"exclude_tables matches {relation.name}, a partition of {root.name}, with which its rows are exported."
                 f" Exclude {root.name} too, or write patterns that do not match its partitions.",
-                table=str(relation.name),
+                table=table_text(relation.name),
             )
             refusals.note(error)
 
@@ -61,6 +62,6 @@ def refuse_referred_large_objects(
                 f"The plan hides {column_name(name, row['column'])}, which may hold the oids of large objects, and"
                 " their contents would be exported. Write `large_objects: skip` in the plan (--skip-large-objects), or"
                 " `large_objects: export` to export all of them.",
-                table=str(name),
+                table=table_text(name),
                 column=row["column"],
             )

@@ -33,5 +33,10 @@ def with_row_types(session: PostgresqlSession, tables: Sequence[SourceRelation])
     for table in tables:
         for name in table.used.relations:
             if name in definitions:
-                entry = {"kind": "type", "name": str(name), "for": [f"table {table.name}"], "sql": definitions[name]}
+                entry = {
+                    "kind": "type",
+                    "name": name.dotted,
+                    "for": [f"table {table.name.dotted}"],
+                    "sql": definitions[name],
+                }
                 table.needs = [*table.needs, entry]

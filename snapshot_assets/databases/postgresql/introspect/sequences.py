@@ -118,7 +118,7 @@ def recorded_persistence(sequences: Iterable[SourceSequence], *, unlogged: bool)
         unlogged: Whether the relation is unlogged, and so are usually the sequences that it owns.
     """
     return {
-        str(each.document.table_name): "unlogged" if each.unlogged else "logged"
+        each.document.table_name.dotted: "unlogged" if each.unlogged else "logged"
         for each in sequences
         if each.unlogged != (unlogged and each.document.owned)
     }
@@ -126,7 +126,7 @@ def recorded_persistence(sequences: Iterable[SourceSequence], *, unlogged: bool)
 
 def recorded_restarts(sequences: Iterable[SourceSequence]) -> dict[str, int]:
     """Return the next value by sequence, of those that were restarted at their first possible one."""
-    return {str(each.document.table_name): each.next for each in sequences if each.next is not None}
+    return {each.document.table_name.dotted: each.next for each in sequences if each.next is not None}
 
 
 def _with_values(session: PostgresqlSession, rows: list[dict[str, Any]]) -> list[SourceSequence]:

@@ -23,7 +23,7 @@ class Options:
 
     def __init__(self, names: Names, texts: Texts) -> None:
         self._names, self._texts = names, texts
-        self._full_names = {str(old): str(new) for old, new in names.objects.items()}
+        self._full_names = {old.dotted: new.dotted for old, new in names.objects.items()}
 
     def of_table(self, table: Table) -> dict[str, Any]:
         """Return the options of a table."""
@@ -125,7 +125,7 @@ class Options:
             old = _statistics_name(definition, relation)
             if old is not None:
                 new = self._names.follower(old, relation)
-                names |= {str(old): str(new), old.table: new.table}
+                names |= {old.dotted: new.dotted, old.table: new.table}
         return names
 
     def _by_index(self, values: Mapping[str, Any], relation: TableName) -> dict[str, Any]:

@@ -1,0 +1,68 @@
+"""Counts the rows of a table's windows by one query, apart from the queries that read them.
+
+No index takes part where that costs about as much as the scans, so that an index that lacks rows is found. The window
+of a row is computed from its time, in place of a predicate for each window; only for one or two sets of rows are their
+predicates cheaper. See docs/architecture.md, "Row counts".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import inf
+
+from snapshot_assets.databases.postgresql.scan import Scanner
+from snapshot_assets.databases.source import Rows, Scan, TimelessRows, WindowRows
+from snapshot_assets.format.relations import Table
+
+MOST_COST = 2.0
+"""Greatest planned cost of a count without indexes, as a multiple of that of the scans."""
+
+FEW_SETS = 2
+"""Most sets of rows that are counted by a predicate each."""
+
+_SET = (
+    "SELECT pg_catalog.set_config(s.name, {value}, true) FROM pg_catalog.pg_settings s"
+    " WHERE s.name IN ('enable_indexscan', 'enable_indexonlyscan', 'enable_bitmapscan')"
+)
+
+
+def count_rows(scanner: Scanner, table: Table, rows: Sequence[Rows], *, thorough: bool) -> list[int] | None:
+    """Count the rows of disjoint sets of a table; see `Database.count_rows`."""
+    if not scanner.is_stored(table):
+        return None
+    windows = [each for each in rows if isinstance(each, WindowRows)]
+    edges = sorted({edge for each in windows for edge in (each.start, each.end)})
+    if len(rows) <= FEW_SETS:
+        conditions = [scanner.any_of(table, [each]) for each in rows]
+        values = ", ".join(f"pg_catalog.count(*) FILTER (WHERE {each}) AS c{n}" for n, each in enumerate(conditions))
+        return list(_counted(scanner, table, values, "", rows, thorough)[0].values())
+    number = scanner.time_column(table, windows[0].zone).number(edges)
+    timeless = [each for each in rows if isinstance(each, TimelessRows)]
+    read: list[Rows] = [WindowRows(edges[0], edges[-1], windows[0].zone), *timeless]
+    found = _counted(scanner, table, f"{number} AS number, pg_catalog.count(*) AS rows", " GROUP BY 1", read, thorough)
+    counts = {row["number"]: row["rows"] for row in found}
+    return [counts.get(edges.index(each.start) + 1 if isinstance(each, WindowRows) else -1, 0) for each in rows]
+
+
+def _counted(
+    scanner: Scanner, table: Table, values: str, end: str, read: Sequence[Rows], thorough: bool
+) -> list[dict[str, int]]:
+    """Run a query over the whole table, without indexes over its partitions in the range, or with any plan."""
+    query = f"SELECT {values} FROM {scanner.from_item(table)}"
+    within = f"{query} WHERE {scanner.any_of(table, read)}{end}"
+    most = inf if thorough else MOST_COST * sum(scanner.cost(table, scanner.query(Scan(table, each))) for each in read)
+    doing = f"counting {table.table_name}"
+    with _without_indexes(scanner, table):
+        for each in (query + end, within):
+            if scanner.cost(table, each) <= most:
+                return scanner.rows_of(table, each, doing)
+    return scanner.rows_of(table, within, doing)
+
+
+@contextmanager
+def _without_indexes(scanner: Scanner, table: Table) -> Iterator[None]:
+    """Keep the planner from indexes; after an error, the session has gone back to before."""
+    scanner.rows_of(table, _SET.format(value="'off'"), "disabling index scans")
+    yield
+    scanner.rows_of(table, _SET.format(value="s.reset_val"), "enabling index scans")
