@@ -6,6 +6,7 @@ Importing it imports nothing heavy.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from typing import Any
 
@@ -18,9 +19,20 @@ _NAME = re.compile(r'(?:"(?:[^"]|"")*"|[^",]|"(?!.*"))+', re.DOTALL)
 _QUOTED = re.compile(r'"(?:[^"]|"")+"')
 _ENTRY = re.compile(r'(.+)=("(?:[^"]|"")+"|[^="]+)', re.DOTALL)
 _RANGE = "2025-01-31, or RFC 3339 with a zone, such as 2025-01-31T12:00:00Z"
-_DATABASES = "alias, or postgresql://…, duckdb:///abs/path.duckdb, spark:<catalog>"
+_DATABASES = "alias, or postgresql://…, duckdb:///abs/path.duckdb, spark:<catalog>, with variables as ${NAME}"
 
 _EXCLUDED = "tables and views to leave out: public.audit, public.tmp_*, …"
+
+
+class DatabaseOption(argparse.Action):
+    """An option that takes a database: an alias, or a URI whose references `${NAME}` are replaced by variables."""
+
+    def __call__(
+        self, _parser: object, namespace: argparse.Namespace, values: object, option: str | None = None
+    ) -> None:
+        from snapshot_assets.plan.references import resolved_option  # heavy
+
+        setattr(namespace, self.dest, resolved_option(str(option), str(values), os.environ))
 
 
 def create(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +40,7 @@ def create(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
     where = "location: s3://bucket/prefix, file:///abs/path, …"
     add_location_options(what, "--to", plan="a plan of the configuration", snapshot=where)
-    what.add_argument("--source", metavar="S", help=_DATABASES)
+    what.add_argument("--source", action=DatabaseOption, metavar="S", help=_DATABASES)
     what.add_argument("--name", help="name of an ad-hoc plan (default: last segment of the location)")
     what.add_argument("--catalog", help="catalog name recorded in the manifest")
     what.add_argument("--schemas", type=names, metavar="a,b", help="schemas (default: all)")
@@ -83,7 +95,7 @@ def copy(parser: argparse.ArgumentParser) -> None:
     what.add_argument("query", nargs="?", metavar="QUERY", help="schema.table, or SQL that reads, without ORDER BY")
     where = "an empty location; {now:%%Y%%m%%dT%%H%%M%%SZ}, {date}, {plan} and {run_id} are filled in"
     add_location_options(what, "--to", plan="a plan of kind: query of the configuration", snapshot=where)
-    what.add_argument("--source", metavar="S", help=_DATABASES)
+    what.add_argument("--source", action=DatabaseOption, metavar="S", help=_DATABASES)
     what.add_argument("--name", help="name of the copy (default: last segment of the location)")
     what.add_argument("--start-time", metavar="T", help=f"start of the windows of :start and :end, {_RANGE}")
     what.add_argument("--end-time", metavar="T", help="end of the windows, exclusive (default: the last closed one)")
@@ -164,7 +176,7 @@ def import_(parser: argparse.ArgumentParser) -> None:
     """Add the options of `snapshots import`."""
     what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
     add_location_options(what, "--from", plan="a plan of the configuration: its location, target and new names")
-    what.add_argument("--target", metavar="T", help=f"{_DATABASES} (default: the plan's)")
+    what.add_argument("--target", action=DatabaseOption, metavar="T", help=f"{_DATABASES} (default: the plan's)")
     what.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: newest seal)")
     what.add_argument("--schemas", type=names, metavar="a,b", default=[], help="schemas (default: all)")
     what.add_argument("--tables", type=tables, metavar="s.t,…", default=[], help="tables (default: all)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from snapshot_assets.cli.location_options import add_location_options
+from snapshot_assets.cli.parser_options import DatabaseOption
 
 _SOURCE = "postgresql://…, duckdb:///abs/path.duckdb or spark:<catalog>"
 
@@ -30,5 +31,7 @@ def doctor(parser: argparse.ArgumentParser) -> None:
     """Add the options of `snapshots doctor`."""
     plan = "check what this plan needs (default: all plans)"
     add_location_options(parser, "--to", plan=plan, snapshot="check a location without a plan")
-    parser.add_argument("--source", metavar="URI", help=f"check a database without a plan: {_SOURCE}")
+    parser.add_argument(
+        "--source", action=DatabaseOption, metavar="URI", help=f"check a database without a plan: {_SOURCE}"
+    )
     parser.add_argument("--no-spark", action="store_true", help="start no Spark session, which takes seconds")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from snapshot_assets.format.scrub import scrub
-from snapshot_assets.plan.problems import Problem
+from snapshot_assets.plan.problems import Problem, plan_error
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{")
 
@@ -75,3 +75,21 @@ class References:
         """Add the mistakes of the field at a path."""
         for problem in problems:
             self.report((*path, *problem.path), problem.message)
+
+
+def resolved_option(option: str, text: str, environment: Mapping[str, str]) -> str:
+    """Return the value of an option of a call with its references replaced, as in a configuration.
+
+    Args:
+        option: The option, such as `--source`.
+        text: Its value.
+        environment: Values of references.
+
+    Raises:
+        PlanError: A variable is not set, or a reference names none.
+    """
+    references = References(environment)
+    value = references.resolve((option,), text)
+    if references.problems:
+        raise plan_error(option, references.problems)
+    return str(value)

@@ -24,9 +24,8 @@ from snapshot_assets.plan.ad_hoc import plan_name
 from snapshot_assets.plan.configuration import CONFIG_VARIABLE, DEFAULT_FILE, Configuration
 from snapshot_assets.plan.fields import ALIAS
 from snapshot_assets.plan.plan import Plan
-from snapshot_assets.plan.problems import plan_error
 from snapshot_assets.plan.read_configuration import FOLDER_VARIABLE, parse_configuration
-from snapshot_assets.plan.references import References
+from snapshot_assets.plan.references import resolved_option
 
 
 def run(options: argparse.Namespace) -> int:
@@ -34,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     file = _new_file(options)
     environment = {FOLDER_VARIABLE: str(file.resolve().parent), **os.environ}
     written, variable = _without_password(options.source)
-    address = _address(_resolved(options.source, environment))
+    address = _address(resolved_option("--source", options.source, environment))
     if variable:
         environment[variable] = str(urlsplit(options.source).password)
     now = datetime.now(UTC)
@@ -58,14 +57,6 @@ def _new_file(options: argparse.Namespace) -> Path:
     if not file.parent.is_dir():
         raise PlanError(f"There is no folder {file.parent} for {file.name}; make it, or name another file.")
     return file
-
-
-def _resolved(text: str, environment: dict[str, str]) -> str:
-    references = References(environment)
-    uri = references.resolve(("--source",), text)
-    if references.problems:
-        raise plan_error("--source", references.problems)
-    return str(uri)
 
 
 def _address(uri: str) -> DatabaseAddress:

@@ -62,6 +62,35 @@ def test_a_wrong_call_is_refused_without_a_trace(
     assert_refused(result, tmp_path, *messages)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "export create --to {to} --source",
+        "copy t --to {to} --source",
+        "import --from {to} --target",
+        "doctor --no-spark --source",
+        "init --to {to} --source",
+    ],
+)
+def test_variables_in_a_database_option_must_be_set(
+    snapshots: Snapshots, location: Path, tmp_path: Path, call: str
+) -> None:
+    uri = "postgresql://me:${NO_SUCH_VARIABLE}@127.0.0.1:1/d"
+    refused = snapshots(*call.format(to=location.as_uri()).split(), uri)
+    message = "refers to the environment variable NO_SUCH_VARIABLE, which is not set; set NO_SUCH_VARIABLE"
+    assert_refused(refused, tmp_path, f"{call.split()[-1]}: {message}")
+
+
+def test_a_database_option_has_the_values_of_its_variables(
+    snapshots: Snapshots, source: str, location: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_NAME", Path(source.removeprefix("duckdb://")).stem)
+    written = source.replace("/source.", "/${SOURCE_NAME}.")
+    assert written != source
+    made = create(snapshots, "--source", written, "--to", location.as_uri(), "--schema-only")
+    assert made.status == 0, made.err
+
+
 @pytest.mark.parametrize("given", [[], ["--source", "duckdb:///a/b.duckdb"], ["--to", "file:///tmp/a/b"]])
 def test_a_call_without_plan_needs_source_and_location(snapshots: Snapshots, tmp_path: Path, given: list[str]) -> None:
     assert_refused(create(snapshots, *given), tmp_path, "--plan NAME, or --source S --to URI")

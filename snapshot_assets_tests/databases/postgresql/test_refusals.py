@@ -85,7 +85,7 @@ def test_tables_and_sequences_that_may_not_be_read_are_refused_when_planning(
 ) -> None:
     grant = "GRANT SELECT ({}) ON hidden TO " + reader.partition("://")[2].partition(":")[0]
     with opened(reader) as database:
-        with pytest.raises(DatabaseDeniedError, match=r"may not read 1 of the selected tables: public\.hidden\. Grant"):
+        with pytest.raises(DatabaseDeniedError, match=r"may not read 1 of the selected tables: public\.hidden\. Leave"):
             database.extract(Selection())
         assert read(database, table_of(database)).num_rows == 1
     execute(postgresql_database, grant.format("id, a"))
@@ -94,6 +94,31 @@ def test_tables_and_sequences_that_may_not_be_read_are_refused_when_planning(
     execute(postgresql_database, grant.format("b"))
     with opened(reader) as database, pytest.raises(DatabaseDeniedError, match=r"sequence.*public\.hidden_id_seq"):
         database.extract(Selection())
+
+
+def test_the_statements_of_a_refusal_grant_what_is_missing(reader: str, postgresql_database: str) -> None:
+    role = reader.partition("://")[2].partition(":")[0]
+    execute(
+        postgresql_database,
+        "DROP TABLE hidden",
+        'CREATE TABLE "Order Items" (id serial, "select" text, secret text)',
+        "CREATE SCHEMA app CREATE TABLE plain (id int)",
+    )
+    items = TableName("public", "Order Items")
+    hiding = Selection(exclude_columns=((items, "secret"),))
+    tables = (
+        f"GRANT USAGE ON SCHEMA app TO {role}; GRANT SELECT ON app.plain TO {role};"
+        f' GRANT SELECT (id, "select") ON public."Order Items" TO {role};'
+    )
+    sequences = f'GRANT SELECT ON public."Order Items_id_seq" TO {role};'
+    for statements in (tables, sequences):
+        with opened(reader) as database, pytest.raises(DatabaseDeniedError) as refused:
+            database.extract(hiding)
+        assert 'public."Order Items' in str(refused.value).partition("grant it: ")[0]
+        assert str(refused.value).partition("grant it: ")[2] == statements
+        execute(postgresql_database, *filter(None, statements.split(";")))
+    with opened(reader) as database:
+        assert len(database.extract(hiding).tables) == 3
 
 
 def test_rows_hidden_by_a_policy_are_refused_when_planning_and_when_reading(

@@ -27,6 +27,7 @@ from snapshot_assets.databases.postgresql.introspect.relations import (
     read_schemas,
 )
 from snapshot_assets.databases.postgresql.introspect.revealing_views import refuse_revealing_rows
+from snapshot_assets.databases.postgresql.introspect.rights import grants
 from snapshot_assets.databases.postgresql.introspect.row_types import with_row_types
 from snapshot_assets.databases.postgresql.large_objects import count_large_objects, large_objects_table
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
@@ -40,7 +41,7 @@ from snapshot_assets.errors import DatabaseDeniedError, UnknownRelationError
 from snapshot_assets.format import relations as documents
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.names import ColumnPath, column_text, table_text
-from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, View
+from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, TableName, View
 
 _Part = TypeVar("_Part", bound=documents.Document)
 
@@ -54,7 +55,7 @@ def extract(session: PostgresqlSession, selection: Selection, refusals: Refusals
     chosen = [each for each in relations if not each.row["is_partition"] and selects(selection, each.name)]
     tables = [each for each in chosen if not each.is_view or selection.tables]
     views = [each for each in chosen if each.kind in "vm" and not selection.tables]
-    tables = _readable(tables, selection, refusals)
+    tables = _readable(session, tables, selection, refusals)
     try:
         read_details(session, relations, tables, views, lambda: remove_hidden(session, selection, tables, refusals))
     except DatabaseDeniedError as error:
@@ -132,7 +133,9 @@ def _check(selection: Selection, schemas: list[Schema], relations: list[SourceRe
     refuse_excluded_partitions(selection, relations, refusals)
 
 
-def _readable(tables: list[SourceRelation], selection: Selection, refusals: Refusals) -> list[SourceRelation]:
+def _readable(
+    session: PostgresqlSession, tables: list[SourceRelation], selection: Selection, refusals: Refusals
+) -> list[SourceRelation]:
     """Return the tables all of whose rows and exported columns this user may read; notes the others."""
 
     def is_denied(table: SourceRelation) -> bool:
@@ -145,7 +148,7 @@ def _readable(tables: list[SourceRelation], selection: Selection, refusals: Refu
         names = ", ".join(str(table.name) for table in denied)
         message = (
             f"This user may not read {len(denied)} of the selected tables: {names}."
-            " Grant SELECT on them and USAGE on their schemas, or leave them out."
+            f" Leave them out, or grant it: {grants(session, _exported_columns(denied, selection))}"
         )
         refusals.note(DatabaseDeniedError(message, tables=tuple(table_text(table.name) for table in denied)))
     if hidden:
@@ -157,6 +160,17 @@ def _readable(tables: list[SourceRelation], selection: Selection, refusals: Refu
         refusals.note(DatabaseDeniedError(message, tables=tuple(table_text(table.name) for table in hidden)))
     refused = {table.oid for table in (*denied, *hidden)}
     return [table for table in tables if table.oid not in refused]
+
+
+def _exported_columns(tables: list[SourceRelation], selection: Selection) -> dict[TableName, list[str]]:
+    """Return the exported columns of the tables of which some are not; none for the others."""
+    hidden = {table.name: hidden_of(selection, table.name).names for table in tables}
+    return {
+        table.name: [column for column in table.row["columns"] if column not in hidden[table.name]]
+        if hidden[table.name]
+        else []
+        for table in tables
+    }
 
 
 def _table(relation: SourceRelation, selection: Selection, refusals: Refusals) -> Table:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from snapshot_assets.databases.postgresql.introspect.rights import grants
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 from snapshot_assets.databases.sql import qualified
 from snapshot_assets.errors import DatabaseDeniedError
@@ -82,11 +83,12 @@ def read_sequences(session: PostgresqlSession, relations: Iterable[int]) -> dict
             return numbers that are already used.
     """
     rows = session.rows(_USED.format(oids=oid_array(relations)), "reading sequences")
-    if denied := sorted({f"{row['schema']}.{row['name']}" for row in rows if not row["readable"]}):
+    if denied := sorted({TableName(row["schema"], row["name"]) for row in rows if not row["readable"]}):
         raise DatabaseDeniedError(
             f"This user may not read {counted(len(denied), 'sequence')} that selected tables draw numbers from:"
-            f" {', '.join(denied)}. Grant SELECT on them, or leave their tables out.",
-            sequences=tuple(denied),
+            f" {', '.join(map(str, denied))}. Leave their tables out, or grant it:"
+            f" {grants(session, dict.fromkeys(denied, ()))}",
+            sequences=tuple(name.dotted for name in denied),
         )
     sequences: dict[int, list[SourceSequence]] = {}
     for relation, sequence in zip([row.pop("relation") for row in rows], _with_values(session, rows), strict=True):
