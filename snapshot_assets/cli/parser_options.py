@@ -30,6 +30,11 @@ class DatabaseOption(argparse.Action):
     def __call__(
         self, _parser: object, namespace: argparse.Namespace, values: object, option: str | None = None
     ) -> None:
+        """Store the database with its references replaced.
+
+        Raises:
+            PlanError: A variable is not set, or a reference names none.
+        """
         from snapshot_assets.plan.references import resolved_option  # heavy
 
         setattr(namespace, self.dest, resolved_option(str(option), str(values), os.environ))

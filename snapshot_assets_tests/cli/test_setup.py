@@ -21,7 +21,7 @@ from snapshot_assets.cli.setup.checks import check_disk
 from snapshot_assets.cli.setup.windows import CHUNK_BYTES, propose_windows
 from snapshot_assets.format.windows import TimeRange, count_windows
 from snapshot_assets.plan.read_configuration import load_configuration
-from snapshot_assets_tests.cli.helpers import Snapshots, contents, export, in_own_process, store_of
+from snapshot_assets_tests.cli.helpers import Snapshots, contents, export, in_own_process, make_source, store_of
 from snapshot_assets_tests.databases.postgresql.helpers import execute
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
@@ -58,6 +58,24 @@ def test_init_writes_a_plan_that_exports_as_it_is(snapshots: Snapshots, tmp_path
     shown = snapshots("plan", "show", "shop", "--json").json
     assert shown["windows"]["to_export"] == 0
     assert {table["table"] for table in shown["tables"]} >= {"main.orders", 'main."null.${HOME}""x"'}
+
+
+def test_init_proposes_no_column_that_changes_with_its_row(snapshots: Snapshots, tmp_path: Path) -> None:
+    uri = make_source(
+        tmp_path / "shop.duckdb",
+        "CREATE TABLE stock (id INT, updated_at TIMESTAMP)",
+        "CREATE TABLE visits (modified TIMESTAMP, last_seen TIMESTAMP)",
+        "CREATE TABLE trades (exchanged_at TIMESTAMP)",
+        "CREATE TABLE rates (changed TIMESTAMP, since TIMESTAMP)",
+    )
+    made = snapshots("init", "--source", uri, "--to", (tmp_path / "a" / "shop").as_uri(), "--json")
+    assert made.status == 0, made.err
+    times = {"main.stock": None, "main.visits": None, "main.trades": "exchanged_at", "main.rates": "since"}
+    assert made.json["plan"]["time_columns"].items() >= times.items()
+    text = Path("snapshots.yaml").read_text()
+    assert re.search("main.stock: null  # .*its only timestamp column updated_at changes when a row is updated", text)
+    assert re.search("main.visits: null  # .*modified, last_seen change when a row is updated", text)
+    assert re.search("main.trades: exchanged_at  # [^;]*; its only timestamp column\n", text)
 
 
 def test_init_names_commands_that_find_its_file(snapshots: Snapshots, source: str, tmp_path: Path) -> None:

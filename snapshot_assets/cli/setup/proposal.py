@@ -40,6 +40,8 @@ _FIRST = re.compile(
 _CHANGES = re.compile(
     "updat|modif|chang|edit|delet|remov|expir|end|finish|clos|until|due|last|ship|deliver|seen", re.IGNORECASE
 )
+_UPDATED = re.compile("updat|modif|(?<!ex)chang|(?:^|_)last|(?:^|_)edit", re.IGNORECASE)
+"""Names of columns that a trigger or the application usually sets at each update, which moves the row."""
 
 
 @dataclass
@@ -79,6 +81,7 @@ def propose(source: SchemaSource, plan: Plan, now: datetime) -> Proposal:
     """
     found = Proposal(plan)
     schema = _settled(found, lambda refusals: source.extract(found.plan.selection, refusals))
+    schema = _without_updated(source, found, schema)
     schema = _with_dates(source, found, schema)
     _propose_range(source, found, schema, now)
 
@@ -120,8 +123,11 @@ def _settle(found: Proposal, error: SnapshotError, tables: dict[str, Table]) -> 
     match error:
         case AmbiguousTimeIndexError() if table is not None:
             chosen, others = best_time_column(table, facts["candidates"])
-            reason = f"chosen by its name among {others}; another of them may be right"
-            found.add("time_columns", table.table_name, chosen, table_text(table.table_name), reason)
+            if _UPDATED.search(chosen):
+                _add_untimed(found, table, f"{others} change")
+            else:
+                reason = f"chosen by its name among {others}; another of them may be right"
+                found.add("time_columns", table.table_name, chosen, table_text(table.table_name), reason)
         case UnsupportedTypeError() if "column" in facts:
             path = parse_column(facts["column"])
             reason = f"left out: its type {facts['type']} cannot be exported"
@@ -162,6 +168,22 @@ def best_time_column(table: Table, candidates: Iterable[str]) -> tuple[str, str]
     return max(names, key=rank), ", ".join(names)
 
 
+def _without_updated(source: SchemaSource, found: Proposal, schema: DatabaseSchema) -> DatabaseSchema:
+    """Export tables untimed whose only timestamp changes with the row; a hypertable is divided by its own."""
+    changed = False
+    for table in schema.tables:
+        name, chosen = table.time_index, table.table_name in found.plan.time_columns
+        if name is not None and not chosen and not table.options.get("hypertable") and _UPDATED.search(name):
+            _add_untimed(found, table, f"its only timestamp column {name} changes")
+            changed = True
+    return source.extract(found.plan.selection) if changed else schema
+
+
+def _add_untimed(found: Proposal, table: Table, which: str) -> None:
+    reason = f"{which} when a row is updated, by the name: chunk 0; name the column if it never changes"
+    found.add("time_columns", table.table_name, None, table_text(table.table_name), reason)
+
+
 def _with_dates(source: SchemaSource, found: Proposal, schema: DatabaseSchema) -> DatabaseSchema:
     """Let large tables without a timestamp have a date as their time index, if they have one."""
     changed = False
@@ -196,6 +218,6 @@ def _propose_range(source: SchemaSource, found: Proposal, schema: DatabaseSchema
 
 def _usual_reason(table: Table) -> str:
     if table.time_index is not None:
-        return "its only timestamp column, or the time column that partitions it"
+        return "the time column that partitions it" if table.options.get("hypertable") else "its only timestamp column"
     dates = [column.name for column in table.columns if column.type.lower() == "date"]
     return f"no timestamp: whole in chunk 0; it has dates: {', '.join(dates)}" if dates else "no timestamp: chunk 0"
