@@ -44,7 +44,8 @@ class CallParser(argparse.ArgumentParser):
         if unknown:
             options = [each.partition("=")[0] for each in unknown if each.startswith("--")]
             near = [name for option in options for name in _near(option, self._option_string_actions)]
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{_did_you_mean(near)}")
+            fields = _fields_of_a_plan(options) if "--plan" in self._option_string_actions else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{fields or _did_you_mean(near)}")
         return found, unknown
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -76,6 +77,15 @@ def _commands(choices: Any, group: str) -> Iterable[str]:
     """Return the commands of a group of commands; none of other choices."""
     actions = choices[group]._actions if isinstance(choices, dict) else ()
     return [name for each in actions if isinstance(each.choices, dict) for name in each.choices]
+
+
+def _fields_of_a_plan(options: Iterable[str]) -> str:
+    """Return that options are fields of a plan only, if any is."""
+    from snapshot_assets.plan.plan import Plan  # heavy
+
+    names = [option.removeprefix("--").replace("-", "_") for option in options]
+    fields = [name for name in names if name in Plan.model_fields]
+    return f" (only a plan in the configuration has {' and '.join(fields)})" if fields else ""
 
 
 def _near(text: str, known: Iterable[str]) -> list[str]:

@@ -127,6 +127,12 @@ def test_what_a_mistyped_name_most_likely_means_is_asked(snapshots: Snapshots, c
     assert f"(did you mean {meant}?); see `snapshots" in refused.err
 
 
+def test_a_field_that_only_a_plan_has_is_no_mistyped_option(snapshots: Snapshots) -> None:
+    refused = snapshots("export", "create", "--exclude-columns", "public.t.secret")
+    assert refused.status == 2
+    assert "(only a plan in the configuration has exclude_columns); see `snapshots export create" in refused.err
+
+
 def test_no_command_at_all_is_a_wrong_call(snapshots: Snapshots) -> None:
     assert snapshots().status == snapshots("export").status == 2
     assert snapshots("--help").status == snapshots("export", "create", "--help").status == 0
