@@ -88,7 +88,7 @@ def translated(error: BaseException, origin: Origin) -> SnapshotError:
     fields = fields_of(error)
     state = fields.get("SQLSTATE")
     kind = _kind(state, origin)
-    reason = scrub(_reason(error, fields, origin.doing), origin.secrets)
+    reason = scrub(_reason(error, fields, origin), origin.secrets)
     general = remedy_of(state, answers=origin.answers, standby=origin.standby, selects=origin.selects)
     remedy = origin.remedies.get(state or "", general)
     again = _AGAIN if issubclass(kind, TransientError) else ""
@@ -135,7 +135,7 @@ def _kind(state: str | None, origin: Origin) -> type[SnapshotError]:
     return UnknownRelationError if state.startswith(_UNKNOWN) else DatabaseError
 
 
-def _reason(error: BaseException, fields: Mapping[str, str], doing: str) -> str:
+def _reason(error: BaseException, fields: Mapping[str, str], origin: Origin) -> str:
     """Return the server's reason, with detail, hint and the first line of the context, and the SQLSTATE."""
     if _is_headless(error):
         return (
@@ -143,8 +143,8 @@ def _reason(error: BaseException, fields: Mapping[str, str], doing: str) -> str:
             " again. Look for the error in the server's log"
         )
     if "MESSAGE_PRIMARY" not in fields:
-        return _without_fields(str(error))
-    parts = [_line(fields["MESSAGE_PRIMARY"]) + _named(fields, doing)]
+        return _without_fields(str(error), origin.sql)
+    parts = [_line(fields["MESSAGE_PRIMARY"]) + _named(fields, origin.doing)]
     parts += [f"{label}: {_line(fields[name])}" for name, label in _LABELS.items() if name in fields]
     if context := fields.get("CONTEXT", "").partition("\n")[0]:
         parts.append(f"CONTEXT: {_short(context)}")
@@ -165,11 +165,18 @@ def _table(fields: Mapping[str, str]) -> str | None:
     return f"{fields['SCHEMA_NAME']}.{table}" if table and "SCHEMA_NAME" in fields else table
 
 
-def _without_fields(text: str) -> str:
-    """Return libpq's text without what the driver and libpq put around the server's."""
+def _without_fields(text: str, sql: str) -> str:
+    """Return libpq's text without what the driver and libpq put around the server's.
+
+    The driver puts some statements before it, and cuts the whole at a fixed length.
+    """
+    _, found, rest = text.partition("Failed to execute query '")
+    if found and not rest.startswith(f"{sql}': "):
+        return "the session ended, and the driver cut the reason off. Look for it in the server's log"
+    text = rest.removeprefix(f"{sql}'") if found else text
     server = _SERVERS.search(text)
     if server is None:
-        return _line(_LIBPQ_HEAD.sub("", text)).rstrip(".")
+        return _line(_LIBPQ_HEAD.sub("", text).removeprefix(": ")).rstrip(".")
     return _line(_LIBPQ_CLOSED.sub("", server["text"])).rstrip(".")
 
 
