@@ -286,7 +286,8 @@ def without_tables(
     steps = f" {_failed(failed)}." if failed else ""
     return RestoreFailedError(
         f"{error} Not all rows are there of {names}: their keys and indexes wait, and the views and foreign keys that"
-        f" need them. The other tables have theirs.{steps} To finish without them, add --exclude-tables {patterns}.",
+        f" need them. The other tables have theirs.{steps} To finish without these tables as a whole, add"
+        f" --exclude-tables {patterns}.",
         **error.attributes | {"tables": list(map(table_text, tables)), "steps": [each.facts for each in failed]},
     )
 
