@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from snapshot_assets.errors import ConflictError, SnapshotError, TaskLostError, TransientError
+from snapshot_assets.errors import (
+    ConflictError,
+    DamageError,
+    ObjectNotFoundError,
+    SnapshotError,
+    TaskLostError,
+    TransientError,
+)
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.scrub import scrub
@@ -111,18 +118,21 @@ class Failures(dict[int, str]):
     Attributes:
         kinds: Names of the errors' classes.
         transient: Whether the same run may succeed later without any change: no error is permanent.
+        damaged: Whether an error is damage of the location, or an object that it lacks.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.kinds: set[str] = set()
         self.transient = True
+        self.damaged = False
 
     def add(self, chunk: int, error: SnapshotError) -> None:
         """Add the error of a chunk."""
         self[chunk] = scrub(str(error))
         self.kinds.add(type(error).__name__)
         self.transient &= isinstance(error, TransientError | ConflictError)  # the next run opens the newest state
+        self.damaged |= isinstance(error, DamageError | ObjectNotFoundError)
 
     def attributes(self) -> dict[str, Any]:
         """Return the attributes of the error of the run."""

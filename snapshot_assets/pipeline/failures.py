@@ -43,7 +43,8 @@ _REMEDIES: tuple[tuple[tuple[type[SnapshotError], ...], str], ...] = (
     ),
     (
         (PartlyRestoredError,),
-        "Bring the damaged files back from a copy or a replica, then run again: only what was left out is loaded.",
+        "Bring the damaged files, which `snapshots export verify` names, back from a copy or a replica; then run again:"
+        " only what was left out is loaded.",
     ),
     (
         (DamageError,),

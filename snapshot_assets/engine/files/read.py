@@ -71,8 +71,8 @@ def check_sha256(file: DataFile, found: str) -> None:
     """Compare a data file's SHA-256 with the log's; see `check_hash` for the error."""
     if found != file.sha256:
         raise ChecksumMismatchError(
-            f"{file.path} has SHA-256 {found}; expected {file.sha256}. Verify the location; nothing of the file was"
-            " used.",
+            f"{file.path} has SHA-256 {found}; expected {file.sha256}. Nothing of the file was used; `snapshots export"
+            " verify` names all that is damaged.",
             object=file.path,
             found=found,
             expected=file.sha256,

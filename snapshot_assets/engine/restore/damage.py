@@ -96,7 +96,8 @@ def partly_restored(plan: RestorePlan, failed: Sequence[FailedStep]) -> PartlyRe
     altered = " Before that, give the target's tables the columns that they lack, or drop them." if older else ""
     return PartlyRestoredError(
         f"{older}{older and left and ' '}{files if left else ''}{steps} Everything else that was asked for is restored."
-        " Bring the damaged objects back from a copy or a replica, then run again: only what was left out is loaded."
+        " Bring the damaged objects, which `snapshots export verify` names, back from a copy or a replica; then run"
+        " again: only what was left out is loaded."
         f"{altered}",
         left_out=[each.facts for each in left],
         steps=[each.facts for each in failed],

@@ -13,6 +13,7 @@ from snapshot_assets.engine.jobs import Failures, MapRunner, first_failures, sha
 from snapshot_assets.engine.restore.changes import entry_of
 from snapshot_assets.engine.restore.decide import ChunkLoad, as_carried, changed_carriers
 from snapshot_assets.engine.restore.files import FilePlan
+from snapshot_assets.engine.restore.source import KEEP_GOING
 from snapshot_assets.engine.restore.tasks import (
     FileResult,
     FilesTask,
@@ -103,9 +104,10 @@ class Loader:
             yield from outcomes
         if failed:
             tried = sum(load.counted for load in loads)
+            way = f" {KEEP_GOING}" if failed.damaged and not self.keep_going else ""
             raise RestoreFailedError(
                 f"{len(failed):,} of {counted(tried, 'chunk')} could not be loaded: {first_failures(failed)}."
-                f" {failed.report('loaded', tried)}",
+                f" {failed.report('loaded', tried)}{way}",
                 **failed.attributes(),
             )
 

@@ -32,7 +32,7 @@ from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.engine.restore.record import new_record, resumed_record
 from snapshot_assets.engine.restore.refusals import refuse, schema_refusals
 from snapshot_assets.engine.restore.settings import RestoreSettings
-from snapshot_assets.engine.restore.source import RestoreSource, refuse_damage
+from snapshot_assets.engine.restore.source import KEEP_GOING, RestoreSource, refuse_damage
 from snapshot_assets.engine.restore.steps import KeptStep, RestoreSteps
 from snapshot_assets.engine.restore.target import TargetContents, check_ledger, table_refusals
 from snapshot_assets.engine.restore.windows import PinnedWindows, check_windows, numbered
@@ -40,10 +40,6 @@ from snapshot_assets.engine.schema_history import dropped_table, former_partitio
 from snapshot_assets.errors import RestoreError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
-
-KEEP_GOING = (
-    "--keep-going (in Dagster keep_going: true) restores everything but the windows of tables that need damaged files."
-)
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,13 @@ from typing import Any
 from snapshot_assets.databases.kinds import counts_by_kind, counts_text
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.refusals import missing_lines
-from snapshot_assets.engine.restore.steps import FailedStep, KeptStep
+from snapshot_assets.engine.restore.steps import FailedStep, KeptStep, Left
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import table_text
 
 _NAMED = 3
-_NOT_MADE = "not made, because the target had what they belong to"
+_NOT_COMPARED = "parts of what the target had, left as they are there and not compared with the snapshot"
+_NOT_MADE = "not made, because tables that the target had refused them"
 
 
 def schema_facts(plan: RestorePlan, failed: Sequence[FailedStep]) -> dict[str, Any]:
@@ -35,35 +36,41 @@ def schema_facts(plan: RestorePlan, failed: Sequence[FailedStep]) -> dict[str, A
 
 
 def kept_facts(plan: RestorePlan) -> dict[str, Any]:
-    """Return what JSON says of what the target had and no import made, and of what was not made because of it."""
-    kept, not_made = _kept(plan)
+    """Return what JSON says of what the target had and no import made, and of what was left out because of it."""
+    kept, parts, refused = _kept(plan)
     return {
         "kept": [each.object for each in kept],
         "kept_by_kind": counts_by_kind(each.object for each in kept),
         "differs": {each.object: each.message for each in kept if each.message},
-        "not_made": {each.object: each.message for each in not_made},
-        "not_made_by_kind": counts_by_kind(each.object for each in not_made),
+        "not_compared": {each.object: each.message for each in parts},
+        "not_compared_by_kind": counts_by_kind(each.object for each in parts),
+        "not_made": {each.object: each.message for each in refused},
+        "not_made_by_kind": counts_by_kind(each.object for each in refused),
     }
 
 
-def _kept(plan: RestorePlan) -> tuple[list[KeptStep], list[KeptStep]]:
-    """Return what the target had, and what belongs to that and was not made."""
+def _kept(plan: RestorePlan) -> tuple[list[KeptStep], list[KeptStep], list[KeptStep]]:
+    """Return what the target had, what belongs to that and was left as it is there, and what a table refused."""
     every = plan.kept()
-    return [each for each in every if each.there], [each for each in every if not each.there]
+    kept, parts, refused = (
+        [each for each in every if each.why is why] for why in (Left.THERE, Left.PART, Left.REFUSED)
+    )
+    return kept, parts, refused
 
 
 def kept_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
-    """Yield what is left as the target had it, and what was not made because of it; a line each with `verbose`."""
-    kept, not_made = _kept(plan)
+    """Yield what is left as the target had it, and what was left out because of it; a line each with `verbose`."""
+    kept, parts, refused = _kept(plan)
     if differing := [each.object for each in kept if each.message]:
         more = "" if verbose or len(differing) <= _NAMED else f" and {len(differing) - _NAMED} more"
         names = ", ".join(differing if verbose else differing[:_NAMED])
         yield f"differs from the snapshot, and is left as the target has it: {names}{more}"
     if verbose:
         yield from (f"left as the target has it: {each.object}" for each in kept)
-        yield from (f"not made: {each.object}: {each.message}" for each in not_made)
+        yield from (f"neither made nor compared: {each.object}: {each.message}" for each in parts)
+        yield from (f"not made: {each.object}: {each.message}" for each in refused)
         return
-    for what, steps in (("left as the target has it", kept), (_NOT_MADE, not_made)):
+    for what, steps in (("left as the target has it", kept), (_NOT_COMPARED, parts), (_NOT_MADE, refused)):
         if steps:
             counts = counts_text(counts_by_kind(each.object for each in steps))
             yield f"{what}: {counts}; --verbose names them"

@@ -50,6 +50,11 @@ _SHOWN = 10
 _OF_LOGS = frozenset({FaultKind.CHUNK_CHECKSUM, FaultKind.SNAPSHOT_CHECKSUM, FaultKind.DUPLICATE, FaultKind.COVERAGE})
 """Faults by which the log contradicts itself."""
 
+KEEP_GOING = (
+    "--keep-going (in Dagster keep_going: true) restores everything but the windows of tables that need damaged files;"
+    " `snapshots export verify` names these files."
+)
+
 _OLDER = "--at VERSION restores a version that the log has."
 
 _OLDER_SCHEMA = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from enum import Enum
 from functools import cached_property
 from typing import Any
 
@@ -50,20 +51,28 @@ class FailedStep:
         return asdict(self) | {"statements": list(self.statements)}
 
 
+class Left(Enum):
+    """Why an import left out a step."""
+
+    THERE = "the target had the object itself"
+    PART = "the target had what it belongs to, and was not searched for the part itself"
+    REFUSED = "a table that the target had refused it"
+
+
 @dataclass(frozen=True)
 class KeptStep:
     """A step that an import left out, because the target had the object, or what it belongs to.
 
     Attributes:
         object: Kind and name of the object.
-        there: Whether the target had the object itself. Otherwise the target may lack it.
+        why: Why it was left out.
         message: How the object there differs from the snapshot's, as far as that is known, "" if it is not; or why the
             import did not make it.
     """
 
     object: str
     kind: str
-    there: bool = True
+    why: Left = Left.THERE
     message: str = ""
 
 
@@ -225,8 +234,8 @@ class RestoreSteps:
         for step in (*self.before, *self.after):
             result = results.get(step.name)
             if result is None and self._of_others(step):
-                there = step.makes_relation
-                kept.append(KeptStep(step.name, step.kind, there, "" if there else f"The target had {step.table}."))
+                part = () if step.makes_relation else (Left.PART, f"The target had {step.table}.")
+                kept.append(KeptStep(step.name, step.kind, *part))
             elif result is not None and (result.kept or (result.ours and result.message)):
                 kept.append(_kept(step, result, results))
         return [each for each in kept if each.kind != "schema"]
@@ -257,9 +266,10 @@ def _kept(step: SchemaStep, result: StepResult, results: Mapping[str, StepResult
     """Return a step that was left out, by its result."""
     changed = (each.changes for each in step.statements if each.changes in results and results[each.changes].kept)
     if owner := next(changed, None):
-        return KeptStep(step.name, step.kind, there=False, message=f"The target had {owner}.")
+        return KeptStep(step.name, step.kind, Left.PART, f"The target had {owner}.")
     # Of a partition that a table of the target refused, the result has the server's message.
-    return KeptStep(step.name, step.kind, not (step.kind == "partition" and result.message), result.message)
+    why = Left.REFUSED if step.kind == "partition" and result.message else Left.THERE
+    return KeptStep(step.name, step.kind, why, result.message)
 
 
 def without_tables(
@@ -276,7 +286,8 @@ def without_tables(
     steps = f" {_failed(failed)}." if failed else ""
     return RestoreFailedError(
         f"{error} Not all rows are there of {names}: their keys and indexes wait, and the views and foreign keys that"
-        f" need them. The other tables have theirs.{steps} To finish without them, add --exclude-tables {patterns}.",
+        f" need them. The other tables have theirs.{steps} To finish without these tables as a whole, add"
+        f" --exclude-tables {patterns}.",
         **error.attributes | {"tables": list(map(table_text, tables)), "steps": [each.facts for each in failed]},
     )
 

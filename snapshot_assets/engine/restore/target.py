@@ -240,10 +240,16 @@ def _other_columns(name: TableName, existing: ExistingTable, wanted: set[str]) -
         )
     elif wanted != there:
         yield RestoreError(
-            f"Table {name} is in the target with other columns: missing are {_names(wanted - there)}, too many are"
-            f" {_names(there - wanted)}. Alter it, or drop it and let the import make it.",
+            f"Table {name} is in the target with other columns: {_unlike(wanted, there)}. Alter it, or drop it and let"
+            " the import make it, or import under another name with --map-table.",
             table=table_text(name),
         )
+
+
+def _unlike(wanted: set[str], there: set[str]) -> str:
+    """Return which columns only one of the two tables has."""
+    halves = (("the target lacks", wanted - there), ("the snapshot lacks", there - wanted))
+    return ", and ".join(f"{what} {_names(map(printed_name, some))}" for what, some in halves if some)
 
 
 def _other_types(others: Sequence[OtherType]) -> Iterator[SnapshotError]:
@@ -259,4 +265,4 @@ def _other_types(others: Sequence[OtherType]) -> Iterator[SnapshotError]:
 
 
 def _names(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)) or "none"
+    return ", ".join(sorted(names))

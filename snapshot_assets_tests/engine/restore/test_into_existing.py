@@ -121,6 +121,26 @@ def test_columns_that_would_round_or_reject_values_are_refused(
     assert into.imports() == []
 
 
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        ("t TIMESTAMPTZ", 'the target lacks "my name", id'),
+        ('t TIMESTAMPTZ, id bigint, "my name" text, more int, "a.b" int', 'the snapshot lacks "a.b", more'),
+        ("t TIMESTAMPTZ, id bigint, more int", 'the target lacks "my name", and the snapshot lacks more'),
+    ],
+)
+def test_a_table_of_another_shape_is_refused_with_the_columns_that_one_side_lacks(
+    pair: tuple[Place, Into], columns: str, found: str
+) -> None:
+    place, into = pair
+    execute(place.source, 'CREATE TABLE s.orders (t TIMESTAMPTZ, id bigint, "my name" text)')
+    place.export()
+    execute(into.uri, "CREATE SCHEMA s", f"CREATE TABLE s.orders ({columns})")
+    with pytest.raises(RestoreError, match=rf"s\.orders is in the target with other columns: {found}\. Alter it"):
+        into.run(place.store, filters=ORDERS).prepare()
+    assert into.imports() == []
+
+
 def test_a_view_with_the_name_of_a_table_is_refused_as_a_view(pair: tuple[Place, Into]) -> None:
     place, into = pair
     execute(place.source, "CREATE TABLE s.orders (t TIMESTAMPTZ, id BIGINT)")

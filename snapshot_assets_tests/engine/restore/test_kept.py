@@ -109,13 +109,13 @@ def test_what_the_target_has_is_kept_and_named(place: Place, into: Into, postgre
     assert restored.finished
     facts = kept_facts(restored.run.current())
     assert kept_facts(planned) == facts
-    assert {step.name for step in planned.to_create()}.isdisjoint([*facts["kept"], *facts["not_made"]])
+    assert {step.name for step in planned.to_create()}.isdisjoint([*facts["kept"], *facts["not_compared"]])
     assert facts["differs"] == {
         "type public.d": "The target has it with another definition.",
         "function public.f(integer)": "The target has it with another definition.",
     }
     assert {"sequence public.alone", "function public.same()"} <= set(facts["kept"])
-    assert facts["not_made"]["check small of domain public.d"] == "The target had type public.d."
+    assert facts["not_compared"]["check small of domain public.d"] == "The target had type public.d."
     assert "check small of domain public.d" not in facts["kept"]  # the target lacks it
     now = """SELECT f(1), 500::d, (SELECT last_value FROM alone), (SELECT count(*) FROM pg_description
         WHERE description = 'of the snapshot')"""
@@ -148,16 +148,26 @@ def test_what_a_table_that_existed_does_not_get_is_named(
     facts = kept_facts(restored.run.current())
     assert kept_facts(planned) == facts
     assert facts["kept_by_kind"]["table"] == 2
-    assert facts["not_made_by_kind"].items() >= {"primary key": 1, "foreign key": 1, "index": 1}.items()
-    assert facts["not_made"]["unique constraint t_b_key of public.t"] == "The target had public.t."
+    assert facts["not_compared_by_kind"].items() >= {"primary key": 1, "foreign key": 1, "index": 1}.items()
+    assert facts["not_compared"]["unique constraint t_b_key of public.t"] == "The target had public.t."
     assert not any("of public." in each for each in facts["kept"])  # the target lacks what belongs to its tables
     short, long = (list(kept_lines(restored.run.current(), verbose=verbose)) for verbose in (False, True))
-    [counts] = [line for line in short if line.startswith("not made, because the target had what they belong to: ")]
+    [counts] = [line for line in short if line.startswith("parts of what the target had, left as they are there and ")]
     assert "1 primary key" in counts
-    assert "not made: unique constraint t_b_key of public.t: The target had public.t." in long
+    assert "neither made nor compared: unique constraint t_b_key of public.t: The target had public.t." in long
     inserted = ["INSERT INTO t (a) VALUES (2) RETURNING id", "INSERT INTO u (a) VALUES (2) RETURNING id"]
     assert postgresql_server.psql(into.uri, *inserted).split()[:1] == ["4"]
     assert postgresql_server.psql(into.uri, "SELECT min(id) FROM u") == "-4"
+
+
+def test_parts_that_the_target_has_do_not_count_as_not_made(place: Place, into: Into) -> None:
+    table = ("CREATE TABLE t (id int PRIMARY KEY, a int)", "CREATE INDEX i ON t (a)")
+    execute(place.source, *table, "INSERT INTO t VALUES (1, 1)")
+    place.export()
+    execute(into, *table)
+    facts = kept_facts(into.restore(place.store).run.current())
+    assert (facts["not_made"], facts["not_made_by_kind"]) == ({}, {})
+    assert facts["not_compared_by_kind"].items() >= {"primary key": 1, "index": 1}.items()
 
 
 def test_an_object_of_another_table_does_not_count_as_made_by_hand(place: Place, into: Into) -> None:

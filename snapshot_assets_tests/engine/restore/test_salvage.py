@@ -110,7 +110,7 @@ def test_damaged_files_outside_of_the_selection_do_not_matter(exported: Place, d
     done = duck.restore(exported.store, filters=places)
     assert done.finished
     assert any("data/3/main.readings" in warning for warning in done.plan.warnings)
-    with pytest.raises(DamageError, match=r"data/3/main\.readings.*--keep-going"):
+    with pytest.raises(DamageError, match=r"data/3/main\.readings.*--keep-going.*`snapshots export verify` names"):
         duck.restore(exported.store, filters=Filters(tables=(TableName("main", "readings"),)))
     assert set(duck.tables()) == {"events", "places"}
 
@@ -152,6 +152,7 @@ def test_keep_going_leaves_out_the_window_of_the_damaged_table_alone(
         if file["table"] == "readings"
     )
     assert victim.name in str(error)
+    assert "damaged objects, which `snapshots export verify` names, back from a copy" in str(error)
     assert {chunk for chunk, outcome in done.outcomes.items() if outcome.status == "incomplete"} == {3}
     assert all(expected == found for expected, found in done.run.check_counts().values())
     assert not into.imports()[0].finished
