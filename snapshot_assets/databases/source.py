@@ -207,16 +207,18 @@ class Database(SchemaSource, Protocol):
     def estimate(self, scan: Scan) -> int:
         """Return a cheap estimate of a scan's bytes, for dividing large windows and combining small ones."""
 
-    def count_rows(self, table: Table, rows: Sequence[Rows], *, thorough: bool) -> Sequence[int] | None:
-        """Count the rows of each of some disjoint sets of a table, by another form than that of its scans.
+    def count_rows(
+        self, reads: Sequence[tuple[Table, Sequence[Rows]]], *, thorough: bool
+    ) -> Sequence[Sequence[int] | None]:
+        """Count the rows of disjoint sets of tables, by another form than that of their scans.
 
         Args:
-            table: The table's document.
-            rows: The sets.
+            reads: Tables, each with its sets.
             thorough: Whether no index may take part, also where that costs much more than the scans.
 
         Returns:
-            None if a healthy scan may differ: rows of views, queries and other servers are not those of one state.
+            The numbers of each table's sets; None for a table of which a healthy scan may differ, because rows of
+            views, queries and other servers are not those of one state.
         """
 
     def unanalyzed(self, scan: Scan) -> Unanalyzed | None:

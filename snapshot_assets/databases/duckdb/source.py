@@ -125,8 +125,9 @@ class DuckDBDatabase(TimedSource):
         with self._session.cursor() as cursor, self._session.translated(f"reading {scan.table.table_name}"):
             return round(rows * self._row_bytes(cursor, query))
 
-    def count_rows(self, table: Table, rows: Sequence[Rows], *, thorough: bool) -> None:
-        """Return None: DuckDB runs inside the task, and has no other form to count by; see `Database.count_rows`."""
+    def count_rows(self, reads: Sequence[tuple[Table, Sequence[Rows]]], *, thorough: bool) -> list[None]:
+        """Count nothing: DuckDB runs inside the task, and has no other form to count by; see `Database.count_rows`."""
+        return [None] * len(reads)
 
     def unanalyzed(self, scan: Scan) -> None:
         """Return None, because `estimate` counts rows; see `Database.unanalyzed`."""

@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from math import inf
 
 from snapshot_assets.databases.postgresql.scan import Scanner
-from snapshot_assets.databases.source import Rows, Scan, TimelessRows, WindowRows
-from snapshot_assets.format.relations import Table
+from snapshot_assets.databases.source import AllRows, Rows, Scan, TimelessRows, WindowRows
+from snapshot_assets.databases.sql import literal, qualified
+from snapshot_assets.format.counts import counted
+from snapshot_assets.format.relations import Table, TableName
 
 MOST_COST = 2.0
 """Greatest planned cost of a count without indexes, as a multiple of that of the scans."""
@@ -21,14 +23,43 @@ MOST_COST = 2.0
 FEW_SETS = 2
 """Most sets of rows that are counted by a predicate each."""
 
+_ORDINARY = """
+SELECT n.nspname AS schema, c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'r' AND (n.nspname, c.relname) IN ({names})
+"""
+
 _SET = (
     "SELECT pg_catalog.set_config(s.name, {value}, true) FROM pg_catalog.pg_settings s"
     " WHERE s.name IN ('enable_indexscan', 'enable_indexonlyscan', 'enable_bitmapscan')"
 )
 
 
-def count_rows(scanner: Scanner, table: Table, rows: Sequence[Rows], *, thorough: bool) -> list[int] | None:
-    """Count the rows of disjoint sets of a table; see `Database.count_rows`."""
+def count_rows(
+    scanner: Scanner, reads: Sequence[tuple[Table, Sequence[Rows]]], *, thorough: bool
+) -> list[list[int] | None]:
+    """Count the rows of disjoint sets of tables, of many whole tables at once; see `Database.count_rows`."""
+    whole = [table for table, rows in reads if list(rows) == [AllRows()]]
+    counts = _whole_tables(scanner, whole) if len(whole) > 1 else {}
+    return [counts.get(table.table_name) or _of_sets(scanner, table, rows, thorough) for table, rows in reads]
+
+
+def _whole_tables(scanner: Scanner, tables: Sequence[Table]) -> dict[TableName, list[int]]:
+    """Count all rows of the ordinary ones of some tables by one statement, without looking each up."""
+    doing = f"counting {counted(len(tables), 'table')}"
+    names = ", ".join(f"({literal(name.schema)}, {literal(name.table)})" for name in (t.table_name for t in tables))
+    ordinary = {TableName(row["schema"], row["name"]) for row in scanner.rows(_ORDINARY.format(names=names), doing)}
+    plain = [
+        table.table_name for table in tables if table.table_name in ordinary and not table.options.get("hypertable")
+    ]
+    if not plain:
+        return {}
+    items = (f"(SELECT pg_catalog.count(*) FROM ONLY {qualified(name)}) AS c{n}" for n, name in enumerate(plain))
+    with _without_indexes(scanner):
+        [row] = scanner.rows(f"SELECT {', '.join(items)}", doing)
+    return {name: [number] for name, number in zip(plain, row.values(), strict=True)}
+
+
+def _of_sets(scanner: Scanner, table: Table, rows: Sequence[Rows], thorough: bool) -> list[int] | None:
     if not scanner.is_stored(table):
         return None
     windows = [each for each in rows if isinstance(each, WindowRows)]
@@ -53,7 +84,7 @@ def _counted(
     within = f"{query} WHERE {scanner.any_of(table, read)}{end}"
     most = inf if thorough else MOST_COST * sum(scanner.cost(table, scanner.query(Scan(table, each))) for each in read)
     doing = f"counting {table.table_name}"
-    with _without_indexes(scanner, table):
+    with _without_indexes(scanner):
         for each in (query + end, within):
             if scanner.cost(table, each) <= most:
                 return scanner.rows_of(table, each, doing)
@@ -61,8 +92,8 @@ def _counted(
 
 
 @contextmanager
-def _without_indexes(scanner: Scanner, table: Table) -> Iterator[None]:
+def _without_indexes(scanner: Scanner) -> Iterator[None]:
     """Keep the planner from indexes; after an error, the session has gone back to before."""
-    scanner.rows_of(table, _SET.format(value="'off'"), "disabling index scans")
+    scanner.rows(_SET.format(value="'off'"), "disabling index scans")
     yield
-    scanner.rows_of(table, _SET.format(value="s.reset_val"), "enabling index scans")
+    scanner.rows(_SET.format(value="s.reset_val"), "enabling index scans")

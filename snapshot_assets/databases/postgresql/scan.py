@@ -113,6 +113,10 @@ class Scanner:
             yield shaped((batch for batch in batches if batch.num_rows), scan.table)
         self._check_partitions(scan.table)
 
+    def rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
+        """Return the rows of a query that needs no path; `doing` is its purpose, for messages."""
+        return self._session.rows(sql, doing)
+
     def rows_of(self, table: Table, sql: str, doing: str) -> list[dict[str, Any]]:
         """Return the rows of a query of a table's FROM item; `doing` is its purpose, for messages."""
         if (path := self._path(table)) is None:

@@ -142,9 +142,9 @@ class PostgresqlDatabase(Scanner):
         query = f"SELECT pg_catalog.count(*) AS rows FROM {self.from_item(table)} WHERE {time.outside(start, end)}"
         return int(self.rows_of(table, query, f"counting {table.table_name}")[0]["rows"])
 
-    def count_rows(self, table: Table, rows: Sequence[Rows], *, thorough: bool) -> list[int] | None:
+    def count_rows(self, reads: Sequence[tuple[Table, Sequence[Rows]]], *, thorough: bool) -> list[list[int] | None]:
         """Count the rows of disjoint sets; see `Database.count_rows`."""
-        return count_rows(self, table, rows, thorough=thorough)
+        return count_rows(self, reads, thorough=thorough)
 
     def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
         """Return the least and greatest finite time over the timed tables, or None if there is no row."""

@@ -50,6 +50,9 @@ _OF_THE_SOURCE = (ConsistencyLostError, TransientError, DatabaseDeniedError, Unk
 SLICE_BYTES = 128 << 20
 """Approximate size of the slices of a table's scan, each a Spark task."""
 
+COUNTED_TOGETHER = 50
+"""Most tables that one statement counts: a server locks each, with its indexes."""
+
 FEW_WINDOWS, MANY_WINDOWS = 8, 64
 """Most windows in a row whose sizes are estimated together: at first, and once such rows proved to be small."""
 
@@ -137,18 +140,37 @@ class ScanPlanner(Planner):
         # After a count that differed, only the failed windows are read: few enough for the index that hides their rows.
         tried = any(chunk in self.state.chunks and not self.state.completed(chunk) for chunk in chunks)
         counts: dict[int, dict[TableName, int]] = {chunk: {} for chunk in chunks}
-        for table in self.schema.tables:
-            read = {chunk: rows for chunk in chunks if (rows := self._rows(table, chunk))}
-            try:
-                counted = self.database.count_rows(table, list(read.values()), thorough=tried) if read else None
-            except _OF_THE_SOURCE:
-                raise
-            except SnapshotError as error:
-                _LOG.warning("Rows of %s are read without being counted: %s", table.table_name, self._text(error))
-                continue
-            for chunk, number in zip(read, counted or (), strict=counted is not None):
-                counts[chunk][table.table_name] = number
+        for reads in self._counted_together(chunks):
+            for (table, read), numbers in zip(reads, self._counted(reads, tried), strict=True):
+                for chunk, number in zip(read, numbers or (), strict=numbers is not None):
+                    counts[chunk][table.table_name] = number
         return counts
+
+    def _counted_together(self, chunks: Sequence[int]) -> Iterator[list[tuple[Table, dict[int, Rows]]]]:
+        """Yield tables with their rows of each chunk: many that are read as a whole together, others alone."""
+        whole = [table for table in self.schema.tables if self._rows(table, UNTIMED_CHUNK) == AllRows()]
+        if UNTIMED_CHUNK in chunks:
+            for first in range(0, len(whole), COUNTED_TOGETHER):
+                yield [(table, {UNTIMED_CHUNK: AllRows()}) for table in whole[first : first + COUNTED_TOGETHER]]
+        untimed = {table.table_name for table in whole}
+        for table in self.schema.tables:
+            if table.table_name in untimed:
+                continue
+            if read := {chunk: rows for chunk in chunks if (rows := self._rows(table, chunk))}:
+                yield [(table, read)]
+
+    def _counted(self, reads: Sequence[tuple[Table, dict[int, Rows]]], tried: bool) -> list[Sequence[int] | None]:
+        """Count rows of tables; if that fails, of each table alone."""
+        try:
+            sets = [(table, list(read.values())) for table, read in reads]
+            return list(self.database.count_rows(sets, thorough=tried))
+        except _OF_THE_SOURCE:
+            raise
+        except SnapshotError as error:
+            if len(reads) > 1:
+                return [numbers for each in reads for numbers in self._counted([each], tried)]
+            _LOG.warning("Rows of %s are read without being counted: %s", reads[0][0].table_name, self._text(error))
+            return [None]
 
     def _text(self, error: SnapshotError) -> str:
         return scrub(str(withheld(error) if self.header.hidden else error))
