@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,9 +40,8 @@ def place(make_postgresql_database: MakeDatabase, tmp_path: Path) -> Place:
 
 
 def test_the_seal_reports_how_many_files_it_has_verified(place: Place) -> None:
-    run, stages = place.run(), list[tuple[str, int, int]]()
-    run.stage = lambda *stage: stages.append(stage)
-    run.seal()
+    stages: list[tuple[str, int, int]] = []
+    replace(place.run(), stage=lambda *stage: stages.append(stage)).seal()
     assert stages == [("verifying files", done, TABLES) for done in range(1, TABLES + 1)]
 
 
@@ -56,14 +57,14 @@ def recording(run: RestoreRun) -> Iterator[list[tuple[str, int, int]]]:
 def statements(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     """Count the statements of all connections by what they are for."""
     counts: Counter[str] = Counter()
-    executed = PostgresqlConnection._executed
+    executed = PostgresqlConnection._translating
 
-    def count(self: PostgresqlConnection, sql: str, doing: str) -> object:
+    def count(self: PostgresqlConnection, doing: str, *args: Any, **options: Any) -> AbstractContextManager[None]:
         counts[doing.partition(" public.")[0]] += 1
-        return executed(self, sql, doing)
+        return executed(self, doing, *args, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(PostgresqlConnection, "_executed", count)
+        patch.setattr(PostgresqlConnection, "_translating", count)
         yield counts
 
 
