@@ -122,3 +122,24 @@ def test_an_unknown_name_is_an_attribute_error():
 
 def test_importing_the_package_starts_nothing_heavy():
     subprocess.run([sys.executable, "-c", _LAZY], check=True)
+
+
+_WITHOUT_DRIVER = """
+import importlib, pkgutil, sys
+import snapshot_assets
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("adbc_driver"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+for module in pkgutil.walk_packages(snapshot_assets.__path__, "snapshot_assets."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+"""
+
+
+def test_every_module_is_imported_without_the_driver_of_postgresql() -> None:
+    """The driver is an extra: DuckDB's exports and restores of PostgreSQL's snapshots into others need none."""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", _WITHOUT_DRIVER], check=True)

@@ -20,6 +20,7 @@ _IMPORTS = (
     "snapshot_assets.storage.cloud",
     "snapshot_assets.databases.duckdb.source",
     "snapshot_assets.databases.postgresql.source",
+    "adbc_driver_postgresql.dbapi",
 )
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
-import adbc_driver_manager
-import adbc_driver_postgresql.dbapi as adbc
-
 from snapshot_assets.databases.postgresql.failures import is_of_server
+
+if TYPE_CHECKING:
+    import adbc_driver_postgresql.dbapi as adbc
 
 _LATER = ("search_path",)
 """Settings that only the session sets: `SET … TO DEFAULT` would return to the value of the packet."""
@@ -41,6 +42,9 @@ def connect(uri: str, settings: Mapping[str, str]) -> adbc.Connection:
     Raises:
         adbc_driver_manager.Error: The connection fails.
     """
+    import adbc_driver_manager
+    import adbc_driver_postgresql.dbapi as adbc
+
     refused = _refused.setdefault(uri, set())
     while True:
         sent = {name: value for name, value in {**settings, **_AT_FIRST}.items() if name not in {*_LATER, *refused}}

@@ -13,13 +13,11 @@ import re
 import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
-import adbc_driver_manager
-import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
 from snapshot_assets.databases.encodings import valid_start
@@ -30,6 +28,9 @@ from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, DatabaseUnavailableError, SnapshotError
 from snapshot_assets.format.relations import TableName
+
+if TYPE_CHECKING:
+    import adbc_driver_postgresql.dbapi as adbc
 
 SETTINGS = {
     # The driver takes all texts for UTF-8. The server converts them, and refuses those that have no such form.
@@ -80,7 +81,12 @@ _NO_REMEDIES: Mapping[str, str] = MappingProxyType({})
 _NOT_UTF8 = "22021"
 _SHOWN_ROW = 200
 
-_DRIVER_ERRORS = (adbc_driver_manager.Error, pa.ArrowException, OSError)
+
+@cache
+def _driver_errors() -> tuple[type[Exception], ...]:
+    import adbc_driver_manager  # only sessions need it: other databases and definitions do without
+
+    return adbc_driver_manager.Error, pa.ArrowException, OSError
 
 
 def secrets_of(uri: str) -> tuple[str, ...]:
@@ -128,7 +134,7 @@ class PostgresqlConnection:
             self._connection = abandonable(
                 lambda: connect(address.uri, settings), lambda connection: connection.close()
             )
-        except _DRIVER_ERRORS as error:
+        except _driver_errors() as error:
             raise connect_failure(error, address.alias, self._secrets) from None
         values = ", ".join(f"({literal(name.lower())}, {literal(value)})" for name, value in settings.items())
         query = (
@@ -212,7 +218,7 @@ class PostgresqlConnection:
         """Translate the driver's errors; that of a query that `streams` may be lost, so the query runs again."""
         try:
             yield
-        except _DRIVER_ERRORS as error:
+        except _driver_errors() as error:
             answers = self._recover()
             again = streams and answers and not self._interrupted and lacks_state(error)
             found = self._failing_again(sql, doing) if again else error
@@ -240,7 +246,7 @@ class PostgresqlConnection:
             self.prepare(self._prepared, doing)
             try:
                 interruptible(partial(self._try_statement, again), self.interrupt)
-            except _DRIVER_ERRORS as error:
+            except _driver_errors() as error:
                 return error
         return None
 
@@ -258,7 +264,7 @@ class PostgresqlConnection:
         """Make the connection usable after an error, and return whether it is."""
         try:
             self._try_statement("SELECT 1")
-        except _DRIVER_ERRORS as error:
+        except _driver_errors() as error:
             return bool(fields_of(error))  # the server answers, but refuses all in a transaction that failed
         return True
 
@@ -335,7 +341,7 @@ class PostgresqlSession(PostgresqlConnection):
 
     def _cancel(self, cursor: adbc.Cursor, reader: pa.RecordBatchReader) -> None:
         """Cancel a query; otherwise the next statement would first read its remaining rows."""
-        with suppress(*_DRIVER_ERRORS):
+        with suppress(*_driver_errors()):
             cursor.adbc_cancel()
             for _ in reader:
                 pass
@@ -351,6 +357,6 @@ class PostgresqlSession(PostgresqlConnection):
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute("ROLLBACK TO SAVEPOINT start")
-        except _DRIVER_ERRORS:
+        except _driver_errors():
             return False
         return True

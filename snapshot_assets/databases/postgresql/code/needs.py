@@ -8,9 +8,12 @@ partition as its table. What a table needs only after its rows, such as the func
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
-from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
+
+if TYPE_CHECKING:
+    from snapshot_assets.databases.postgresql.session import PostgresqlSession
 
 Needs = dict[str, set[str]]
 """What each object needs directly, by kind and name."""
@@ -122,6 +125,8 @@ WHERE a.key <> b.key AND d.deptype <> 'e' AND b.key NOT LIKE '{LATER}%'
 def read_needs(session: PostgresqlSession, schemas: Iterable[int]) -> Needs:
     """Return what objects in schemas, given by their oids, and code without a schema need directly."""
     needs: Needs = {}
+    from snapshot_assets.databases.postgresql.session import oid_array  # loads the driver, an extra
+
     for row in session.rows(_QUERY.format(schemas=oid_array(schemas)), "reading what code depends on"):
         needs.setdefault(row["object"], set()).add(row["needs"])
     for key in [each for each in needs if each.startswith("base type ")]:
