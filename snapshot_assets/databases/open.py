@@ -131,8 +131,9 @@ def database_module(uri: str) -> DatabaseModule:
     """
     kind = kind_of(uri)
     try:
-        for driver in DRIVERS.get(kind, ()):
-            importlib.import_module(driver)
+        if kind == "postgresql":  # DuckDB and Spark import theirs where they connect
+            for driver in DRIVERS[kind]:
+                importlib.import_module(driver)
         return cast(DatabaseModule, importlib.import_module(f"snapshot_assets.databases.{kind}"))
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
