@@ -73,7 +73,8 @@ def _of_sets(scanner: Scanner, table: Table, rows: Sequence[Rows], thorough: boo
     read: list[Rows] = [WindowRows(edges[0], edges[-1], windows[0].zone), *timeless]
     found = _counted(scanner, table, f"{number} AS number, pg_catalog.count(*) AS rows", " GROUP BY 1", read, thorough)
     counts = {row["number"]: row["rows"] for row in found}
-    return [counts.get(edges.index(each.start) + 1 if isinstance(each, WindowRows) else -1, 0) for each in rows]
+    numbers = {edge: place for place, edge in enumerate(edges, 1)}
+    return [counts.get(numbers[each.start] if isinstance(each, WindowRows) else -1, 0) for each in rows]
 
 
 def _counted(
