@@ -60,7 +60,7 @@ def show_plan(options: argparse.Namespace, location: str, alias: str, plan: Rest
         "resumes": plan.record.id if plan.resumed else None,
         "finished": plan.finished,
         "makes": [step.name for step in plan.to_create()],
-        "makes_by_kind": counts_by_kind(step.name for step in plan.to_create()),
+        "makes_by_kind": counts_by_kind(step.kind for step in plan.to_create()),
         "types": {
             table_text(table.table_name): {column.name: column.type for column in table.columns}
             for table in plan.definition.tables
@@ -69,10 +69,10 @@ def show_plan(options: argparse.Namespace, location: str, alias: str, plan: Rest
         "files": len(files),
         "rows_of_files": rows,
         "bytes": size,
-        "would_fail": {each.statement.makes: each.message for each in plan.failing},
+        "would_fail": {str(each.statement.key): each.message for each in plan.failing},
         "not_rehearsed": [
-            {"because": reason, "count": len(names), "statements": list(names)}
-            for reason, names in plan.rehearsal.untried.items()
+            {"because": reason, "count": len(keys), "statements": list(map(str, keys))}
+            for reason, keys in plan.rehearsal.untried.items()
         ],
         "missing": missing_facts(plan.lacking),
         "left_out_by_damage": [each.facts for each in left_out(plan)],

@@ -1,7 +1,7 @@
 """Kinds of schema objects, and counts by kind: a person reads `12 views, 3 indexes`, not 15 lines.
 
-Every statement's `makes`, and every sentence about something that is lost, begins with the kind of its object:
-`index public.i of public.t`, `View public.v is left out: …`. This module reads it from there.
+Every sentence about something that is lost begins with the kind of its object: `View public.v is left out: …`. This
+module reads it from there.
 """
 
 from __future__ import annotations
@@ -132,9 +132,9 @@ def not_in_snapshot(what: str, of: str = "") -> str:
     return f"{capital(what)}{of} {'are' if what.lower().startswith(_PLURAL_KINDS) else 'is'} not in a snapshot."
 
 
-def counts_by_kind(texts: Iterable[str]) -> dict[str, int]:
-    """Return how many texts begin with an object of each kind, the most frequent kind first."""
-    counts = Counter(map(kind_of_object, texts))
+def counts_by_kind(kinds: Iterable[str]) -> dict[str, int]:
+    """Return how many objects have each kind, the most frequent kind first."""
+    counts = Counter(kinds)
     return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
 
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.databases.steps import StepResult
-from snapshot_assets.databases.target import LEDGER_SCHEMA, LoadedFile, RestoreRecord, Statement
+from snapshot_assets.databases.target import LEDGER_SCHEMA, LoadedFile, RestoreRecord
 from snapshot_assets.format.relations import TableName
 
 IMPORTS = f'"{LEDGER_SCHEMA}"."imports"'
@@ -17,9 +18,9 @@ FILES = f'"{LEDGER_SCHEMA}"."files"'
 STEPS_TABLE = TableName(LEDGER_SCHEMA, "steps")
 STEPS = f'"{LEDGER_SCHEMA}"."steps"'
 LEDGER = (
-    Statement("the ledger's schema", f'CREATE SCHEMA IF NOT EXISTS "{LEDGER_SCHEMA}"'),
+    Statement(ObjectKey("the ledger's schema"), f'CREATE SCHEMA IF NOT EXISTS "{LEDGER_SCHEMA}"'),
     Statement(
-        "the ledger of imports",
+        ObjectKey("the ledger of imports"),
         f"""CREATE TABLE IF NOT EXISTS {IMPORTS} (
             number bigint NOT NULL, id text PRIMARY KEY, location_id text NOT NULL, location text NOT NULL,
             revision bigint NOT NULL, checksum text NOT NULL, filters text NOT NULL, tables text NOT NULL,
@@ -28,7 +29,7 @@ LEDGER = (
     ),
     *(
         Statement(  # for the ledger of an earlier version
-            f"column {column} of the ledger",
+            ObjectKey(f"column {column} of the ledger"),
             f"ALTER TABLE {IMPORTS} ADD COLUMN {column} {kind}",
             unless="SELECT 1 AS found FROM information_schema.columns"
             f" WHERE table_schema = '{LEDGER_SCHEMA}' AND table_name = 'imports' AND column_name = '{column}'",
@@ -36,14 +37,14 @@ LEDGER = (
         for column, kind in (("windows", "text"), ("stepwise", "boolean"))
     ),
     Statement(
-        "the ledger of files",
+        ObjectKey("the ledger of files"),
         f"""CREATE TABLE IF NOT EXISTS {FILES} (
             location_id text NOT NULL, table_schema text NOT NULL, table_name text NOT NULL, path text NOT NULL,
             chunk bigint NOT NULL, sha256 text NOT NULL, import_id text NOT NULL, rows bigint NOT NULL,
             PRIMARY KEY (location_id, table_schema, table_name, path))""",
     ),
     Statement(
-        "the ledger of steps",
+        ObjectKey("the ledger of steps"),
         f"""CREATE TABLE IF NOT EXISTS {STEPS} (
             import_id text NOT NULL, step text NOT NULL, status text NOT NULL, message text NOT NULL,
             violated boolean NOT NULL, sql text NOT NULL, PRIMARY KEY (import_id, step))""",

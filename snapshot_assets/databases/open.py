@@ -9,9 +9,9 @@ import sys
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, cast
 
+from snapshot_assets.databases.definition import Definition
 from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.databases.source import Database, DatabaseAddress
-from snapshot_assets.databases.target import Definition
 from snapshot_assets.errors import UnknownSourceError
 from snapshot_assets.format.relations import DatabaseSchema
 

@@ -14,8 +14,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from snapshot_assets.databases import ledger
+from snapshot_assets.databases.definition import Create, ObjectKey, Statement, Unchecked
 from snapshot_assets.databases.steps import SchemaStep, StepResult
-from snapshot_assets.databases.target import ExistingTable, RestoreRecord, Statement, Tried, ignore_tries
+from snapshot_assets.databases.target import ExistingTable, RestoreRecord, Tried, ignore_tries
 from snapshot_assets.errors import RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.relations import TableName
 
@@ -197,7 +198,7 @@ class SqlSteps(ABC):
         results = self.steps(record.location_id)
         kept = dict[str, StepResult]()
         for step in steps:
-            if any(each.keeps or each.changes in kept for each in step.statements):
+            if any(isinstance(each, Create) for each in step.statements) or _owned(step.key, kept):
                 try:
                     result = self._made(record, step, results | kept, lambda _: None)
                 except TransientError:
@@ -208,7 +209,7 @@ class SqlSteps(ABC):
         return kept
 
     def _run(self, statement: Statement) -> None:
-        self._execute(statement.sql, _doing(statement))
+        self._execute(statement.sql, f"making {statement.key}")
 
     def _made(
         self,
@@ -220,22 +221,28 @@ class SqlSteps(ABC):
         """Run the statements of a step, and return its result; raises the error of one that fails."""
         ran, status, message = 0, "skipped", ""
         for statement in step.statements:
-            if (changed := latest.get(statement.changes)) is not None and changed.kept:
+            if _owned(statement.key, latest):
                 status = "kept"
-            elif statement.unless and self._rows(statement.unless, _looking(statement)):
-                if statement.keeps:
-                    prior = [latest.get(name) for name in (step.name, statement.makes)]
-                    status = "skipped" if any(each is not None and each.ours for each in prior) else "kept"
-                    message = _DIFFERS if self._differs(statement) else ""
-            elif statement.unchecked is not None:
-                raise RestoreError(statement.unchecked.reason)
+            elif isinstance(statement, Create) and self._finds(statement.there, statement):
+                prior = [latest.get(name) for name in (step.name, str(statement.key))]
+                status = "skipped" if any(each is not None and each.ours for each in prior) else "kept"
+                differs = statement.same and not self._finds(statement.same, statement)
+                message = _DIFFERS if differs else ""
+            elif statement.unless and self._finds(statement.unless, statement):
+                continue
+            elif isinstance(statement, Unchecked):
+                raise RestoreError(statement.reason)
             else:
                 run(statement)
                 ran += 1
         return StepResult(step.name, record.id, "made" if ran else status, "" if ran else message, sql=_table_sql(step))
 
-    def _differs(self, statement: Statement) -> bool:
-        return bool(statement.same) and not self._rows(statement.same, _looking(statement))
+    def _finds(self, query: str, statement: Statement) -> bool:
+        return bool(self._rows(query, f"looking for {statement.key}"))
+
+    def _skips(self, statement: Statement) -> bool:
+        """Return whether a query of a statement leaves it out here."""
+        return any(self._finds(query, statement) for query in statement.skips)
 
     def _failure(
         self, record: RestoreRecord, step: SchemaStep, error: SnapshotError, before: Mapping[str, StepResult]
@@ -264,8 +271,7 @@ class SqlSteps(ABC):
         """Return whether the object of a step is there: one of its name may be of another kind or table."""
         if step.makes_relation and step.table is not None:
             return any(each.what == step.kind for each in self.existing([step.table]).values())
-        queries = [(each.there, _looking(each)) for each in step.statements if each.there]
-        return all(bool(self._rows(query, doing)) for query, doing in queries)
+        return all(self._finds(each.there, each) for each in step.statements if each.there)
 
     def _made_already(self, record: RestoreRecord, group: Sequence[SchemaStep]) -> dict[str, StepResult]:
         """Return the steps that a concurrent run of the same import made meanwhile."""
@@ -275,8 +281,8 @@ class SqlSteps(ABC):
 
     def _make_ledger(self) -> None:
         for statement in ledger.LEDGER:
-            if not statement.unless or not self._rows(statement.unless, _looking(statement)):
-                self._execute(statement.sql, _doing(statement))
+            if not self._skips(statement):
+                self._run(statement)
 
     def _record(self, results: Sequence[StepResult]) -> None:
         """Record results in a transaction of their own."""
@@ -294,8 +300,8 @@ def _lacking(step: SchemaStep, gone: Collection[TableName], results: Mapping[str
     """Return what a step belongs to that could not be made: something else may have its name. "" for nothing."""
     if step.table in gone and not (step.makes_relation or step.holds_rows):
         return f"{step.table}, or a partition of it,"
-    of = step.name.removeprefix("comment on ")
-    return of if of != step.name and of in results and results[of].failed else ""
+    of = str(step.key.of) if step.key.kind == "comment" else ""
+    return of if of in results and results[of].failed else ""
 
 
 def _group(
@@ -312,9 +318,7 @@ def _table_sql(step: SchemaStep) -> str:
     return "; ".join(step.sql) if step.kind == "table" else ""
 
 
-def _doing(statement: Statement) -> str:
-    return f"making {statement.makes}"
-
-
-def _looking(statement: Statement) -> str:
-    return f"looking for {statement.makes}"
+def _owned(key: ObjectKey, latest: Mapping[str, StepResult]) -> bool:
+    """Return whether what a statement makes belongs to an object that the target had and keeps."""
+    results = (latest.get(str(owner)) for owner in key.owners)
+    return any(result is not None and result.kept for result in results)

@@ -13,21 +13,14 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from snapshot_assets.databases import ledger
+from snapshot_assets.databases.definition import Rehearsal, Statement
 from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.references import Reference, parents_first, refusal
 from snapshot_assets.databases.source import AllRows, Rows
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.databases.sql_steps import SqlSteps
 from snapshot_assets.databases.steps import SchemaStep
-from snapshot_assets.databases.target import (
-    LEDGER_SCHEMA,
-    Load,
-    LoadedFile,
-    Rehearsal,
-    RestoreRecord,
-    RestoreTarget,
-    Statement,
-)
+from snapshot_assets.databases.target import LEDGER_SCHEMA, Load, LoadedFile, RestoreRecord, RestoreTarget
 from snapshot_assets.databases.time_column import TimeColumn
 from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.counts import counted
@@ -137,7 +130,7 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
     def _left_out(self, statement: Statement) -> bool:
         """Return whether an import leaves a statement out here: it is of another version, or its object is there."""
         try:
-            return bool(statement.unless and self._rows(statement.unless, f"looking for {statement.makes}"))
+            return self._skips(statement)
         except TransientError:
             raise
         except SnapshotError:  # then the step failed because of it, and the user needs the statement

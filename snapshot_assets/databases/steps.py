@@ -1,14 +1,14 @@
 """Steps that create a schema in a target: what they are, where they stand in the order, and how each ended.
 
-A definition is a list of statements (`target.Statement`). Each has a name, `makes`, which begins with the kind of the
-object: `function public.f(integer)`. Consecutive statements of one name are one step, which is made whole or not at
-all. Targets make each step on its own (`RestoreTarget.make`): one that fails is recorded with the server's message, and
-the others are made. Its name identifies a step in the ledger, also if its SQL changes later.
+A definition is a list of statements (`definition.Statement`). Each has the key of what it makes. Consecutive statements
+of one key are one step, which is made whole or not at all. Its name is the key's text, such as
+`function public.f(integer)`. Targets make each step on its own (`RestoreTarget.make`): one that fails is recorded with
+the server's message, and the others are made. Its name identifies a step in the ledger, also if its SQL changes later.
 
 Another module adds steps to a definition with `placed`. It gives the statements and the place in the order where they
 stand, and nothing else: the ledger, repeated tries, the report and the asset's metadata follow from that.
 
-    placed(definition, Place.LAST, [Statement("trigger tick of public.t", "CREATE TRIGGER …", table)])
+    placed(definition, Place.LAST, [Statement(ObjectKey("trigger", "tick", table), "CREATE TRIGGER …", table)])
 
 The order within one place need not be exact: steps that fail and hold no rows are tried again after the others of their
 half, as long as that makes more of them. So functions and views that use each other are made in any order.
@@ -22,8 +22,7 @@ from enum import Enum
 from itertools import groupby
 from operator import attrgetter
 
-from snapshot_assets.databases.kinds import kind_of_object
-from snapshot_assets.databases.target import Definition, Statement
+from snapshot_assets.databases.definition import Advance, Definition, ObjectKey, Statement, Unchecked
 from snapshot_assets.format.relations import TableName
 
 _VIEWS = frozenset(("view", "materialized view"))
@@ -48,12 +47,21 @@ class SchemaStep:
 
     Attributes:
         name: Kind and name of the object; a second step of the same name has ` (2)` added.
-        kind: The kind of the object, such as `index`.
     """
 
     name: str
-    kind: str
     statements: tuple[Statement, ...]
+    repeated: bool = False
+
+    @property
+    def key(self) -> ObjectKey:
+        """What it makes."""
+        return self.statements[0].key
+
+    @property
+    def kind(self) -> str:
+        """The kind of the object, such as `index`, by which it is counted."""
+        return self.key.counted_as
 
     @property
     def table(self) -> TableName | None:
@@ -62,13 +70,13 @@ class SchemaStep:
 
     @property
     def always(self) -> bool:
-        """Whether every import makes it again, because it depends on the rows."""
-        return any(each.always for each in self.statements)
+        """Whether it is made again although it is made: it depends on the rows, or its table was made again."""
+        return self.repeated or any(isinstance(each, Advance) for each in self.statements)
 
     @property
     def of_existing(self) -> bool:
         """Whether it is only for a table that no import made."""
-        return any(each.of_existing for each in self.statements)
+        return any(isinstance(each, Advance) and each.of_existing for each in self.statements)
 
     @property
     def sql(self) -> tuple[str, ...]:
@@ -83,7 +91,7 @@ class SchemaStep:
     @property
     def unchecked(self) -> bool:
         """Whether it is never made, because text of the snapshot cannot be checked."""
-        return any(each.unchecked for each in self.statements)
+        return any(isinstance(each, Unchecked) for each in self.statements)
 
     @property
     def makes_relation(self) -> bool:
@@ -107,7 +115,7 @@ class SchemaStep:
 
     def again(self) -> SchemaStep:
         """Return the step as one that is made again, though it is made already."""
-        return replace(self, statements=tuple(replace(each, always=True) for each in self.statements))
+        return replace(self, repeated=True)
 
     @property
     def holds_rows(self) -> bool:
@@ -127,7 +135,7 @@ class StepResult:
     Attributes:
         name: The step's name.
         import_id: The import that tried it.
-        status: `made`; `skipped`, if its statements' `unless` left it out; `kept`, if the target has an object of its
+        status: `made`; `skipped`, if its statements' `skips` left it out; `kept`, if the target has an object of its
             name that no import made; `failed`; `taken`, if it failed at first because something of its name existed.
         message: The server's message of one that failed, or how an object that is there differs.
         violated: Whether rows contradict it, by the server's error.
@@ -167,10 +175,10 @@ def steps_of(statements: Iterable[Statement]) -> tuple[SchemaStep, ...]:
     steps: list[SchemaStep] = []
     seen: dict[str, int] = {}
     # Different objects may have one name: a table "b.c" of schema a, and a table c of schema "a.b".
-    for (makes, _), group in groupby(statements, attrgetter("makes", "table")):
-        seen[makes] = number = seen.get(makes, 0) + 1
-        name = makes if number == 1 else f"{makes} ({number})"
-        steps.append(SchemaStep(name, kind_of_object(makes), tuple(group)))
+    for (key, _), group in groupby(statements, attrgetter("key", "table")):
+        text = str(key)
+        seen[text] = number = seen.get(text, 0) + 1
+        steps.append(SchemaStep(text if number == 1 else f"{text} ({number})", tuple(group)))
     return tuple(steps)
 
 
@@ -192,6 +200,6 @@ def placed(definition: Definition, place: Place, statements: Sequence[Statement]
 
 def _before(those: tuple[Statement, ...], kinds: Sequence[str], added: Sequence[Statement]) -> tuple[Statement, ...]:
     """Return statements with others before the first one of some kinds, or at the end."""
-    first = (number for number, each in enumerate(those) if kind_of_object(each.makes) in kinds)
+    first = (number for number, each in enumerate(those) if each.key.kind in kinds)
     at = next(first, len(those))
     return (*those[:at], *added, *those[at:])

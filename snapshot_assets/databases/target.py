@@ -7,95 +7,21 @@ neither misses nor repeats a row. `steps` describes how statements become steps 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from snapshot_assets.databases.definition import Rehearsal, Statement
 from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.source import Rows
-from snapshot_assets.databases.sql import literal
-from snapshot_assets.databases.unchecked import Unchecked
+from snapshot_assets.databases.steps import SchemaStep, StepResult
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from snapshot_assets.databases.steps import SchemaStep, StepResult
-
 LEDGER_SCHEMA = "snapshot_assets_ledger"
 """Schema of the ledger; snapshots have no tables in it."""
-
-
-@dataclass(frozen=True)
-class Statement:
-    """One statement of a restore. Statements are never joined into one string, because they contain documents' text.
-
-    Attributes:
-        makes: The object that it creates, for messages, such as `index public.readings_ts_idx`.
-        sql: Exactly one statement in the target's SQL.
-        table: Table or view to which the object belongs; if that exists before the import, the statement is skipped.
-        unless: Query that yields a row if the statement is to be skipped; "" for none.
-        always: Whether every import runs it, even if an earlier one created `table`, because it depends on the rows.
-        lacks: Why it fails in a target that has nothing but what the other statements make; "" if it does not.
-        keeps: Whether `unless` finds an object of this name, which is then kept as it is if no import made it.
-        same: Query that yields a row if an object that is kept is what the statement makes; "" if none can tell.
-        changes: The step whose object it changes; if that kept the target's own, this is left out. "" for none.
-        there: Query that yields a row if this very object is there, and not another one of its name; "" for none.
-        of_existing: Whether it is only for a table that no import made.
-        reads: Tables whose rows it reads, by a query of its own.
-        unchecked: Why it is never run, although its object is to be made; `sql` is then "". None for all others.
-    """
-
-    makes: str
-    sql: str
-    table: TableName | None = None
-    unless: str = ""
-    always: bool = False
-    lacks: str = ""
-    keeps: bool = False
-    same: str = ""
-    changes: str = ""
-    there: str = ""
-    of_existing: bool = False
-    reads: tuple[TableName, ...] = ()
-    unchecked: Unchecked | None = None
-
-    @property
-    def by_hand(self) -> str:
-        """The SQL that a user runs to make the object; "" if it is unknown."""
-        return self.unchecked.sql if self.unchecked else self.sql
-
-
-def comment(
-    on: str, text: str | None, makes: str, of: TableName | None, unless: str = "", changes: str = ""
-) -> Iterator[Statement]:
-    """Yield the statement that comments on an object, such as `TABLE "a"."b"`, if there is a comment."""
-    if text is not None:
-        yield Statement(f"comment on {makes}", f"COMMENT ON {on} IS {literal(text)}", of, unless, changes=changes)
-
-
-@dataclass(frozen=True)
-class Definition:
-    """How to create a snapshot's schema in a target.
-
-    Attributes:
-        tables: The tables in the target's own types, in the order of the snapshot.
-        before: Statements to run before the rows: schemas, types, sequences, tables.
-        after: Statements to run after the rows: keys, indexes, values of sequences, foreign keys, views.
-        lost: What cannot be restored, a sentence each.
-        needs: Objects that the target must have first, each after those that it needs itself.
-        refused: Why the target cannot have the schema, a sentence each.
-        drawn: Sequences, each with a table that draws from it.
-    """
-
-    tables: tuple[Table, ...] = ()
-    before: tuple[Statement, ...] = ()
-    after: tuple[Statement, ...] = ()
-    lost: tuple[str, ...] = ()
-    needs: tuple[Need, ...] = ()
-    refused: tuple[str, ...] = ()
-    drawn: tuple[tuple[TableName, TableName], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,47 +55,6 @@ class OtherType:
     found: str
     expected: str
     limit: int | None = None
-
-
-@dataclass(frozen=True)
-class FailedStatement:
-    """A statement that a target refused in a rehearsal, and its message.
-
-    Attributes:
-        holds_rows: Whether rows cannot be loaded without what it makes.
-        lacks: Whether it fails because something does not exist.
-    """
-
-    statement: Statement
-    message: str
-    holds_rows: bool = False
-    lacks: bool = False
-
-
-@dataclass(frozen=True)
-class Rehearsal:
-    """What a target that ran statements, and took them back, has refused.
-
-    Attributes:
-        failed: The statements that it refused.
-        untried: What it did not try, or could not because of something that it did not try, by the reason.
-        following: The statements that fail only because another one does.
-        skipped: The statements that an import leaves out, because of their `unless` or `changes`.
-    """
-
-    failed: tuple[FailedStatement, ...] = ()
-    untried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    following: frozenset[Statement] = frozenset()
-    skipped: frozenset[Statement] = frozenset()
-
-    def would_make(self, statements: Iterable[Statement]) -> bool:
-        """Return whether an import would make a step of these statements, as far as that is known."""
-        every = frozenset(statements)
-        return not (every & self._refused or every <= self.skipped)
-
-    @cached_property
-    def _refused(self) -> frozenset[Statement]:
-        return self.following.union(each.statement for each in self.failed)
 
 
 @dataclass(frozen=True)
@@ -274,8 +159,8 @@ class RestoreTarget(Protocol):
     def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:
         """Run statements in a transaction that is rolled back, and return those that fail.
 
-        Statements that fail only because an earlier one did are left out, and those that could harm others are not
-        run. A target without such transactions runs nothing.
+        Statements that belong to what could not be made are left out, and those that could harm others are not run. A
+        target without such transactions runs nothing.
         """
 
     def would_keep(self, record: RestoreRecord, steps: Sequence[SchemaStep]) -> dict[str, StepResult]:

@@ -8,6 +8,7 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from snapshot_assets.format.literal_values import scalar_of
 from snapshot_assets.format.literals import Literal
 from snapshot_assets.format.predicates import And, Comparison, IsIn, IsNull, Not, Operator, Or, Predicate
 
@@ -56,18 +57,18 @@ def evaluate(predicate: Predicate, columns: Mapping[str, pa.Array], rows: int) -
 
 def _compared(values: pa.Array, operator: Operator, literal: Literal) -> pa.Array:
     if not pa.types.is_floating(values.type):
-        return _COMPARE[operator](values, literal.scalar())
+        return _COMPARE[operator](values, scalar_of(literal))
     is_nan = pc.is_nan(values)  # NULL where the value is NULL
     if literal.value != literal.value:
         # NaN is the greatest number: every other number is less.
         equal = is_nan if operator in _WITH_EQUAL else pc.and_(is_nan, False)
         return pc.or_(equal, pc.invert(is_nan)) if operator in _WITH_LESS else equal
-    compared = _COMPARE[operator](values, literal.scalar())
+    compared = _COMPARE[operator](values, scalar_of(literal))
     return pc.or_(compared, is_nan) if operator in _WITH_GREATER else compared
 
 
 def _is_in(values: pa.Array, literals: Sequence[Literal]) -> pa.Array:
-    wanted = pa.array([literal.scalar() for literal in literals], values.type)
+    wanted = pa.array([scalar_of(literal) for literal in literals], values.type)
     if pa.types.is_floating(values.type):  # -0 equals 0
         zero = pa.scalar(0.0, values.type)
         values, wanted = pc.add(values, zero), pc.add(wanted, zero)

@@ -101,7 +101,7 @@ def coerced(given: Given, arrow_type: pa.DataType, column: str) -> Literal:
         raise PlanError(f"column {column} is {kind}, a type that cannot be compared; only 'is null' works")
     try:
         literal = Literal(kind, _value(given, arrow_type))
-        literal.scalar()
+        scalar_of(literal)
     except (ValueError, DocumentError) as cause:
         reason = "" if isinstance(cause, DocumentError) else f": {cause}"
         raise PlanError(

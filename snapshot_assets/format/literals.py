@@ -50,13 +50,3 @@ class Literal:
     def unscaled(self) -> int:
         """A decimal's digits as one integer."""
         return int(Decimal(str(self.value)).scaleb(self.arrow_type.scale, DIGITS))
-
-    def scalar(self) -> pa.Scalar:
-        """Return the value as an Arrow scalar.
-
-        Raises:
-            DocumentError: The value does not belong to the type.
-        """
-        from snapshot_assets.format.literal_values import scalar_of
-
-        return scalar_of(self)

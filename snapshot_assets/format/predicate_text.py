@@ -15,7 +15,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from snapshot_assets.errors import DocumentError, PlanError
-from snapshot_assets.format.literal_values import Given, coerced
+from snapshot_assets.format.literal_values import Given, coerced, scalar_of
 from snapshot_assets.format.literals import Literal
 from snapshot_assets.format.name_rules import NameRule, Spellings
 from snapshot_assets.format.predicates import (
@@ -260,7 +260,7 @@ def _literal_text(literal: Literal) -> str:
     if pa.types.is_boolean(kind):
         return str(value).lower()
     if pa.types.is_temporal(kind):
-        text = str(literal.scalar().cast(pa.string()).as_py())
+        text = str(scalar_of(literal).cast(pa.string()).as_py())
         return "'" + (text.replace(" ", "T") if pa.types.is_timestamp(kind) else text) + "'"
     if isinstance(value, str) and not pa.types.is_decimal(kind):
         return "'" + value.replace("'", "''") + "'"

@@ -120,6 +120,8 @@ def check_predicate(predicate: Predicate) -> Predicate:
         DocumentError: It is too large or too deep, a literal does not fit its type, or a column is compared with
             literals of several types.
     """
+    from snapshot_assets.format.literal_values import scalar_of
+
     types: dict[str, str] = {}
     size = 0
     for one, depth in walk(predicate):
@@ -132,7 +134,7 @@ def check_predicate(predicate: Predicate) -> Predicate:
         if isinstance(one, IsIn) and not literals:
             raise DocumentError(f"A predicate looks for column {one.column!r} in an empty list.")
         for literal in literals:
-            literal.scalar()
+            scalar_of(literal)
             if types.setdefault(one.column, literal.type) != literal.type:  # type: ignore[union-attr]
                 raise DocumentError(
                     f"A predicate compares column {one.column!r}"  # type: ignore[union-attr]

@@ -19,7 +19,7 @@ from snapshot_assets.catalog.operations.seal import Sealed
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import outside_text, rows_outside
 from snapshot_assets.catalog.verify.faults import Fault
-from snapshot_assets.databases.kinds import counts_by_kind, counts_text
+from snapshot_assets.databases.kinds import counts_by_kind, counts_text, kind_of_object
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.restore.steps import FailedStep
 from snapshot_assets.format.counts import counted
@@ -189,7 +189,7 @@ def _code(name: str) -> str:
 
 def restored_schema(plan: RestorePlan, failed: Sequence[FailedStep]) -> dict[str, Any]:
     """Return the metadata of a restored schema: what was made, what failed, and what no restore carries over."""
-    made = counts_by_kind(plan.steps.made())
+    made = counts_by_kind(step.kind for step in plan.steps.made())
     facts: dict[str, Any] = {"steps_made": sum(made.values()), "steps_failed": len(failed)}
     if made:
         facts["made"] = counts_text(made)
@@ -198,7 +198,7 @@ def restored_schema(plan: RestorePlan, failed: Sequence[FailedStep]) -> dict[str
     if plan.absent:
         facts["tables_not_made"] = sorted(map(table_text, plan.absent))
     if plan.lost:
-        facts["not_carried"] = counts_text(counts_by_kind(plan.lost))
+        facts["not_carried"] = counts_text(counts_by_kind(map(kind_of_object, plan.lost)))
         facts["not_carried_objects"] = first_rows({"what": what} for what in plan.lost)
     return with_sizes(facts)
 

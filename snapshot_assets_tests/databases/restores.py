@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from snapshot_assets.databases.convert import converted
+from snapshot_assets.databases.definition import Definition, Statement
 from snapshot_assets.databases.open import database_module, kind_of, open_database, open_target
 from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Scan, Selection
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.steps import steps_of
-from snapshot_assets.databases.target import Definition, LoadedFile, RestoreRecord, RestoreTarget, Statement
+from snapshot_assets.databases.target import LoadedFile, RestoreRecord, RestoreTarget
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
 
 LOCATION = "0" * 32

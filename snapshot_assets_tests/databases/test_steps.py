@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.databases.convert import converted
+from snapshot_assets.databases.definition import Definition, ObjectKey, Statement
 from snapshot_assets.databases.kinds import OTHER, counts_by_kind, counts_text, kind_of_object
 from snapshot_assets.databases.open import database_module
 from snapshot_assets.databases.steps import Place, placed, steps_of
-from snapshot_assets.databases.target import Definition, Statement
-from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets.format.relations import DatabaseSchema, TableName
 
 EVERYTHING = Path(__file__).parent / "postgresql" / "everything.json"
 
@@ -39,7 +39,7 @@ def test_the_kind_of_an_object_is_what_its_text_begins_with(text: str, kind: str
 
 
 def test_counts_name_the_most_frequent_kind_first() -> None:
-    counts = counts_by_kind(["view a", "policy b", "policy c", "index d", "index e", "?"])
+    counts = counts_by_kind(["view", "policy", "policy", "index", "index", OTHER])
     assert counts_text(counts) == "2 indexes, 2 policies, 1 other object, 1 view"
     assert counts_text({"table": 1234}) == "1,234 tables"
 
@@ -53,14 +53,51 @@ def test_everything_that_a_restore_makes_or_loses_has_a_kind(kind: str, expressi
     module = database_module({"postgresql": "postgresql://h/d", "duckdb": "duckdb:///d", "spark": "spark:c"}[kind])
     mapped, lost = converted(schema, kind, module.type_for) if kind != "postgresql" else (schema, ())
     definition = module.define(mapped, expressions=expressions)
-    statements = (*definition.before, *definition.after)
-    texts = [*(each.makes for each in statements), *lost, *definition.lost]
-    assert [text for text in texts if kind_of_object(text) == OTHER] == []
+    assert all(kind_of_object(str(each.key)) != OTHER for each in (*definition.before, *definition.after))
+    assert [text for text in (*lost, *definition.lost) if kind_of_object(text) == OTHER] == []
+
+
+T = TableName("s", "t")
+COLUMN = ObjectKey("column", "s.t.c")
+INDEX = ObjectKey("index", "i", T)
+DOMAIN = ObjectKey("domain", TableName("s", "d"))
+SEQUENCE = ObjectKey("sequence", TableName("s", "q"))
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "kind"),
+    [
+        (ObjectKey("table", T), "table s.t", "table"),
+        (INDEX, "index i of s.t", "index"),
+        (ObjectKey("primary key", of=T), "primary key of s.t", "primary key"),
+        (ObjectKey("foreign keys", of=T), "foreign keys of s.t", "foreign key"),
+        (ObjectKey("comment", of=INDEX), "comment on index i of s.t", "comment"),
+        (ObjectKey("comment", of=T), "comment on s.t", "comment"),
+        (ObjectKey("comment", of=ObjectKey("attribute", "a", ObjectKey("type", T))), "comment on s.t.a", "comment"),
+        (ObjectKey("statistics target", of=INDEX), "statistics target of index i of s.t", "statistics target"),
+        (ObjectKey("default", of=COLUMN), "default of column s.t.c", "default"),
+        (ObjectKey("options", of=COLUMN), "options of column s.t.c", "column option"),
+        (ObjectKey("identity", of=COLUMN), "identity of column s.t.c", "column setting"),
+        (ObjectKey("check", "c", DOMAIN), "check c of domain s.d", "check"),
+        (ObjectKey("place", of=SEQUENCE), "place of sequence s.q", "place of sequence"),
+        (ObjectKey("persistence", of=SEQUENCE), "persistence of sequence s.q", "sequence setting"),
+    ],
+)
+def test_a_key_prints_as_ledgers_name_its_step_and_is_counted_by_its_kind(key: ObjectKey, name: str, kind: str) -> None:
+    [step] = steps_of([Statement(key, "")])
+    assert (step.name, step.kind) == (name, kind)
+
+
+def test_a_part_belongs_to_all_that_holds_it_and_a_domain_is_a_type() -> None:
+    of_check = ObjectKey("comment", of=ObjectKey("check", "c", DOMAIN))
+    assert [str(each) for each in of_check.owners] == ["check c of domain s.d", "type s.d"]
+    assert INDEX.owners == ()
 
 
 def test_statements_of_one_name_that_follow_each_other_are_one_step_and_others_get_a_number() -> None:
-    names = ("partition p", "partition p", "index i", "comment on index i", "index i")
-    steps = steps_of(Statement(name, f"SQL {number}") for number, name in enumerate(names))
+    partition, index = ObjectKey("partition", "p"), ObjectKey("index", "i")
+    keys = (partition, partition, index, ObjectKey("comment", of=index), index)
+    steps = steps_of(Statement(key, f"SQL {number}") for number, key in enumerate(keys))
     assert [step.name for step in steps] == ["partition p", "index i", "comment on index i", "index i (2)"]
     assert [step.sql for step in steps] == [("SQL 0", "SQL 1"), ("SQL 2",), ("SQL 3",), ("SQL 4",)]
     assert [step.kind for step in steps] == ["partition", "index", "comment", "index"]
@@ -77,8 +114,10 @@ def test_statements_of_one_name_that_follow_each_other_are_one_step_and_others_g
     ],
 )
 def test_other_modules_put_statements_at_a_place(place: Place, order: str) -> None:
-    before = tuple(Statement(name, "") for name in ("schema s", "type s.t", "table s.a"))
-    after = tuple(Statement(name, "") for name in ("primary key of s.a", "view s.v"))
-    found = placed(Definition((), before, after), place, [Statement("new", "")])
-    assert "|".join(each.makes for each in (*found.before, *found.after)) == order
+    keys = ObjectKey("schema", "s"), ObjectKey("type", T), ObjectKey("table", TableName("s", "a"))
+    before = tuple(Statement(key, "") for key in keys)
+    keyed = ObjectKey("primary key", of=TableName("s", "a")), ObjectKey("view", TableName("s", "v"))
+    after = tuple(Statement(key, "") for key in keyed)
+    found = placed(Definition((), before, after), place, [Statement(ObjectKey("new"), "")])
+    assert "|".join(str(each.key) for each in (*found.before, *found.after)) == order
     assert len(found.before) == 3 + (place in (Place.BEFORE_TABLES, Place.BEFORE_ROWS))

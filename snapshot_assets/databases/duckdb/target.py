@@ -14,8 +14,10 @@ import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
+from snapshot_assets.databases.definition import FailedStatement, Rehearsal, Statement
 from snapshot_assets.databases.duckdb import memory_limit_of, path_of
 from snapshot_assets.databases.duckdb.ddl.checked_sql import check_statement
+from snapshot_assets.databases.duckdb.ddl.rehearsal import Lacking
 from snapshot_assets.databases.duckdb.ddl.tables import TARGET
 from snapshot_assets.databases.duckdb.session import DuckDBConnection, session_config, translated
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
@@ -27,16 +29,7 @@ from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.steps import SchemaStep, StepResult
-from snapshot_assets.databases.target import (
-    ExistingTable,
-    FailedStatement,
-    OtherType,
-    Rehearsal,
-    RestoreRecord,
-    Statement,
-    Tried,
-    ignore_tries,
-)
+from snapshot_assets.databases.target import ExistingTable, OtherType, RestoreRecord, Tried, ignore_tries
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError, SnapshotError
 from snapshot_assets.format.relations import Table, TableName
 
@@ -187,8 +180,8 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         Nothing is run: a file that is only planned for is open read-only, or does not exist.
         """
         macros = [] if self._opened is None else self.rows(_MACROS, [TARGET])
-        failed = [FailedStatement(each, each.lacks) for each in statements if each.lacks and not macros]
-        return Rehearsal((*failed, *self._taken(statements)))
+        lacking = (each for each in statements if isinstance(each, Lacking) and not macros)
+        return Rehearsal((*(FailedStatement(each, each.reason) for each in lacking), *self._taken(statements)))
 
     def _taken(self, statements: Sequence[Statement]) -> list[FailedStatement]:
         """Return the statements of indexes whose names are taken."""
@@ -198,8 +191,8 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         taken = {(schemas[schema].lower(), name.lower()) for schema, name in self.rows(_INDEXES, [TARGET])}
         failed = []
         for each in statements:
-            if each.table is not None and each.makes.startswith("index "):
-                name = each.makes.removeprefix("index ").removesuffix(f" of {each.table.dotted}")
+            if each.table is not None and each.key.kind == "index":
+                name = str(each.key.name)
                 if (each.table.schema.lower(), name.lower()) in taken:
                     failed.append(FailedStatement(each, f"an index {name} is in schema {each.table.schema} already"))
         return failed

@@ -10,16 +10,22 @@ which refuses no import.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from snapshot_assets.databases.kinds import kind_of_object
+from snapshot_assets.databases.definition import (
+    Advance,
+    Create,
+    FailedStatement,
+    ObjectKey,
+    Rehearsal,
+    Statement,
+    Unchecked,
+)
 from snapshot_assets.databases.ledger import LEDGER
 from snapshot_assets.databases.postgresql.quiet import every_row
-from snapshot_assets.databases.postgresql.rehearsal_causes import message_of, rehearsal_of
 from snapshot_assets.databases.postgresql.rehearsal_limits import event_trigger, unsafe
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
-from snapshot_assets.databases.target import FailedStatement, Rehearsal, Statement
 from snapshot_assets.errors import SnapshotError, TransientError
 
 LOCK_SECONDS = 2
@@ -44,14 +50,16 @@ _LACKING = frozenset(("42P01", "42703", "42704", "42883", "3F000", "0A000", "58P
 """SQLSTATEs of what does not exist; the last two are an extension's that is not installed on the server."""
 
 _HOLD_ROWS = frozenset(("table", "partition", "extension"))
+_USED_BY_OTHERS = frozenset(("table", "partition", "view", "materialized view", "type", "sequence", "schema"))
+"""Kinds of objects that statements of other tables may need."""
 
 
 def rehearse(connection: PostgresqlConnection, statements: Sequence[Statement]) -> Rehearsal:
-    """Return what the server refuses of the ledger and the statements, without what lacks only what another makes."""
-    todo = [*LEDGER, *(each for each in statements if not each.always)]
+    """Return what the server refuses of the ledger and the statements, without what belongs to what it refused."""
+    todo = [*LEDGER, *(each for each in statements if not isinstance(each, Advance))]
     if trigger := event_trigger(connection):
         reason = f"event trigger {trigger} of the target would run"
-        untried = tuple(each.makes for each in todo if each.unchecked is None)
+        untried = tuple(each.key for each in todo if not isinstance(each, Unchecked))
         return Rehearsal(tuple(_unchecked(todo)), {reason: untried})
     left_out = unsafe(connection, todo)
     connection.execute("BEGIN", "beginning a rehearsal")
@@ -61,8 +69,7 @@ def rehearse(connection: PostgresqlConnection, statements: Sequence[Statement]) 
         attempt.run([each for each in todo if each not in left_out])
     finally:
         connection.execute("ROLLBACK", "ending a rehearsal")
-    found = rehearsal_of(attempt.failed, left_out, attempt.rest, attempt.ended)
-    return replace(found, skipped=frozenset(attempt.skipped))
+    return attempt.rehearsal(left_out)
 
 
 class _Attempt:
@@ -72,16 +79,15 @@ class _Attempt:
         failed: The statements that the server refused.
         rest: The statements that were not run, because the rehearsal ended early.
         ended: Why it did; "" if it did not.
-        skipped: The statements that an import would leave out.
     """
 
     def __init__(self, connection: PostgresqlConnection) -> None:
         self.failed: list[FailedStatement] = []
         self.rest: Sequence[Statement] = ()
         self.ended = ""
-        self.skipped: set[Statement] = set()
         self._connection = connection
-        self._kept: set[str] = set()  # what the target has already, and keeps
+        self._skipped: set[Statement] = set()
+        self._kept: set[ObjectKey] = set()  # what the target has already, and keeps
         self._deadline = time.monotonic() + SECONDS
 
     def run(self, statements: Sequence[Statement]) -> None:
@@ -98,7 +104,7 @@ class _Attempt:
         for number, statement in enumerate(todo):
             self.ended = self._limit(number) or self._try(statement)
             if self.ended:
-                self.rest = [each for each in todo[number:] if each.unchecked is None]
+                self.rest = [each for each in todo[number:] if not isinstance(each, Unchecked)]
                 self.failed += _unchecked(todo[number:])
                 return
 
@@ -114,43 +120,99 @@ class _Attempt:
 
     def _try(self, statement: Statement) -> str:
         """Run a statement; return why the rehearsal cannot go on after it, "" if it can."""
-        if statement.changes in self._kept:
-            self.skipped.add(statement)
+        if not self._kept.isdisjoint(statement.key.owners):
+            self._skipped.add(statement)
             return ""
-        if statement.unchecked is not None:
+        if isinstance(statement, Unchecked):
             self.failed += _unchecked([statement])
             return ""
-        doing = f"rehearsing {statement.makes}"
+        doing = f"rehearsing {statement.key}"
         left = max(1, int((self._deadline - time.monotonic()) * 1000))
         self._connection.execute(f"SET LOCAL statement_timeout = {left}", doing)
         self._connection.execute("SAVEPOINT rehearsed", doing)
         try:
-            if not (statement.unless and self._connection.rows(statement.unless, doing)):
+            if any(self._connection.rows(query, doing) for query in statement.skips):
+                self._skipped.add(statement)
+                self._kept |= {statement.key} if isinstance(statement, Create) else set()
+            else:
                 sql = _without_rows(statement.sql)
                 with every_row(self._connection, statement.reads if sql == statement.sql else ()):
                     self._connection.execute(sql, doing)
-            else:
-                self.skipped.add(statement)
-                self._kept |= {statement.makes} if statement.keeps else set()
             self._connection.execute("RELEASE SAVEPOINT rehearsed", doing)
         except SnapshotError as error:
             self._connection.execute("ROLLBACK TO SAVEPOINT rehearsed", doing)
             if isinstance(error, TransientError) or str(error.attributes.get("sqlstate")).startswith(_ENDS):
-                return f"{statement.makes} could not be tried: {message_of(error)}"
+                return f"{statement.key} could not be tried: {_message_of(error)}"
             lacks = error.attributes.get("sqlstate") in _LACKING
-            self.failed.append(FailedStatement(statement, message_of(error), _holds_rows(statement), lacks))
+            self.failed.append(FailedStatement(statement, _message_of(error), _holds_rows(statement), lacks))
         return ""
 
+    def rehearsal(self, left_out: Mapping[Statement, str]) -> Rehearsal:
+        """Return what failed by itself, what belongs to that, and what is unknown.
 
-def _unchecked(statements: Sequence[Statement]) -> Iterator[FailedStatement]:
+        What lacks something is unknown if that may be what was not tried.
+
+        Args:
+            left_out: The statements that were not run, and why.
+        """
+        untried = dict.fromkeys(self.rest, self.ended) | dict(left_out)
+        absent: dict[ObjectKey, ObjectKey | str] = {each.key: reason for each, reason in untried.items()}
+        failed, following = dict[ObjectKey, FailedStatement](), set[Statement]()
+        for each in self.failed:
+            statement = each.statement
+            cause = next((absent[key] for key in _needed(statement) if key in absent), None)
+            if cause is None and each.lacks:
+                cause = self.ended or _may_lack(statement, left_out)
+            if isinstance(cause, str):
+                untried[statement] = cause
+            elif cause is None:
+                failed[statement.key] = each
+            else:
+                following.add(statement)
+                failed[cause] = replace(failed[cause], holds_rows=failed[cause].holds_rows or each.holds_rows)
+            absent.setdefault(statement.key, statement.key if cause is None else cause)
+        by_reason: dict[str, tuple[ObjectKey, ...]] = {}
+        for statement, reason in untried.items():
+            by_reason[reason] = (*by_reason.get(reason, ()), statement.key)
+        return Rehearsal(tuple(failed.values()), by_reason, frozenset(following), frozenset(self._skipped))
+
+
+def _needed(statement: Statement) -> Iterator[ObjectKey]:
+    """Yield the keys of what a statement needs, as far as its own key and table tell."""
+    table = statement.table
+    yield from (each.key for each in LEDGER if statement in LEDGER)
+    yield statement.key
+    yield from statement.key.owners
+    if table is not None:
+        yield from (ObjectKey(kind, table) for kind in ("table", "view", "materialized view"))
+    for schema in (statement.key.schema, ObjectKey("schema", table.schema) if table is not None else None):
+        if schema is not None:
+            yield schema
+
+
+def _may_lack(statement: Statement, left_out: Mapping[Statement, str]) -> str | None:
+    """Return why something that a statement may need was not tried."""
+    reasons = (
+        reason
+        for each, reason in left_out.items()
+        if each.key.kind in _USED_BY_OTHERS or (each.table is not None and each.table == statement.table)
+    )
+    return next(reasons, None)
+
+
+def _message_of(error: SnapshotError) -> str:
+    return str(error.attributes.get("reason", error))
+
+
+def _unchecked(statements: Iterable[Statement]) -> Iterator[FailedStatement]:
     """Yield those of the statements that an import refuses to run."""
     for each in statements:
-        if each.unchecked is not None:
-            yield FailedStatement(each, each.unchecked.reason, _holds_rows(each))
+        if isinstance(each, Unchecked):
+            yield FailedStatement(each, each.reason, _holds_rows(each))
 
 
 def _holds_rows(statement: Statement) -> bool:
-    return kind_of_object(statement.makes) in _HOLD_ROWS or statement in LEDGER
+    return statement.key.kind in _HOLD_ROWS or statement in LEDGER
 
 
 def _without_rows(sql: str) -> str:

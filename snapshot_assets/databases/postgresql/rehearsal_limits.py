@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from snapshot_assets.databases.kinds import kind_of_object
+from snapshot_assets.databases.definition import Statement
 from snapshot_assets.databases.postgresql.ddl.checked_sql import qualified_name
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.sql import literal
-from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import TableName
 
 _EVENT_TRIGGERS = """
@@ -51,11 +50,11 @@ def event_trigger(connection: PostgresqlConnection) -> str | None:
 def unsafe(connection: PostgresqlConnection, statements: Sequence[Statement]) -> dict[Statement, str]:
     """Return the statements that a rehearsal must not run, and why."""
     existing = _existing(connection, {name for each in statements for name in _locked(each)})
-    code = any(kind_of_object(each.makes) in _CODE for each in statements)
+    code = any(each.key.kind in _CODE for each in statements)
     found = {}
     for each in statements:
         locked = sorted(str(name) for name in _locked(each) if _locks(each, existing.get(name)))
-        if locked and not (each.unless and connection.rows(each.unless, f"rehearsing {each.makes}")):
+        if locked and not any(connection.rows(query, f"rehearsing {each.key}") for query in each.skips):
             found[each] = "they would lock what exists in the target"
         elif code and _evaluates(each.sql):
             found[each] = "they may call functions of the snapshot"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from snapshot_assets.databases.definition import Rehearsal, Statement
 from snapshot_assets.databases.feed import Feed
 from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.postgresql.database_locale import differing_locale
@@ -34,7 +35,7 @@ from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.sql_target import Question, SqlTarget
-from snapshot_assets.databases.target import ExistingTable, Load, OtherType, Rehearsal, Statement
+from snapshot_assets.databases.target import ExistingTable, Load, OtherType
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 

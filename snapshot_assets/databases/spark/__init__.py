@@ -9,9 +9,9 @@ import re
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import unquote
 
+from snapshot_assets.databases.definition import Definition
 from snapshot_assets.databases.renaming import Renaming, check_distinct_folded, renamed_tables
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.target import Definition
 from snapshot_assets.errors import UnknownSourceError
 from snapshot_assets.format.relations import DatabaseSchema
 

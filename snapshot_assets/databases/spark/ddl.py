@@ -9,10 +9,10 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 
 from snapshot_assets.databases.clashes import clashes
+from snapshot_assets.databases.definition import Definition, ObjectKey, Statement
 from snapshot_assets.databases.exclusions import uncarried
 from snapshot_assets.databases.spark.sql import identifier, literal
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema, type_text
-from snapshot_assets.databases.target import Definition, Statement
 from snapshot_assets.errors import DocumentError, UnsupportedTypeError
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table
 
@@ -59,7 +59,7 @@ def _create(table: Table) -> Statement:
     comment = f" COMMENT {literal(table.comment)}" if table.comment else ""
     columns = ", ".join(_column(table, column) for column in table.columns)
     return Statement(
-        f"table {table.table_name.dotted}", f"CREATE TABLE IDENTIFIER({TABLE}) ({columns}){comment}", table.table_name
+        ObjectKey("table", table.table_name), f"CREATE TABLE IDENTIFIER({TABLE}) ({columns}){comment}", table.table_name
     )
 
 

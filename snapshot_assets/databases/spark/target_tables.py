@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
+from snapshot_assets.databases.definition import Rehearsal, Statement
 from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows
 from snapshot_assets.databases.spark import catalog_path
@@ -16,7 +17,7 @@ from snapshot_assets.databases.spark.sql import qualified
 from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
 from snapshot_assets.databases.spark.types import column_type_text
 from snapshot_assets.databases.steps import SchemaStep, StepResult
-from snapshot_assets.databases.target import ExistingTable, OtherType, Rehearsal, RestoreRecord, Statement
+from snapshot_assets.databases.target import ExistingTable, OtherType, RestoreRecord
 from snapshot_assets.errors import DatabaseError, RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName

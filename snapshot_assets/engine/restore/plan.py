@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.databases.definition import Definition, FailedStatement, ObjectKey, Rehearsal
+from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.postgresql.former_partitions import former_partitions
 from snapshot_assets.databases.steps import SchemaStep, StepResult
-from snapshot_assets.databases.target import Definition, FailedStatement, Rehearsal, RestoreRecord
+from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.files.read import TextOf, text_schemas
 from snapshot_assets.engine.restore import damage
 from snapshot_assets.engine.restore.changes import ChunkChanges
@@ -110,8 +112,8 @@ class RestorePlan:
     def lost(self) -> tuple[str, ...]:
         """What is not carried over, a sentence each."""
         left_out = (
-            f"{name[0].upper()}{name[1:]} was left out: the target lacks a function that it needs."
-            for name in self.steps.left_out()
+            f"{capital(step.name)} was left out: the target lacks a function that it needs."
+            for step in self.steps.left_out()
         )
         return (*self.lost_for_ever, *left_out)
 
@@ -128,7 +130,7 @@ class RestorePlan:
         """
         created = set(self.record.made)
         existed = any(table.foreign_keys and table.table_name not in created for table in self.definition.tables)
-        return existed or any(step.kind == "foreign key" for step in self.steps.made_steps())
+        return existed or any(step.kind == "foreign key" for step in self.steps.made())
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -137,9 +139,9 @@ class RestorePlan:
         restored = newest & {table.table_name for table in self.source.schema.tables}
         gone = left_out(self.state, self.source.documents, restored)
         dropped = map(dropped_table, self.source.dropped)
-        made = {each.makes for each in self.definition.before}
+        made = {each.key for each in self.definition.before}
         places = (part for table in self.definition.tables for part in former_partitions(table))
-        former = (former_partition(part) for part in places if f"partition {part.dotted}" in made)
+        former = (former_partition(part) for part in places if ObjectKey("partition", part) in made)
         edges = outside(self.state, self.source.filters)
         older = self.source.older.warnings() if self.source.older else ()
         return (*older, *edges, *dropped, *former, *gone, *self.differing, *damage.unneeded_damage(self))

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from snapshot_assets.catalog.verify.objects import Depth
+from snapshot_assets.databases.definition import Rehearsal
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.target import Rehearsal, RestoreTarget
+from snapshot_assets.databases.target import RestoreTarget
 from snapshot_assets.engine.restore.files import FilePlan
 from snapshot_assets.engine.restore.lengths import too_long
 from snapshot_assets.engine.restore.plan import RestorePlan, planned

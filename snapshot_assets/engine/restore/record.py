@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from snapshot_assets.databases.target import Definition, RestoreRecord
+from snapshot_assets.databases.definition import Definition
+from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.engine.restore.pin import IMPORT
 from snapshot_assets.engine.restore.settings import Filters

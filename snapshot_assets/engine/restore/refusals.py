@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from snapshot_assets.databases.definition import Definition, FailedStatement, Rehearsal, Statement
 from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need, of_rows
-from snapshot_assets.databases.target import Definition, FailedStatement, Rehearsal, RestoreTarget, Statement
+from snapshot_assets.databases.target import RestoreTarget
 from snapshot_assets.engine.restore.target import TargetContents
 from snapshot_assets.errors import RefusedImportError, RestoreError, SnapshotError
 from snapshot_assets.format.counts import counted, some_text
 from snapshot_assets.format.names import table_text
-
-_OWN_NAME = re.compile(r'(?P<schema>[^."(]+\.|"[^"]*"\.)?(?P<name>"[^"]*"|[^("\s]+)')
 
 
 def refuse(errors: Sequence[SnapshotError]) -> None:
@@ -114,7 +112,7 @@ def rehearsed(
     found = target.rehearse(statements)
     failed = [each for each in found.failed if not _explained(each, absent)]
     errors: list[SnapshotError] = [
-        RestoreError(f"{each.statement.makes} could not be made: {each.message}.", makes=each.statement.makes)
+        RestoreError(f"{each.statement.key} could not be made: {each.message}.", makes=str(each.statement.key))
         for each in failed
         if each.holds_rows
     ]
@@ -125,24 +123,10 @@ def rehearsed(
 def would_fail(failing: Iterable[FailedStatement]) -> Iterator[SnapshotError]:
     """Yield the errors of statements that would fail alone, to be listed with those that refuse a restore."""
     for each in failing:
-        yield RestoreError(f"{each.statement.makes} would fail: {each.message}.")
+        yield RestoreError(f"{each.statement.key} would fail: {each.message}.")
 
 
 def _explained(failed: FailedStatement, missing: Iterable[Need]) -> bool:
-    """Return whether a statement fails because an object is missing that is listed by itself."""
-    return failed.lacks and any(_names(failed.message, need) or _lacks_extension(failed, need) for need in missing)
-
-
-def _names(message: str, need: Need) -> bool:
-    """Return whether the server's message names an object, or the schema that it lies in."""
-    match = _OWN_NAME.match(need.name)
-    if match is None:
-        return False
-    own, schema = re.escape(match["name"].strip('"')), re.escape((match["schema"] or "").strip('."'))
-    named = re.search(rf"(?<!\w){own}(?!\w)", message) is not None
-    return named or bool(schema and re.search(rf"(?<![\w.]){schema}(?![\w.])", message))
-
-
-def _lacks_extension(failed: FailedStatement, need: Need) -> bool:
-    """Return whether a table may lack a part of an extension, whose name says nothing about it."""
-    return need.kind == AVAILABLE_EXTENSION and failed.statement.table in need.tables
+    """Return whether a statement may fail because an object is missing that is listed by itself."""
+    table = failed.statement.table
+    return failed.lacks and any(table is None or table in need.tables for need in missing)

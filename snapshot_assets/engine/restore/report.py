@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from snapshot_assets.databases.kinds import counts_by_kind, counts_text
+from snapshot_assets.databases.kinds import counts_by_kind, counts_text, kind_of_object
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.refusals import missing_lines
 from snapshot_assets.engine.restore.steps import FailedStep, KeptStep, Left
@@ -24,11 +24,10 @@ def schema_facts(plan: RestorePlan, failed: Sequence[FailedStep]) -> dict[str, A
         plan: The restore.
         failed: Its steps that could not be made.
     """
-    made = plan.steps.made()
     return {
-        "made": counts_by_kind(made),
+        "made": counts_by_kind(step.kind for step in plan.steps.made()),
         "failed": [each.facts for each in failed],
-        "left_out": plan.steps.left_out(),
+        "left_out": [step.name for step in plan.steps.left_out()],
         "tables_not_made": sorted(map(table_text, plan.absent)),
         **kept_facts(plan),
         **lost_facts(plan),
@@ -40,12 +39,12 @@ def kept_facts(plan: RestorePlan) -> dict[str, Any]:
     kept, parts, refused = _kept(plan)
     return {
         "kept": [each.object for each in kept],
-        "kept_by_kind": counts_by_kind(each.object for each in kept),
+        "kept_by_kind": counts_by_kind(each.kind for each in kept),
         "differs": {each.object: each.message for each in kept if each.message},
         "not_compared": {each.object: each.message for each in parts},
-        "not_compared_by_kind": counts_by_kind(each.object for each in parts),
+        "not_compared_by_kind": counts_by_kind(each.kind for each in parts),
         "not_made": {each.object: each.message for each in refused},
-        "not_made_by_kind": counts_by_kind(each.object for each in refused),
+        "not_made_by_kind": counts_by_kind(each.kind for each in refused),
     }
 
 
@@ -72,7 +71,7 @@ def kept_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
         return
     for what, steps in (("left as the target has it", kept), (_NOT_COMPARED, parts), (_NOT_MADE, refused)):
         if steps:
-            counts = counts_text(counts_by_kind(each.object for each in steps))
+            counts = counts_text(counts_by_kind(each.kind for each in steps))
             yield f"{what}: {counts}; --verbose names them"
 
 
@@ -81,7 +80,7 @@ def lost_facts(plan: RestorePlan) -> dict[str, Any]:
 
     The counts do not have the views of `left_out`, which a later run may make.
     """
-    counts = counts_by_kind(plan.lost_for_ever)
+    counts = counts_by_kind(map(kind_of_object, plan.lost_for_ever))
     return {"lost_by_kind": counts, "lost": list(plan.lost), "warnings": list(plan.warnings)}
 
 
@@ -91,24 +90,25 @@ def lost_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
         yield from (f"not carried over: {sentence}" for sentence in plan.lost)
         return
     if left_out := plan.steps.left_out():
-        yield f"left out until the target has what they need: {counts_text(counts_by_kind(left_out))}"
+        counts = counts_text(counts_by_kind(step.kind for step in left_out))
+        yield f"left out until the target has what they need: {counts}"
     if lost := plan.lost_for_ever:
-        yield f"not carried over: {counts_text(counts_by_kind(lost))}; --verbose names them"
+        yield f"not carried over: {counts_text(counts_by_kind(map(kind_of_object, lost)))}; --verbose names them"
 
 
 def step_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
     """Yield a line with what a restore would make by kind; with `verbose`, a line for each object instead."""
-    names = [step.name for step in plan.to_create()]
+    steps = plan.to_create()
     if verbose:
-        yield from (f"would make {name}" for name in names)
-    elif names:
-        yield f"would make {counts_text(counts_by_kind(names))}; --verbose names them"
+        yield from (f"would make {step.name}" for step in steps)
+    elif steps:
+        yield f"would make {counts_text(counts_by_kind(step.kind for step in steps))}; --verbose names them"
 
 
 def failing_lines(plan: RestorePlan) -> Iterator[str]:
     """Yield what an import would fail to make, and what the target lacks for it, a line each."""
     for failed in plan.failing:
-        yield f"would fail: {failed.statement.makes}: {failed.message}"
+        yield f"would fail: {failed.statement.key}: {failed.message}"
     if plan.lacking:
         yield "the target lacks what only these need; the statements are the snapshot's text, so read them first:"
         yield from missing_lines(plan.lacking).splitlines()
@@ -116,16 +116,16 @@ def failing_lines(plan: RestorePlan) -> Iterator[str]:
 
 def untried_lines(plan: RestorePlan) -> Iterator[str]:
     """Yield how many statements were not rehearsed, and why: a line for each reason."""
-    for reason, names in plan.rehearsal.untried.items():
-        yield f"not rehearsed: {counted(len(names), 'statement')}, because {reason}"
+    for reason, keys in plan.rehearsal.untried.items():
+        yield f"not rehearsed: {counted(len(keys), 'statement')}, because {reason}"
 
 
 def made_lines(plan: RestorePlan, failed: Sequence[FailedStep]) -> Iterator[str]:
     """Yield what a restore has made of the schema, and what it could not make, a line each."""
     if made := plan.steps.made():
-        yield f"made: {counts_text(counts_by_kind(made))}"
+        yield f"made: {counts_text(counts_by_kind(step.kind for step in made))}"
     if failed:
-        counts = counts_text(counts_by_kind(each.object for each in failed))
+        counts = counts_text(counts_by_kind(each.kind for each in failed))
         yield f"could not be made: {counts}; see above"
     if plan.absent:
         names = sorted(map(str, plan.absent))

@@ -8,8 +8,9 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
+from snapshot_assets.databases.definition import Definition, Statement
 from snapshot_assets.databases.steps import SchemaStep, StepResult, steps_of
-from snapshot_assets.databases.target import Definition, RestoreRecord, RestoreTarget, Statement
+from snapshot_assets.databases.target import RestoreRecord, RestoreTarget
 from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.errors import RestoreFailedError, SchemaIncompleteError
 from snapshot_assets.format.counts import counted
@@ -135,7 +136,7 @@ class RestoreSteps:
         return [
             step
             for step in self.any_failed
-            if step.table not in self.absent and step.name.removeprefix("comment on ") not in never
+            if step.table not in self.absent and not {step.name, str(step.key.of)} & never
         ]
 
     def rehearsed(self, *, whole: bool) -> list[Statement]:
@@ -201,11 +202,7 @@ class RestoreSteps:
         results = [self.results.get(each.name) for each in self.before if each.makes_relation and each.table == table]
         return not any(result is not None and result.made for result in results)
 
-    def made(self) -> list[str]:
-        """Return the names of the steps that this restore has made."""
-        return [step.name for step in self.made_steps()]
-
-    def made_steps(self) -> list[SchemaStep]:
+    def made(self) -> list[SchemaStep]:
         """Return the steps that this restore has made."""
         return [
             step
@@ -213,10 +210,10 @@ class RestoreSteps:
             if (result := self.results.get(step.name)) and result.made and result.import_id == self.record.id
         ]
 
-    def left_out(self) -> list[str]:
-        """Return the names of the views that are not there because the target lacks what they, or their views, need."""
+    def left_out(self) -> list[SchemaStep]:
+        """Return the views that are not there because the target lacks what they, or their views, need."""
         return [
-            step.name
+            step
             for step in self.after
             if step.makes_view
             and self._own(step)
@@ -264,8 +261,8 @@ class RestoreSteps:
 
 def _kept(step: SchemaStep, result: StepResult, results: Mapping[str, StepResult]) -> KeptStep:
     """Return a step that was left out, by its result."""
-    changed = (each.changes for each in step.statements if each.changes in results and results[each.changes].kept)
-    if owner := next(changed, None):
+    owners = map(str, step.key.owners)
+    if owner := next((each for each in owners if each in results and results[each].kept), None):
         return KeptStep(step.name, step.kind, Left.PART, f"The target had {owner}.")
     # Of a partition that a table of the target refused, the result has the server's message.
     why = Left.REFUSED if step.kind == "partition" and result.message else Left.THERE

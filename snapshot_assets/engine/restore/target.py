@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from snapshot_assets.databases.convert import converted
+from snapshot_assets.databases.definition import Definition
 from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.open import database_module, kind_of
 from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.databases.steps import StepResult, steps_of
-from snapshot_assets.databases.target import Definition, ExistingTable, OtherType, RestoreRecord, RestoreTarget
+from snapshot_assets.databases.target import ExistingTable, OtherType, RestoreRecord, RestoreTarget
 from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.engine.restore.settings import Filters, described, renaming_of, without_renaming
 from snapshot_assets.engine.restore.source import RestoreSource, check_unfinished

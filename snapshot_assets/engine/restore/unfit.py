@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from snapshot_assets.databases.definition import FailedStatement, ObjectKey, Statement
 from snapshot_assets.databases.postgresql.value_limits import holds_text, limits, unfit
-from snapshot_assets.databases.target import FailedStatement, Statement
 from snapshot_assets.engine.restore.files import FilePlan
 from snapshot_assets.engine.restore.lengths import read_columns
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
+from snapshot_assets.format.relations import Column, DatabaseSchema, Table
 from snapshot_assets.storage.base import ObjectStore
 
 
@@ -71,7 +71,7 @@ def unfit_values(
     read_columns(store, files, by_name, documents, columns)
     for name, some in columns.items():
         if found := [str(each) for each in some if each.count]:
-            yield FailedStatement(Statement(f"rows of {name.dotted}", "", TableName(*name)), "; ".join(found))
+            yield FailedStatement(Statement(ObjectKey("rows", of=name), "", name), "; ".join(found))
 
 
 def _columns(columns: Iterable[Column]) -> Iterator[_Unfit]:

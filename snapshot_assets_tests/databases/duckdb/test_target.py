@@ -11,10 +11,11 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.duckdb.ddl.tables import TARGET
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, TimelessRows, WindowRows
 from snapshot_assets.databases.steps import steps_of
-from snapshot_assets.databases.target import Load, Statement
+from snapshot_assets.databases.target import Load
 from snapshot_assets.errors import DatabaseError, DatabaseLockedError
 from snapshot_assets.format.relations import DatabaseSchema, Table
 from snapshot_assets_tests.databases.duckdb.files import MAIN_T, make_file, path_of
@@ -135,7 +136,7 @@ def test_a_chunk_of_a_table_with_keys_and_indexes_is_replaced_by_rows_with_the_s
         record = opened.imports()[0]
         opened.load(entry(MAIN_T, record), table, ROWS.to_batches())
         keys = ["ALTER TABLE t ADD PRIMARY KEY (x)", "CREATE INDEX i ON t (ts)"]
-        make(opened, record, [Statement(sql, sql) for sql in keys])
+        make(opened, record, [Statement(ObjectKey(sql), sql) for sql in keys])
         files = [(entry(MAIN_T, record, "data/0/new.parquet"), table, ROWS.to_batches())]
         assert opened.replace(0, [Load(record.location_id, record.id, table, AllRows(), files)]) == 4
         assert opened.load(entry(MAIN_T, record, "data/0/more.parquet"), table, ROWS.slice(0, 0).to_batches()) == 0
@@ -150,7 +151,7 @@ def test_a_finished_import_is_not_finished_again_and_another_one_cannot_begin_un
     into, table = started
     with target(into) as opened:
         record = opened.imports()[0]
-        make(opened, record, [Statement("a view", "CREATE VIEW v AS SELECT 1 AS one")])
+        make(opened, record, [Statement(ObjectKey("a view"), "CREATE VIEW v AS SELECT 1 AS one")])
         opened.finish(record)
         opened.finish(record)
         assert opened.imports()[0].finished
@@ -250,7 +251,7 @@ def test_statements_that_are_several_or_reach_outside_run_nothing(
             f"CREATE VIEW a AS FROM glob('{outside}/*')",
             "SELECT x FROM (SELECT 1 AS x); ATTACH ':memory:' AS m",
         ):
-            assert opened.make(record, steps_of([Statement("it", sql)]))["it"].failed
+            assert opened.make(record, steps_of([Statement(ObjectKey("it"), sql)]))["it"].failed
     assert rows_in(into, "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'") == ["t"]
     assert sorted(os.listdir(outside)) == ["copy.duckdb", "origin.duckdb"]
 

@@ -9,10 +9,10 @@ from typing import Any
 import adbc_driver_postgresql.dbapi as adbc
 import pytest
 
+from snapshot_assets.databases.definition import Definition, Unchecked
 from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.source import Selection
-from snapshot_assets.databases.target import Definition
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table
 from snapshot_assets.format.uncarried import code_by_kind, uncarried_by_kind
@@ -97,10 +97,9 @@ def test_a_statement_of_another_kind_is_refused_alone(source: str) -> None:
                 )
             }
         )
-        [refused] = [each for each in define(hostile, code=True).before if each.unchecked]
-        assert (refused.makes, refused.sql) == ("function public.f()", "")
-        assert refused.unchecked is not None
-        assert refused.unchecked.reason.startswith("function public.f() is refused: the snapshot gives ")
+        [refused] = [each for each in define(hostile, code=True).before if isinstance(each, Unchecked)]
+        assert (str(refused.key), refused.sql) == ("function public.f()", "")
+        assert refused.reason.startswith("function public.f() is refused: the snapshot gives ")
     unknown = Schema(name="public", options={"code": [{"kind": "spell", "name": "x", "sql": "SELECT 1"}]})
     assert define(DatabaseSchema(database="postgresql", schemas=(unknown,)), code=True).lost == ()
 

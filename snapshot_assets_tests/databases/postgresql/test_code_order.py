@@ -61,7 +61,7 @@ def test_defaults_that_call_code_which_needs_their_table_are_set_later(
     run(target, definition.before)
     run(target, definition.after)
     assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
-    made = {statement.makes for statement in (*definition.before, *definition.after)}
+    made = {str(statement.key) for statement in (*definition.before, *definition.after)}
     assert [need.label for need in definition.needs if need.label not in made] == []
     assert [need.label for need in define(schema).needs] != []
 

@@ -58,8 +58,8 @@ def test_only_whole_schemas_have_types_and_sequences_without_a_table(
     schema = extracted(postgresql_database)
     known = [table.table_name for table in schema.tables]
     narrowed, _ = _select(schema, Filters(tables=(TableName("public", "t"),)), known)
-    assert "sequence public.lonely" not in [each.makes for each in define(narrowed).before]
-    assert "sequence public.lonely" in [each.makes for each in define(schema).before]
+    assert "sequence public.lonely" not in [str(each.key) for each in define(narrowed).before]
+    assert "sequence public.lonely" in [str(each.key) for each in define(schema).before]
 
 
 def test_a_sequence_that_the_user_may_not_read_is_named(

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from snapshot_assets.databases.definition import ObjectKey, Statement, Unchecked
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.ddl.checked_sql import type_text
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.steps import steps_of
-from snapshot_assets.databases.target import Statement
 from snapshot_assets.errors import DatabaseError, RestoreError
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets_tests.databases.postgresql.helpers import execute, restore, run, schema_dump
@@ -161,12 +161,11 @@ NOT_RUN = [(what, document) for what, documents in REFUSED.items() for document 
 def test_text_that_would_end_its_clause_is_refused_and_never_runs(what: str, document: DatabaseSchema) -> None:
     definition = define(document)
     statements = [*definition.before, *definition.after]
-    [refused] = [each for each in statements if each.unchecked is not None]
-    assert refused.unchecked is not None
-    assert refused.unchecked.reason.startswith(f"{what} is refused: the snapshot gives ")
+    [refused] = [each for each in statements if isinstance(each, Unchecked)]
+    assert refused.reason.startswith(f"{what} is refused: the snapshot gives ")
     assert refused.sql == ""
     assert not any("victim" in each.sql or EVIL in each.sql or "DROP COLUMN" in each.sql for each in statements)
-    of_table = refused.makes in ("table public.t", "type public.k")
+    of_table = str(refused.key) in ("table public.t", "type public.k")
     assert of_table == (not refused.by_hand)
 
 
@@ -178,9 +177,9 @@ def test_an_import_refuses_tables_with_such_text_and_makes_the_rest(
     definition = define(document)
     with closing(PostgresqlTarget(DatabaseAddress("target", postgresql_module_database))) as target:
         found = target.rehearse([*definition.before, *definition.after]).failed
-    [failed] = [each for each in found if each.statement.unchecked is not None]
+    [failed] = [each for each in found if isinstance(each.statement, Unchecked)]
     assert failed.message.startswith(f"{what} is refused: ")
-    assert failed.holds_rows == (failed.statement.makes == "table public.t")
+    assert failed.holds_rows == (str(failed.statement.key) == "table public.t")
 
 
 @pytest.mark.parametrize(
@@ -195,7 +194,7 @@ def test_an_import_refuses_tables_with_such_text_and_makes_the_rest(
 )
 def test_without_expressions_such_text_is_left_out(document: DatabaseSchema) -> None:
     definition = define(document, expressions=False)
-    assert not any(each.unchecked for each in (*definition.before, *definition.after))
+    assert not any(isinstance(each, Unchecked) for each in (*definition.before, *definition.after))
     [sentence] = definition.lost
     assert sentence.endswith("SQL text of the snapshot.")
 
@@ -252,7 +251,7 @@ def test_the_server_refuses_several_statements_in_one_string(
     postgresql_server.psql(postgresql_database, "CREATE TABLE public.victim (a int)")
     sql = "CREATE TABLE t (a int DEFAULT 1); DROP TABLE victim; --)"
     with pytest.raises(DatabaseError, match=r"making thing public\.t failed: .*multiple commands"):
-        run(postgresql_database, (Statement("thing public.t", sql),))
+        run(postgresql_database, (Statement(ObjectKey("thing", "public.t"), sql),))
     assert (
         postgresql_server.psql(postgresql_database, "SELECT to_regclass('t') IS NULL, 'victim'::regclass") == "t|victim"
     )
@@ -284,9 +283,9 @@ def test_details_of_what_cannot_be_checked_are_left_to_the_user_with_it(document
     given = {"comments": COMMENTS, "index_statistics_targets": TARGETS, "constraint_storage": STORAGE}
     table = document.tables[0].model_copy(update={"options": given})
     definition = define(document.model_copy(update={"tables": (table,)}))
-    [refused] = [each for each in definition.after if each.unchecked]
-    assert not any(refused.makes in each.makes and each is not refused for each in definition.after)
-    assert not any(each.makes.startswith("comment on index") for each in definition.after)
+    [refused] = [each for each in definition.after if isinstance(each, Unchecked)]
+    assert not any(str(refused.key) in str(each.key) and each is not refused for each in definition.after)
+    assert not any(str(each.key).startswith("comment on index") for each in definition.after)
     assert " NEW" in refused.by_hand
     assert len(refused.by_hand.split("; ")) == 1 + details
 
@@ -306,10 +305,9 @@ def test_a_refused_partition_key_is_the_only_reason_that_is_given() -> None:
     )
     for code in (True, False):
         definition = define(document, code=code)
-        [refused] = [each for each in (*definition.before, *definition.after) if each.unchecked]
-        assert refused.unchecked is not None
-        assert refused.unchecked.reason.startswith("partition key of public.t is refused: the snapshot gives ")
-        assert refused.makes == "table public.t"
+        [refused] = [each for each in (*definition.before, *definition.after) if isinstance(each, Unchecked)]
+        assert refused.reason.startswith("partition key of public.t is refused: the snapshot gives ")
+        assert str(refused.key) == "table public.t"
 
 
 TEXT = COLUMN | {"name": "b", "type": "text", "arrow_type": "string"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from snapshot_assets.databases.convert import converted
+from snapshot_assets.databases.definition import Advance
 from snapshot_assets.databases.duckdb import type_for as duckdb_type_for
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.source import DatabaseAddress
@@ -192,7 +193,11 @@ def test_a_value_without_a_next_one_does_not_exhaust_the_sequence_of_a_table_tha
     postgresql_server.psql_script(source, SENTINELS)
     postgresql_server.psql(target, "CREATE TABLE s (id serial, n int)")
     postgresql_server.psql(target, "INSERT INTO s VALUES (1, 1), (2147483647, 2), (2147483646, 3)")
-    own = [each for each in define(extracted(source)).after if each.of_existing and each.makes.endswith("s.id")]
+    own = [
+        each
+        for each in define(extracted(source)).after
+        if isinstance(each, Advance) and each.of_existing and str(each.key).endswith("s.id")
+    ]
     run(target, tuple(own))
     assert postgresql_server.psql(target, NEXT[0]) == "2"
 
@@ -218,5 +223,5 @@ def test_a_sequence_that_was_restarted_at_its_first_possible_value_starts_there(
     drawn = "SELECT nextval('up'), nextval('down'), nextval('t_id_seq')"
     assert postgresql_server.psql(target, drawn) == postgresql_server.psql(source, drawn) == "1|9|1"
     assert postgresql_server.psql(target, "SELECT nextval('late_id_seq')") == "3"
-    run(target, tuple(each for each in definition.after if each.always))
+    run(target, tuple(each for each in definition.after if isinstance(each, Advance)))
     assert postgresql_server.psql(target, drawn) == "2|7|2"

@@ -10,10 +10,10 @@ from contextlib import closing, contextmanager
 import pyarrow as pa
 import pytest
 
+from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection, PostgresqlSession
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Scan
-from snapshot_assets.databases.target import Statement
 from snapshot_assets.errors import (
     DatabaseDeniedError,
     DatabaseError,
@@ -21,7 +21,7 @@ from snapshot_assets.errors import (
     SnapshotError,
     TransientError,
 )
-from snapshot_assets.format.relations import Table
+from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets_tests.databases.postgresql.helpers import load, opened, read, table_of
 from snapshot_assets_tests.servers.postgresql import (
     PostgresqlServer,
@@ -286,15 +286,23 @@ def test_an_ended_session_may_run_again_in_every_language(speaking: PostgresqlSe
             session.rows("SELECT i FROM public.base", "reading public.base")
 
 
-def test_a_rehearsal_finds_what_others_lack_in_every_language(speaking: PostgresqlServer) -> None:
-    table = Statement("table public.made", "CREATE TABLE public.made (i public.nowhere)")
-    view = Statement("view public.seen", "CREATE VIEW public.seen AS SELECT 1 FROM public.made")
+def test_a_rehearsal_finds_what_is_lacking_and_what_belongs_to_it_in_every_language(speaking: PostgresqlServer) -> None:
+    made, seen = TableName("public", "made"), TableName("public", "seen")
+    schema = Statement(ObjectKey("schema", "pg_mine"), "CREATE SCHEMA pg_mine")
+    mine = TableName("pg_mine", "t")
+    in_schema = Statement(ObjectKey("table", mine), "CREATE TABLE pg_mine.t (i int)", mine)
+    table = Statement(ObjectKey("table", made), "CREATE TABLE public.made (i public.nowhere)", made)
+    key = ObjectKey("index", "i", made)
+    index = Statement(key, "CREATE INDEX i ON public.made (i)", made)
+    comment = Statement(ObjectKey("comment", of=key), "COMMENT ON INDEX public.i IS 'x'", made)
+    view = Statement(ObjectKey("view", seen), "CREATE VIEW public.seen AS SELECT 1 FROM public.made", seen)
     with closing(PostgresqlTarget(DatabaseAddress("target", speaking.uri()))) as target:
-        found = target.rehearse([table, view])
-    assert [each.statement for each in found.failed] == [table]
-    assert "public.nowhere" in found.failed[0].message
-    assert found.failed[0].lacks
-    assert found.following == {view}
+        found = target.rehearse([schema, in_schema, table, index, comment, view])
+    assert [each.statement for each in found.failed] == [schema, table, view]
+    assert [each.lacks for each in found.failed] == [False, True, True]
+    assert [each.holds_rows for each in found.failed] == [True, True, False]
+    assert "public.nowhere" in found.failed[1].message
+    assert found.following == {in_schema, index, comment}
 
 
 def test_an_unreachable_foreign_server_is_named_in_every_language(speaking: PostgresqlServer) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.postgresql.driver import driver_text
 from snapshot_assets.databases.source import AllRows, Scan
-from snapshot_assets.databases.target import Statement
 from snapshot_assets.errors import (
     DatabaseDeniedError,
     DatabaseError,
@@ -108,4 +108,6 @@ def test_other_queries_fail_with_the_servers_error(database: str) -> None:
 @pytest.mark.parametrize("sql", ["SELECT 1 / (v - v) FROM base", "SELECT setval(fail('22000')::text, 1)"])
 def test_a_statement_of_a_restore_fails_with_the_servers_error(database: str, sql: str) -> None:
     with pytest.raises(DatabaseError, match=r"making it failed: .*(division by zero|error 22000 of the server)"):
-        run(database, (Statement("it", sql.replace("base", "public.base").replace("fail(", "public.fail(")),))
+        run(
+            database, (Statement(ObjectKey("it"), sql.replace("base", "public.base").replace("fail(", "public.fail(")),)
+        )

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from snapshot_assets.databases.definition import Unchecked
 from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
@@ -237,14 +238,13 @@ def test_a_column_of_a_views_row_type_is_refused_with_a_remedy_that_exists(
 ) -> None:
     postgresql_server.psql(postgresql_database, "CREATE VIEW v AS SELECT 1 AS a", "CREATE TABLE has_v (x v)")
     definition = define(extracted(postgresql_database))
-    [refused] = [each for each in (*definition.before, *definition.after) if each.unchecked]
-    assert (refused.makes, refused.sql) == ("table public.has_v", "")
-    assert refused.unchecked is not None
+    [refused] = [each for each in (*definition.before, *definition.after) if isinstance(each, Unchecked)]
+    assert (str(refused.key), refused.sql) == ("table public.has_v", "")
     assert re.search(
         r"^public\.has_v\.x holds rows of the type of view public\.v, .* other tables with --tables",
-        refused.unchecked.reason,
+        refused.reason,
     )
-    assert "view public.v" in [each.makes for each in definition.after]
+    assert "view public.v" in [str(each.key) for each in definition.after]
 
 
 def test_the_printed_statements_make_the_same_objects(

@@ -7,19 +7,19 @@ from contextlib import closing
 
 import pytest
 
+from snapshot_assets.databases.definition import ObjectKey, Rehearsal, Statement
 from snapshot_assets.databases.postgresql import rehearsal
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.target import Rehearsal, Statement
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.databases.postgresql.helpers import client, execute, extracted
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
 T, U = TableName("public", "t"), TableName("public", "u")
-CREATE = Statement("table public.t", 'CREATE TABLE "public"."t" (a int)', T)
-NEEDS_T = Statement("table public.u", "CREATE TABLE public.u (x public.t)", U)
-NO_RIGHT = Statement("schema pg_mine", "CREATE SCHEMA pg_mine")
+CREATE = Statement(ObjectKey("table", TableName("public", "t")), 'CREATE TABLE "public"."t" (a int)', T)
+NEEDS_T = Statement(ObjectKey("table", TableName("public", "u")), "CREATE TABLE public.u (x public.t)", U)
+NO_RIGHT = Statement(ObjectKey("schema", "pg_mine"), "CREATE SCHEMA pg_mine")
 
 
 @pytest.fixture
@@ -35,16 +35,18 @@ def target(uri: str) -> Iterator[PostgresqlTarget]:
 
 def untried(found: Rehearsal) -> dict[str, list[str]]:
     """Return what was not tried, without the ledger."""
-    left = {reason: [name for name in names if "ledger" not in name] for reason, names in found.untried.items()}
+    left = {reason: [name for name in map(str, keys) if "ledger" not in name] for reason, keys in found.untried.items()}
     return {reason: names for reason, names in left.items() if names}
 
 
 def failed(found: Rehearsal) -> list[str]:
-    return [each.statement.makes for each in found.failed]
+    return [str(each.statement.key) for each in found.failed]
 
 
 def test_a_full_lock_table_ends_it(target: PostgresqlTarget) -> None:
-    full = Statement("index i", "DO $$ BEGIN RAISE 'out of shared memory' USING ERRCODE = '53200'; END $$")
+    full = Statement(
+        ObjectKey("index", "i"), "DO $$ BEGIN RAISE 'out of shared memory' USING ERRCODE = '53200'; END $$"
+    )
     found = target.rehearse([NO_RIGHT, NEEDS_T, full, CREATE])
     assert failed(found) == ["schema pg_mine"]
     [(reason, names)] = untried(found).items()
@@ -55,8 +57,8 @@ def test_a_full_lock_table_ends_it(target: PostgresqlTarget) -> None:
 def test_half_of_the_lock_table_is_left_to_others(target: PostgresqlTarget) -> None:
     [row] = target.rows(rehearsal._LOCKS, "counting locks")
     sql = f"SELECT count(pg_advisory_xact_lock(i)) FROM generate_series(1, {row['most'] // 2 + 1}) i"
-    others = [Statement(f"schema s{i}", f"CREATE SCHEMA s{i}") for i in range(30)]
-    found = target.rehearse([Statement("value of sequence s", sql), *others])
+    others = [Statement(ObjectKey("schema", f"s{i}"), f"CREATE SCHEMA s{i}") for i in range(30)]
+    found = target.rehearse([Statement(ObjectKey("value", of=ObjectKey("sequence", "s")), sql), *others])
     assert failed(found) == []
     [(reason, names)] = untried(found).items()
     assert "memory for locks" in reason
@@ -66,7 +68,9 @@ def test_half_of_the_lock_table_is_left_to_others(target: PostgresqlTarget) -> N
 
 def test_it_takes_no_longer_than_its_limit(target: PostgresqlTarget, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rehearsal, "SECONDS", 1)
-    found = target.rehearse([Statement("table public.t", "SELECT pg_sleep(600)", T), NO_RIGHT])
+    found = target.rehearse(
+        [Statement(ObjectKey("table", TableName("public", "t")), "SELECT pg_sleep(600)", T), NO_RIGHT]
+    )
     assert failed(found) == []
     [(reason, names)] = untried(found).items()
     assert "statement timeout" in reason
@@ -77,7 +81,7 @@ def test_a_lock_of_another_session_ends_it(target: PostgresqlTarget, uri: str) -
     with client(uri) as run:
         run("BEGIN")
         run("CREATE SCHEMA taken")
-        found = target.rehearse([Statement("schema taken", "CREATE SCHEMA taken"), CREATE])
+        found = target.rehearse([Statement(ObjectKey("schema", "taken"), "CREATE SCHEMA taken"), CREATE])
         run("ROLLBACK")
     assert failed(found) == []
     [(reason, names)] = untried(found).items()
@@ -93,12 +97,28 @@ def test_tables_and_sequences_that_exist_are_not_locked(target: PostgresqlTarget
         "CREATE SEQUENCE numbers",
     )
     statements = [
-        Statement("partition public.p", "CREATE TABLE public.p PARTITION OF public.parent DEFAULT", T),
-        Statement("comment on public.p", "COMMENT ON TABLE public.p IS 'x'", T),
-        Statement("table public.u", "CREATE TABLE public.u (a int DEFAULT nextval('public.numbers'))", U),
-        Statement("owner of sequence public.numbers", "ALTER SEQUENCE public.numbers OWNED BY public.u.a", U),
         Statement(
-            "foreign key k of public.u",
+            ObjectKey("partition", TableName("public", "p")),
+            "CREATE TABLE public.p PARTITION OF public.parent DEFAULT",
+            T,
+        ),
+        Statement(
+            ObjectKey("comment", of=ObjectKey("partition", TableName("public", "p"))),
+            "COMMENT ON TABLE public.p IS 'x'",
+            T,
+        ),
+        Statement(
+            ObjectKey("table", TableName("public", "u")),
+            "CREATE TABLE public.u (a int DEFAULT nextval('public.numbers'))",
+            U,
+        ),
+        Statement(
+            ObjectKey("owner", of=ObjectKey("sequence", TableName("public", "numbers"))),
+            "ALTER SEQUENCE public.numbers OWNED BY public.u.a",
+            U,
+        ),
+        Statement(
+            ObjectKey("foreign key", "k", TableName("public", "u")),
             'ALTER TABLE ONLY public.u ADD CONSTRAINT k FOREIGN KEY (a) REFERENCES public."old T"(id)',
             U,
         ),
@@ -111,7 +131,7 @@ def test_tables_and_sequences_that_exist_are_not_locked(target: PostgresqlTarget
         run("ROLLBACK")
     assert failed(found) == ["schema pg_mine"]
     [(_, names)] = untried(found).items()
-    assert set(names) == {each.makes for each in statements} - {"table public.u", "schema pg_mine"}
+    assert set(names) == {str(each.key) for each in statements} - {"table public.u", "schema pg_mine"}
 
 
 def test_functions_of_the_snapshot_are_not_called(target: PostgresqlTarget, uri: str) -> None:
@@ -119,15 +139,30 @@ def test_functions_of_the_snapshot_are_not_called(target: PostgresqlTarget, uri:
     statements = [
         CREATE,
         Statement(
-            "function public.f()",
+            ObjectKey("function", "public.f()"),
             "CREATE FUNCTION public.f() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$SELECT nextval('public.draws')$$",
         ),
-        Statement("index i of public.t", "CREATE INDEX i ON public.t USING btree ((public.f() + a))", T),
-        Statement("index j of public.t", "CREATE INDEX j ON public.t USING btree (a)", T),
-        Statement("comment on index i of public.t", "COMMENT ON INDEX public.i IS 'x'", T),
-        Statement("check c of public.t", "ALTER TABLE public.t ADD CONSTRAINT c CHECK (public.f() > 0)", T),
-        Statement("materialized view public.m", "CREATE MATERIALIZED VIEW public.m AS SELECT public.f() WITH DATA"),
-        Statement("materialized view public.m", "REFRESH MATERIALIZED VIEW public.m"),
+        Statement(
+            ObjectKey("index", "i", TableName("public", "t")),
+            "CREATE INDEX i ON public.t USING btree ((public.f() + a))",
+            T,
+        ),
+        Statement(ObjectKey("index", "j", TableName("public", "t")), "CREATE INDEX j ON public.t USING btree (a)", T),
+        Statement(
+            ObjectKey("comment", of=ObjectKey("index", "i", TableName("public", "t"))),
+            "COMMENT ON INDEX public.i IS 'x'",
+            T,
+        ),
+        Statement(
+            ObjectKey("check", "c", TableName("public", "t")),
+            "ALTER TABLE public.t ADD CONSTRAINT c CHECK (public.f() > 0)",
+            T,
+        ),
+        Statement(
+            ObjectKey("materialized view", TableName("public", "m")),
+            "CREATE MATERIALIZED VIEW public.m AS SELECT public.f() WITH DATA",
+        ),
+        Statement(ObjectKey("materialized view", TableName("public", "m")), "REFRESH MATERIALIZED VIEW public.m"),
     ]
     found = target.rehearse(statements)
     assert failed(found) == []
@@ -180,16 +215,19 @@ def test_a_key_with_the_name_of_a_table_hides_no_failure_of_that_table(
     execute(uri, "CREATE TABLE here (a int PRIMARY KEY)")
     orders, lines = TableName("public", "orders"), TableName("public", "lines")
     foreign = f'ALTER TABLE public.lines ADD CONSTRAINT "orders" FOREIGN KEY (a) REFERENCES {referred} (a)'
-    key = Statement("foreign key orders of public.lines", foreign, lines)
-    made = [Statement("table public.lines", "CREATE TABLE public.lines (a int)", lines), key]
+    key = Statement(ObjectKey("foreign key", "orders", TableName("public", "lines")), foreign, lines)
+    made = [
+        Statement(ObjectKey("table", TableName("public", "lines")), "CREATE TABLE public.lines (a int)", lines),
+        key,
+    ]
     check = "ALTER TABLE public.orders ADD CONSTRAINT c CHECK (a > 'x')"
     wrong = [
-        Statement("table public.orders", "CREATE TABLE public.orders (a int)", orders),
-        Statement("check c of public.orders", check, orders),
+        Statement(ObjectKey("table", TableName("public", "orders")), "CREATE TABLE public.orders (a int)", orders),
+        Statement(ObjectKey("check", "c", TableName("public", "orders")), check, orders),
     ]
-    fails = [key.makes] if referred == "public.nowhere" else []
+    fails = [str(key.key)] if referred == "public.nowhere" else []
     assert failed(target.rehearse([*made, *wrong])) == [*fails, "check c of public.orders"]
-    view = Statement("view public.v", "CREATE VIEW public.v AS SELECT FROM public.orders")
+    view = Statement(ObjectKey("view", TableName("public", "v")), "CREATE VIEW public.v AS SELECT FROM public.orders")
     assert failed(target.rehearse([*made, view])) == [*fails, "view public.v"]
 
 

@@ -30,7 +30,7 @@ def test_a_schema_of_an_extension_is_restored_with_what_users_have_in_it(
     assert [each.name for each in schema.schemas] == ["own", "public"]
     copy(schema, DatabaseAddress("from", source), DatabaseAddress("to", plain))
     assert postgresql_server.psql(plain, THERE) == "own.mine|own.m|own.s||1"
-    made = [each.makes for each in restore_code(schema, coded).before]
+    made = [str(each.key) for each in restore_code(schema, coded).before]
     assert made.index("extension vector") < made.index("schema own")
 
 

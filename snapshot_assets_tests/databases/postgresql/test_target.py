@@ -12,11 +12,12 @@ import pyarrow as pa
 import pytest
 
 from snapshot_assets.databases import sql_steps
+from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.postgresql.ddl.statements import before_version, from_version
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows, TimelessRows, WindowRows
 from snapshot_assets.databases.steps import steps_of
-from snapshot_assets.databases.target import Load, LoadedFile, RestoreRecord, Statement
+from snapshot_assets.databases.target import Load, LoadedFile, RestoreRecord
 from snapshot_assets.errors import DatabaseError, OtherImportError, RestoreError
 from snapshot_assets.format.relations import Column, Table, TableName
 from snapshot_assets_tests.databases.postgresql.helpers import client, execute
@@ -33,7 +34,11 @@ TABLE = Table(
         Column(name="n", type="integer", arrow_type="int32"),
     ),
 )
-CREATE = Statement("table public.t", 'CREATE TABLE public.t (ts timestamptz, "näme ""x""" text, n integer)', table=T)
+CREATE = Statement(
+    ObjectKey("table", TableName("public", "t")),
+    'CREATE TABLE public.t (ts timestamptz, "näme ""x""" text, n integer)',
+    table=T,
+)
 DAY_1 = WindowRows(datetime(2025, 1, 1, tzinfo=UTC), datetime(2025, 1, 2, tzinfo=UTC))
 
 
@@ -92,8 +97,8 @@ def replaced(
 
 
 def test_a_step_that_fails_keeps_no_other_from_being_made_and_is_recorded(target, postgresql_database):
-    broken = Statement("index public.x", "CREATE INDEX x ON public.nowhere (n)")
-    index = Statement("index public.i", "CREATE INDEX i ON public.t (n)", table=T)
+    broken = Statement(ObjectKey("index", "public.x"), "CREATE INDEX x ON public.nowhere (n)")
+    index = Statement(ObjectKey("index", "public.i"), "CREATE INDEX i ON public.t (n)", table=T)
     assert target.begin(record(), "") == record()
     results = target.make(record(), steps_of([broken, CREATE, index]))
     assert [(each.name, each.status) for each in results.values()] == [
@@ -113,10 +118,18 @@ def test_a_step_that_fails_keeps_no_other_from_being_made_and_is_recorded(target
 def test_steps_of_a_relation_that_is_not_there_are_not_tried_and_light_steps_are_tried_again(target):
     view = TableName("public", "v")
     steps = [
-        Statement("view public.w", "CREATE VIEW public.w AS SELECT * FROM public.v", table=TableName("public", "w")),
-        Statement("view public.v", "CREATE VIEW public.v AS SELECT 1 AS n", table=view),
-        Statement("table public.t", "CREATE TABLE public.t (n nowhere)", table=T),
-        Statement("comment on table public.t", "COMMENT ON TABLE public.t IS 'x'", table=T),
+        Statement(
+            ObjectKey("view", TableName("public", "w")),
+            "CREATE VIEW public.w AS SELECT * FROM public.v",
+            table=TableName("public", "w"),
+        ),
+        Statement(ObjectKey("view", TableName("public", "v")), "CREATE VIEW public.v AS SELECT 1 AS n", table=view),
+        Statement(ObjectKey("table", TableName("public", "t")), "CREATE TABLE public.t (n nowhere)", table=T),
+        Statement(
+            ObjectKey("comment", of=ObjectKey("table", TableName("public", "t"))),
+            "COMMENT ON TABLE public.t IS 'x'",
+            table=T,
+        ),
     ]
     target.begin(record(), "")
     results = target.make(record(), steps_of(steps))
@@ -127,14 +140,16 @@ def test_steps_of_a_relation_that_is_not_there_are_not_tried_and_light_steps_are
         "comment on table public.t": "failed",
     }
     assert results["comment on table public.t"].message == "Not tried: public.t, or a partition of it, is not there."
-    again = [steps[2], Statement("index public.i", "CREATE INDEX i ON public.t (n)", table=T)]
+    again = [steps[2], Statement(ObjectKey("index", "public.i"), "CREATE INDEX i ON public.t (n)", table=T)]
     assert target.make(record(), steps_of(again[1:]), absent=[T])["index public.i"].message.startswith("Not tried")
 
 
 def test_what_a_user_made_by_hand_after_it_failed_counts_as_made_and_a_taken_name_does_not(target, postgresql_database):
-    other = Statement("index public.i", "CREATE INDEX i ON public.t (n)", table=T)
+    other = Statement(ObjectKey("index", "public.i"), "CREATE INDEX i ON public.t (n)", table=T)
     view = TableName("public", "v")
-    broken = Statement("view public.v", "CREATE VIEW public.v AS SELECT missing() AS n", table=view)
+    broken = Statement(
+        ObjectKey("view", TableName("public", "v")), "CREATE VIEW public.v AS SELECT missing() AS n", table=view
+    )
     target.begin(record(), "")
     execute(postgresql_database, "CREATE TABLE public.u (n integer)", "CREATE INDEX i ON public.u (n)")
     first = target.make(record(), steps_of([CREATE, other, broken]))
@@ -146,17 +161,21 @@ def test_what_a_user_made_by_hand_after_it_failed_counts_as_made_and_a_taken_nam
 
 def test_only_the_statements_for_this_version_of_the_server_are_to_be_run_by_hand(target):
     created = [
-        Statement("table public.t", f"CREATE TABLE public.t (n {kind})", T, unless)
+        Statement(ObjectKey("table", TableName("public", "t")), f"CREATE TABLE public.t (n {kind})", T, unless)
         for kind, unless in (("old", from_version(14)), ("new", before_version(14)))
     ]
-    broken = Statement("table public.t", "ALTER TABLE public.t ADD missing()", T, "SELECT 1 FROM missing")
+    broken = Statement(
+        ObjectKey("table", TableName("public", "t")), "ALTER TABLE public.t ADD missing()", T, "SELECT 1 FROM missing"
+    )
     assert target.by_hand(*steps_of([*created, broken])) == (created[1].sql, broken.sql)
     assert target.by_hand(*steps_of(created[:1])) == (created[0].sql,)
 
 
 def test_consecutive_statements_of_one_name_are_made_together_or_not_at_all(target, postgresql_database):
-    first = Statement("partition public.p", "CREATE TABLE public.p (n integer)")
-    second = Statement("partition public.p", "ALTER TABLE public.nowhere ATTACH PARTITION public.p DEFAULT")
+    first = Statement(ObjectKey("partition", TableName("public", "p")), "CREATE TABLE public.p (n integer)")
+    second = Statement(
+        ObjectKey("partition", TableName("public", "p")), "ALTER TABLE public.nowhere ATTACH PARTITION public.p DEFAULT"
+    )
     target.begin(record(), "")
     results = target.make(record(), steps_of([CREATE, first, second]))
     assert [each.status for each in results.values()] == ["made", "failed"]
@@ -173,9 +192,11 @@ def test_steps_that_another_run_of_the_import_made_meanwhile_are_not_made_twice(
 
 
 def test_many_steps_of_which_some_fail_are_each_made_once(target, postgresql_database):
-    insert = [Statement(f"row {number}", f"INSERT INTO public.t (n) VALUES ({number})") for number in range(230)]
+    insert = [
+        Statement(ObjectKey("row", str(number)), f"INSERT INTO public.t (n) VALUES ({number})") for number in range(230)
+    ]
     for number in (0, 57, 58, 99, 100, 229):
-        insert[number] = Statement(f"row {number}", "INSERT INTO public.t (n) VALUES (1 / (1 - 1))")
+        insert[number] = Statement(ObjectKey("row", str(number)), "INSERT INTO public.t (n) VALUES (1 / (1 - 1))")
     begin(target, record(), CREATE)
     results = target.make(record(), steps_of(insert))
     assert [name for name, each in results.items() if each.failed] == [f"row {n}" for n in (0, 57, 58, 99, 100, 229)]
@@ -295,7 +316,11 @@ def test_rows_are_counted_by_window_and_without_a_time(started):
 
 def test_rows_of_a_table_that_inherits_do_not_belong_to_its_parent(target, postgresql_database):
     child = TableName("public", "child")
-    create_child = Statement("table public.child", "CREATE TABLE public.child () INHERITS (public.t)", table=child)
+    create_child = Statement(
+        ObjectKey("table", TableName("public", "child")),
+        "CREATE TABLE public.child () INHERITS (public.t)",
+        table=child,
+    )
     begin(target, record(tables=(T, child)), CREATE, create_child)
     child_table = TABLE.model_copy(update={"name": "child"})
     target.load(LoadedFile("loc", child, "data/1/h.parquet", 1, "a" * 64, record().id), child_table, [rows(8, 9)])
@@ -307,8 +332,10 @@ def test_rows_of_a_table_that_inherits_do_not_belong_to_its_parent(target, postg
 
 
 def test_rows_of_partitions_belong_to_their_table(target, postgresql_database):
-    parted = Statement("table public.t", CREATE.sql + " PARTITION BY RANGE (ts)", table=T)
-    part = Statement("table public.p", "CREATE TABLE public.p PARTITION OF public.t DEFAULT")
+    parted = Statement(ObjectKey("table", TableName("public", "t")), CREATE.sql + " PARTITION BY RANGE (ts)", table=T)
+    part = Statement(
+        ObjectKey("table", TableName("public", "p")), "CREATE TABLE public.p PARTITION OF public.t DEFAULT"
+    )
     begin(target, record(), parted, part)
     target.load(entry("data/1/a.parquet"), TABLE, [rows(1, 2)])
     assert target.counts([(TABLE, AllRows())]) == [2]
@@ -319,11 +346,13 @@ def test_rows_of_partitions_belong_to_their_table(target, postgresql_database):
 
 def test_a_key_that_rows_violate_fails_alone_and_is_tried_again(started, postgresql_database):
     started.load(entry("data/1/a.parquet"), TABLE, [rows(1, 1)])
-    index = Statement("index public.i", "CREATE INDEX i ON public.t (n)", table=T)
-    key = Statement("primary key of public.t", "ALTER TABLE public.t ADD PRIMARY KEY (n)", table=T)
+    index = Statement(ObjectKey("index", "public.i"), "CREATE INDEX i ON public.t (n)", table=T)
+    key = Statement(
+        ObjectKey("primary key", of=TableName("public", "t")), "ALTER TABLE public.t ADD PRIMARY KEY (n)", table=T
+    )
     results = started.make(record(), steps_of([key, index]))
     assert [(each.status, each.violated) for each in results.values()] == [("failed", True), ("made", False)]
-    assert "duplicated" in results[key.makes].message
+    assert "duplicated" in results[str(key.key)].message
     started.finish(record())
     assert started.imports()[0].finished
     execute(postgresql_database, "DELETE FROM public.t WHERE ctid = (SELECT min(ctid) FROM public.t)")
@@ -333,7 +362,9 @@ def test_a_key_that_rows_violate_fails_alone_and_is_tried_again(started, postgre
 
 def test_rows_without_columns_are_loaded(target):
     nothing = Table(schema="public", name="t", columns=())
-    begin(target, record(), Statement("table public.t", "CREATE TABLE public.t ()", table=T))
+    begin(
+        target, record(), Statement(ObjectKey("table", TableName("public", "t")), "CREATE TABLE public.t ()", table=T)
+    )
     batch = pa.RecordBatch.from_pydict({"x": [1, 2, 3]}).select([])
     assert target.load(entry("data/0/a.parquet", chunk=0), nothing, [batch]) == 3
     assert target.counts([(nothing, AllRows())]) == [3]
@@ -353,7 +384,7 @@ def test_loads_do_not_wait_for_the_disk_but_a_flush_and_the_end_do(started, post
     assert int(after["n"]) >= int(before["n"])
     insert = "INSERT INTO public.t (n, waits) SELECT 4, current_setting('synchronous_commit')"
     [before] = started.rows(written, "")
-    make(started, record(), [Statement("row", insert)])
+    make(started, record(), [Statement(ObjectKey("row"), insert)])
     [after] = started.rows(flushed, "")
     assert int(after["n"]) >= int(before["n"])  # `make` flushes what its steps committed early
     with client(postgresql_database) as run:
@@ -390,8 +421,8 @@ def test_indexes_get_memory_unless_the_server_has_more(started, postgresql_datab
 
 def test_a_step_that_takes_long_is_committed_before_the_next_one_is_tried(started, postgresql_database, monkeypatch):
     insert = "INSERT INTO public.t (n) SELECT {}"
-    steps = [Statement(f"row {number}", insert.format(number)) for number in (1, 2, 3, 4)]
-    steps[2] = Statement("row 3", insert.format("count(*) FROM public.nowhere"))
+    steps = [Statement(ObjectKey("row", str(number)), insert.format(number)) for number in (1, 2, 3, 4)]
+    steps[2] = Statement(ObjectKey("row", "3"), insert.format("count(*) FROM public.nowhere"))
     seconds, make_step = [0], started._run
 
     def slow(statement):

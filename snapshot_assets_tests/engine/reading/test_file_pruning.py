@@ -26,6 +26,7 @@ from snapshot_assets.format.actions import Header
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.evaluation import true_rows
 from snapshot_assets.format.files import ColumnStatistics, DataFile
+from snapshot_assets.format.literal_values import scalar_of
 from snapshot_assets.format.literals import Literal
 from snapshot_assets.format.predicates import (
     And,
@@ -75,7 +76,7 @@ WIDER = {pa.int8(): pa.int64(), pa.uint16(): pa.int64(), pa.uint32(): pa.uint64(
 
 def array(values: list[Any], kind: pa.DataType) -> pa.Array:
     text = arrow_type_text(kind)
-    scalars = [pa.scalar(None, kind) if value is None else Literal(text, value).scalar() for value in values]
+    scalars = [pa.scalar(None, kind) if value is None else scalar_of(Literal(text, value)) for value in values]
     return pa.array(scalars, kind)
 
 

@@ -229,7 +229,7 @@ def test_a_type_that_is_kept_and_is_another_one_is_named(
     source, into = make_postgresql_database(), make_postgresql_database()
     execute(source, f"CREATE {snapshot}", "CREATE TABLE t (x x)")
     execute(into, f"CREATE {target}")
-    made = [each for each in define(extracted(source)).before if each.makes == "type public.x"]
+    made = [each for each in define(extracted(source)).before if str(each.key) == "type public.x"]
     with closing(open_target(Into(into).address)) as opened:
         results = opened.would_keep(RESTORE, steps_of(made))
     assert results["type public.x"].message == ("The target has it with another definition." if differs else "")

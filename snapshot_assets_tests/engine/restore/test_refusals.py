@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need
 from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.postgresql.ddl import checked_sql
 from snapshot_assets.databases.renaming import Renaming
-from snapshot_assets.databases.target import Statement
 from snapshot_assets.engine.restore.refusals import rehearsed
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import RefusedImportError, RestoreError, SchemaIncompleteError, SnapshotError
@@ -62,7 +62,7 @@ def test_an_index_that_cannot_be_checked_fails_alone_until_it_is_made_by_hand(
     run = into.run(place.store)
     plan = run.prepare(depth="full", rehearse=True)
     [foreseen] = plan.failing
-    assert foreseen.statement.makes == "index by_id_and_time of s.orders"
+    assert str(foreseen.statement.key) == "index by_id_and_time of s.orders"
     run.begin()
     list(run.restore())
     with pytest.raises(SchemaIncompleteError) as raised:
@@ -140,22 +140,24 @@ def test_missing_objects_are_listed_with_their_users_and_statements(place: Place
 
 
 def test_what_fails_because_of_a_missing_object_is_not_listed_again_and_all_else_is(into: Into) -> None:
+    a, b, c, d, e, g = (TableName("s", name) for name in "abcdeg")
     needs = [
-        Need("function", "s.f(integer)", (TableName("s", "a"),), ("default of column s.a.x",)),
-        Need("operator", "s.=~(integer,integer)", (TableName("s", "a"),)),
-        Need("function", "lib.g(integer)", (TableName("s", "g"),)),
-        Need(AVAILABLE_EXTENSION, "nowhere", (TableName("s", "e"),), ("table s.e",)),
+        Need("function", "s.f(integer)", (a,), ("default of column s.a.x",)),
+        Need("operator", "s.=~(integer,integer)", (a, b)),
+        Need("type", "s.f", (d,)),
+        Need("function", "lib.g(integer)", (g,)),
+        Need(AVAILABLE_EXTENSION, "nowhere", (e,), ("table s.e",)),
     ]
     statements = [
-        Statement("schema s", "CREATE SCHEMA s"),
-        Statement("extension nowhere", "CREATE EXTENSION nowhere"),
-        Statement("table s.a", "CREATE TABLE public.a (x int DEFAULT s.f(1))", TableName("s", "a")),
-        Statement("table s.b", "CREATE TABLE public.b (x int CHECK (x OPERATOR(s.=~) 1))", TableName("s", "b")),
-        Statement("table s.c", "CREATE TABLE public.c (x int DEFAULT another_function())", TableName("s", "c")),
-        Statement("table s.d", "CREATE TABLE public.d (x s.f)", TableName("s", "d")),
-        Statement("table s.e", "CREATE TABLE public.e (x geometry)", TableName("s", "e")),
-        Statement("table s.g", "CREATE TABLE public.g (x int DEFAULT lib.g(1))", TableName("s", "g")),
-        Statement("index i of s.c", "CREATE INDEX i ON public.c (x)", TableName("s", "c")),
+        Statement(ObjectKey("schema", "s"), "CREATE SCHEMA s"),
+        Statement(ObjectKey("extension", "nowhere"), "CREATE EXTENSION nowhere"),
+        Statement(ObjectKey("table", a), "CREATE TABLE public.a (x int DEFAULT s.f(1))", a),
+        Statement(ObjectKey("table", b), "CREATE TABLE public.b (x int CHECK (x OPERATOR(s.=~) 1))", b),
+        Statement(ObjectKey("table", c), "CREATE TABLE public.c (x int DEFAULT another_function())", c),
+        Statement(ObjectKey("table", d), "CREATE TABLE public.d (x s.f)", d),
+        Statement(ObjectKey("table", e), "CREATE TABLE public.e (x geometry)", e),
+        Statement(ObjectKey("table", g), "CREATE TABLE public.g (x int DEFAULT lib.g(1))", g),
+        Statement(ObjectKey("index", "i", c), "CREATE INDEX i ON public.c (x)", c),
     ]
     with closing(open_target(into.address)) as target:
         errors, rehearsal = rehearsed(target, statements, needs)
@@ -192,7 +194,7 @@ def test_what_only_an_index_needs_is_listed_by_a_dry_run_and_fails_alone(place: 
     )
     place.export()
     plan = into.run(place.store).prepare(depth="full", rehearse=True)
-    assert [each.statement.makes for each in plan.failing] == ["index by_f of s.orders"]
+    assert [str(each.statement.key) for each in plan.failing] == ["index by_f of s.orders"]
     [lacking] = plan.lacking
     assert lacking.label == "function s.f(integer)"
     with pytest.raises(SchemaIncompleteError, match=r"index by_f of s\.orders could not be made"):
@@ -287,7 +289,7 @@ def test_a_dry_run_lists_what_would_fail_after_the_rows(place: Place, into: Into
     place.export()
     execute(into.uri, "CREATE SCHEMA s", "CREATE TABLE s.taken (x int)")
     plan = into.run(place.store).prepare(depth="full", rehearse=True)
-    assert [each.statement.makes for each in plan.failing] == ["index taken of s.orders"]
+    assert [str(each.statement.key) for each in plan.failing] == ["index taken of s.orders"]
     assert "already exists" in plan.failing[0].message
     execute(into.uri, "CREATE VIEW s.others AS SELECT 1 AS id")
     with pytest.raises(RefusedImportError, match=r"taken of s\.orders would fail: .* exists") as raised:

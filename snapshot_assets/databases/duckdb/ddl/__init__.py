@@ -8,15 +8,15 @@ columns, and foreign keys: tables with these are created a second time.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from contextlib import closing
 from dataclasses import replace
 from graphlib import TopologicalSorter
 
 from snapshot_assets.databases.clashes import clashes
+from snapshot_assets.databases.definition import Create, Definition, ObjectKey, Statement, comment
 from snapshot_assets.databases.duckdb.ddl.checked_sql import Texts, check_statement
-from snapshot_assets.databases.duckdb.ddl.rehearsal import rehearse
+from snapshot_assets.databases.duckdb.ddl.rehearsal import Lacking, rehearse
 from snapshot_assets.databases.duckdb.ddl.tables import (
     TARGET,
     create_table,
@@ -33,10 +33,7 @@ from snapshot_assets.databases.foreign_keys import possible_keys
 from snapshot_assets.databases.indexes import is_plain, other_method
 from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
-from snapshot_assets.databases.target import Definition, Statement, comment
 from snapshot_assets.format.relations import Column, DatabaseSchema, Sequence, Table, TableName, UserType, View
-
-_LACKS = re.compile(r"^(?:Catalog|Binder) Error: .* does not exist", re.DOTALL)
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
@@ -64,7 +61,7 @@ class _Defining:
         before = [*self._schemas(), *self._types(), *(_create_sequence(each) for each, _ in sequences)]
         for table in tables:
             name = table.table_name
-            before.append(Statement(f"table {name.dotted}", create_table(table, self._texts), name))
+            before.append(Statement(ObjectKey("table", name), create_table(table, self._texts), name))
         after = [statement for table in keyed if not table.foreign_keys for statement in self._keys(table)]
         for table in keyed:
             if table.foreign_keys:
@@ -72,14 +69,12 @@ class _Defining:
                 after += self._keys(table, alone=True)
         after += [statement for table in tables for statement in self._indexes(table)]
         for sequence, columns in sequences:
-            what = f"value of sequence {sequence.table_name.dotted}"
-            after.append(
-                Statement(what, sequence_place(sequence, columns), changes=f"sequence {sequence.table_name.dotted}")
-            )
+            key = ObjectKey("value", of=ObjectKey("sequence", sequence.table_name))
+            after.append(Statement(key, sequence_place(sequence, columns)))
         after += [statement for table in tables for statement in self._comments(table)]
         after += self._views()
         for statement in (*before, *after):
-            check_statement(self._texts.connection, statement.sql, statement.makes)
+            check_statement(self._texts.connection, statement.sql, str(statement.key))
         drawn = tuple((each.table_name, table.table_name) for table in tables for each in table.sequences)
         return self._rehearsed(Definition(tables, tuple(before), tuple(after), drawn=drawn))
 
@@ -90,16 +85,16 @@ class _Defining:
         """
         refused, impossible, lacking = [], set(), {}
         for failed in rehearse([*definition.before, *definition.after]):
-            makes = failed.statement.makes
+            key = failed.statement.key
             if failed.statement in definition.before:
-                refused.append(f"{makes} could not be made in DuckDB: {failed.message}.")
-            elif _LACKS.search(failed.message):
-                lacking[makes] = failed.message
+                refused.append(f"{key} could not be made in DuckDB: {failed.message}.")
+            elif failed.lacks:
+                lacking[key] = failed.message
             else:
-                impossible.add(makes)
-                self._lost.append(f"{makes[0].upper()}{makes[1:]} is left out: {failed.message}.")
-        kept = (each for each in definition.after if each.makes not in impossible)
-        after = tuple(replace(each, lacks=lacking.get(each.makes, "")) for each in kept)
+                impossible.add(key)
+                self._lost.append(f"{capital(str(key))} is left out: {failed.message}.")
+        kept = (each for each in definition.after if each.key not in impossible)
+        after = tuple(Lacking.of(each, lacking[each.key]) if each.key in lacking else each for each in kept)
         return replace(definition, after=after, lost=tuple(self._lost), refused=tuple(refused))
 
     def _table(self, table: Table) -> Table:
@@ -126,7 +121,7 @@ class _Defining:
         for table in self._schema.tables:
             names |= {table.schema_name, *(sequence.schema_name for sequence in table.sequences)}
         for name in sorted(names - {"main"}):
-            yield Statement(f"schema {name}", f"CREATE SCHEMA IF NOT EXISTS {qualified((TARGET, name))}")
+            yield Statement(ObjectKey("schema", name), f"CREATE SCHEMA IF NOT EXISTS {qualified((TARGET, name))}")
         for schema in self._schema.schemas:
             if schema.comment is not None:
                 self._lost.append(f"Comment of schema {schema.name} is left out: DuckDB has no comments on schemas.")
@@ -135,10 +130,10 @@ class _Defining:
         for schema in self._schema.schemas:
             for entry in schema.options.get("types", ()):
                 kind = UserType.model_validate(entry)
-                quoted, what = target_name(kind.table_name), f"type {kind.table_name.dotted}"
+                quoted, key = target_name(kind.table_name), ObjectKey("type", kind.table_name)
                 sql = f"CREATE TYPE {quoted} AS {self._type_text(kind)}"
-                yield Statement(what, sql, unless=has_type(kind.table_name), keeps=True)
-                yield from comment(f"TYPE {quoted}", kind.comment, what, None, changes=what)
+                yield Create(key, sql, there=has_type(kind.table_name))
+                yield from comment(f"TYPE {quoted}", kind.comment, key, None)
 
     def _type_text(self, kind: UserType) -> str:
         if kind.kind == "enum":
@@ -162,38 +157,34 @@ class _Defining:
     def _keys(self, table: Table, *, alone: bool = False) -> Iterator[Statement]:
         """Yield the keys of a table; `alone` only those that it lacks, because its foreign keys could not be made."""
         name = table.table_name
-        keys = (
-            [("PRIMARY KEY", f"primary key of {name.dotted}", table.primary_key.columns)] if table.primary_key else []
-        )
-        keys += [
-            ("UNIQUE", f"unique constraint {unique.name} of {name.dotted}", unique.columns) for unique in table.unique
-        ]
-        for kind, what, columns in keys:
+        primary = table.primary_key
+        keys = [("PRIMARY KEY", ObjectKey("primary key", of=name), primary.columns)] if primary else []
+        keys += [("UNIQUE", ObjectKey("unique constraint", each.name, name), each.columns) for each in table.unique]
+        for kind, key, columns in keys:
             sql = f"ALTER TABLE {target_name(name)} ADD {kind} {identifiers(columns)}"
-            yield Statement(what, sql, name, unless=has_key(name, kind, columns) if alone else "")
+            yield Statement(key, sql, name, unless=has_key(name, kind, columns) if alone else "")
 
     def _indexes(self, table: Table) -> Iterator[Statement]:
         for index in table.indexes:
-            what = f"index {index.name} of {table.table_name.dotted}"
+            key = ObjectKey("index", index.name, table.table_name)
             keys = identifiers(index.columns) if is_plain(index) else None
             if keys is None and self._expressions and not other_method(index):
-                keys = self._texts.index_keys(index.definition, what)
+                keys = self._texts.index_keys(index.definition, str(key))
             if keys is None:
-                self._lost.append(f"{capital(what)} is left out: {index.definition}.")
+                self._lost.append(f"{capital(str(key))} is left out: {index.definition}.")
                 continue
             unique = "UNIQUE " if index.unique else ""
             name = table.table_name
             sql = f"CREATE {unique}INDEX {identifier(index.name)} ON {target_name(name)} {keys}"
-            yield Statement(what, sql, name, there=has_index(name, index.name))
+            yield Statement(key, sql, name, there=has_index(name, index.name))
 
     def _comments(self, relation: Table | View) -> Iterator[Statement]:
         name, quoted = relation.table_name, target_name(relation.table_name)
         kind = "TABLE" if isinstance(relation, Table) else "VIEW"
-        yield from comment(f"{kind} {quoted}", relation.comment, name.dotted, name)
+        yield from comment(f"{kind} {quoted}", relation.comment, name, name)
         for each in relation.columns:
-            yield from comment(
-                f"COLUMN {quoted}.{identifier(each.name)}", each.comment, f"{name.dotted}.{each.name}", name
-            )
+            column = ObjectKey("attribute", each.name, ObjectKey(kind.lower(), name))
+            yield from comment(f"COLUMN {quoted}.{identifier(each.name)}", each.comment, column, name)
 
     def _views(self) -> Iterator[Statement]:
         views = {view.table_name: view for view in self._schema.views}
@@ -207,16 +198,15 @@ class _Defining:
             else:
                 columns = identifiers(tuple(column.name for column in view.columns))
                 sql = f"CREATE VIEW {target_name(name)} {columns} AS {view.definition}"
-                yield Statement(f"view {name.dotted}", sql, name)
+                yield Statement(ObjectKey("view", name), sql, name)
                 yield from self._comments(view)
 
 
 def _create_sequence(sequence: Sequence) -> Statement:
-    return Statement(
-        f"sequence {sequence.table_name.dotted}",
+    return Create(
+        ObjectKey("sequence", sequence.table_name),
         f"CREATE SEQUENCE {target_name(sequence.table_name)} INCREMENT BY {sequence.increment}"
         f" MINVALUE {sequence.minimum} MAXVALUE {sequence.maximum} START {sequence.start}"
         f"{' CYCLE' if sequence.cycle else ''}",
-        unless=has_sequence(sequence.table_name),
-        keeps=True,
+        there=has_sequence(sequence.table_name),
     )

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.duckdb.ddl.checked_sql import Texts, collation
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
-from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Sequence, Table, TableName
 
 TARGET = "snapshot_assets_target"
@@ -72,7 +72,8 @@ def rebuild(table: Table, texts: Texts) -> Iterator[Statement]:
         table: Its document, with the foreign keys that are possible.
         texts: Checks the document's SQL.
     """
-    name, what = table.table_name, f"foreign keys of {table.table_name.dotted}"
+    name = table.table_name
+    key = ObjectKey("foreign keys", of=name)
     referred = tuple(TableName(key.referenced_schema, key.referenced_table) for key in table.foreign_keys)
     loaded = TableName(name.schema, f"{name.table} without keys")
     new, old = target_name(name), target_name(loaded)
@@ -80,11 +81,11 @@ def rebuild(table: Table, texts: Texts) -> Iterator[Statement]:
     for index in table.indexes:  # when it is tried again, these are there, and would keep the table from being renamed
         indexed = qualified((TARGET, name.schema, index.name))
         there = has_index(name, index.name)
-        yield Statement(what, f"DROP INDEX {indexed}", name, unless=f"SELECT 1 AS one WHERE NOT EXISTS ({there})")
-    yield Statement(what, f"ALTER TABLE {new} RENAME TO {identifier(loaded.table)}", name)
-    yield Statement(what, create_table(table, texts, keys=True), name, reads=referred)
-    yield Statement(what, f"INSERT INTO {new} ({stored}) SELECT {stored} FROM {old}", name)
-    yield Statement(what, f"DROP TABLE {old}", name)
+        yield Statement(key, f"DROP INDEX {indexed}", name, unless=f"SELECT 1 AS one WHERE NOT EXISTS ({there})")
+    yield Statement(key, f"ALTER TABLE {new} RENAME TO {identifier(loaded.table)}", name)
+    yield Statement(key, create_table(table, texts, keys=True), name, reads=referred)
+    yield Statement(key, f"INSERT INTO {new} ({stored}) SELECT {stored} FROM {old}", name)
+    yield Statement(key, f"DROP TABLE {old}", name)
 
 
 def has_key(name: TableName, kind: str, columns: Iterable[str]) -> str:

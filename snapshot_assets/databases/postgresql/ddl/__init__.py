@@ -7,6 +7,7 @@ from graphlib import TopologicalSorter
 
 from snapshot_assets.databases.clashes import too_long
 from snapshot_assets.databases.columns import identity_sequences
+from snapshot_assets.databases.definition import Definition, ObjectKey, Statement
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl import columns, defaults, keys, tables, types, views
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject
@@ -15,7 +16,7 @@ from snapshot_assets.databases.postgresql.ddl.needs import needs, row_types_of
 from snapshot_assets.databases.postgresql.ddl.order import with_code
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, all_checked
 from snapshot_assets.databases.postgresql.large_objects import LARGE_OBJECTS, is_large_objects
-from snapshot_assets.databases.target import LEDGER_SCHEMA, Definition, Statement
+from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, UserType
@@ -56,14 +57,14 @@ def _define(context: RestoreContext) -> Definition:
     unvalidated: list[Statement] = []
     for item in order:
         if isinstance(item, CodeObject):
-            before += all_checked(item.what, None, item.statements())
+            before += all_checked(item.made, None, item.statements())
         elif isinstance(item, UserType):
-            before += all_checked(f"type {item.table_name.dotted}", None, types.create(context, item))
+            before += all_checked(ObjectKey("type", item.table_name), None, types.create(context, item))
             unvalidated += types.unvalidated_checks(context, item)
         elif not is_large_objects(item):
             table = restored[item.table_name]
             table = defaults.without(table) if item.table_name in late.every else table
-            before += all_checked(f"table {item.table_name.dotted}", item.table_name, tables.create(context, table))
+            before += all_checked(ObjectKey("table", item.table_name), item.table_name, tables.create(context, table))
     before += late.statements(restored, late.before)
     for table in restored.values():
         before += tables.settings(context, table)
@@ -102,7 +103,7 @@ def _after(
     for each in context.code:
         if each.on in context.relations:
             of = owners.get(each.on, each.on)
-            yield from all_checked(each.what, of, each.statements(of))
+            yield from all_checked(each.made, of, each.statements(of))
 
 
 def _needed_tables(context: RestoreContext, table: Table, owners: Mapping[TableName, TableName]) -> list[TableName]:

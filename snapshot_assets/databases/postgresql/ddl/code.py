@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from snapshot_assets.databases.definition import Create, ObjectKey, Statement, comment
 from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
 from snapshot_assets.databases.postgresql.code.statements import STATEMENTS
 from snapshot_assets.databases.postgresql.ddl.checked_sql import refusal
 from snapshot_assets.databases.sql import literal, qualified
-from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.format.relations import DatabaseSchema, TableName, UserType
 
 _Node = TypeVar("_Node")
@@ -78,6 +78,11 @@ class CodeObject:
         return f"{self.word} {self.name}{of}"
 
     @property
+    def made(self) -> ObjectKey:
+        """The key of what its statements make."""
+        return ObjectKey(self.word, self.what.removeprefix(f"{self.word} "))
+
+    @property
     def word(self) -> str:
         """The kind in SQL, but not in capitals."""
         return self.kind.removeprefix("base ")
@@ -96,16 +101,18 @@ class CodeObject:
         kind = CODE_KINDS[self.kind]
         if not re.match(_HEADS.get(self.kind, f"CREATE {self.kind.upper()} "), self.sql):
             raise refusal(self.what, self.sql, f"the statement that creates one {self.kind}")
-        exists, same = " UNION ALL ".join((kind.exists(self.name, self.on), *self.lacking)), ""
+        exists, same, lacking = kind.exists(self.name, self.on), "", " UNION ALL ".join(self.lacking)
         if self.kind in STATEMENTS:
             written = f"pg_catalog.btrim({STATEMENTS[self.kind]}, E' \\t\\r\\n;')"
             same = kind.exists(self.name, self.on, f"{written} = {literal(self.sql.strip(_AROUND))}")
-        yield Statement(self.what, self.sql, table, exists, keeps=not (self.is_part or self.lacking), same=same)
+        if self.is_part:
+            yield Statement(self.made, self.sql, table, " UNION ALL ".join((exists, *self.lacking)))
+        else:
+            yield Create(self.made, self.sql, table, lacking, exists, same=same)
         name = self.name.replace("()", "(*)") if self.kind == "aggregate" else self.name
         on = f" ON {qualified(self.on)}" if self.on is not None else ""
         described = " UNION ALL ".join((kind.is_described(self.name, self.on), *self.lacking))
-        what = self.what
-        yield from comment(f"{self.word.upper()} {name}{on}", self.comment, what, table, described, changes=what)
+        yield from comment(f"{self.word.upper()} {name}{on}", self.comment, self.made, table, described)
 
 
 def code_objects(schema: DatabaseSchema) -> tuple[CodeObject, ...]:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.statements import Relation, checked, column_of
 from snapshot_assets.databases.sql import identifier, literal, qualified
-from snapshot_assets.databases.target import Statement
 
 _SETTINGS = {
     "storage": "a.attstorage <> t.typstorage",
@@ -23,24 +23,23 @@ _SETTINGS = {
 def column_settings(relation: Relation) -> Iterator[Statement]:
     """Yield the statements for storage, statistics, options and compression of columns."""
     for column, options in relation.options.get("columns", {}).items():
-        place = f"column {relation.name.dotted}.{column}"
         for setting, holds in _SETTINGS.items():
             if options.get(setting) not in (None, []):
-                what = f"{setting.replace('_', ' ')} of {place}"
-                made = _column_setting(relation, column, setting, options[setting], what)
+                key = ObjectKey(setting.replace("_", " "), of=relation.column(column))
+                made = _column_setting(relation, column, setting, options[setting], key)
                 unless = _unknown(options["compression"]) if setting == "compression" else ""
                 yield replace(made, unless=unless, there=column_of(relation.name, column, holds))
 
 
-def _column_setting(relation: Relation, column: str, setting: str, value: Any, what: str) -> Statement:
+def _column_setting(relation: Relation, column: str, setting: str, value: Any, key: ObjectKey) -> Statement:
     alter = f"ALTER TABLE ONLY {qualified(relation.name)} ALTER COLUMN {identifier(column)} SET"
     if setting == "statistics_target":
-        return Statement(what, f"{alter} STATISTICS {int(value)}", relation.of)
+        return Statement(key, f"{alter} STATISTICS {int(value)}", relation.of)
     if setting == "options":
         by_hand = f"{alter} ({', '.join(map(str, value))})"
-        return checked(what, relation.of, lambda: f"{alter} ({text.parameters(value, what)})", by_hand)
+        return checked(key, relation.of, lambda: f"{alter} ({text.parameters(value, str(key))})", by_hand)
     alter = f"{alter} {setting.upper()}"
-    return checked(what, relation.of, lambda: f"{alter} {text.word(str(value), what)}", f"{alter} {value}")
+    return checked(key, relation.of, lambda: f"{alter} {text.word(str(value), str(key))}", f"{alter} {value}")
 
 
 def _unknown(compression: str) -> str:

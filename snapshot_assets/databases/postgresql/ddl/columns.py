@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 
 from snapshot_assets.databases.columns import identity_sequences
+from snapshot_assets.databases.definition import Advance, Create, ObjectKey, Statement, comment
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, before_version
 from snapshot_assets.databases.postgresql.ddl.types import collate
 from snapshot_assets.databases.sql import identifier, literal, qualified
-from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.format.relations import Column, Sequence, Table, TableName
 
 _TYPES = ("smallint", "integer", "bigint")
@@ -97,6 +97,11 @@ class SequenceUse:
         self.restart = options.get("sequence_restarts", {}).get(self.name.dotted, self.restart)
 
     @property
+    def key(self) -> ObjectKey:
+        """The sequence as what a statement makes."""
+        return ObjectKey("sequence", self.name)
+
+    @property
     def of(self) -> TableName | None:
         """The table that uses it; None if several do."""
         return next(iter(self.tables)) if len(self.tables) == 1 else None
@@ -147,13 +152,12 @@ def _holds_numbers(column: Column, use: SequenceUse, default: str | None) -> boo
 
 def create_sequence(use: SequenceUse) -> Iterator[Statement]:
     """Yield the statements that create a sequence, before its tables."""
-    what = f"sequence {use.name.dotted}"
     if not use.identity:
         kind = f" AS {use.sequence.type}" if use.sequence.type in _TYPES else ""
         sql = f"CREATE SEQUENCE {qualified(use.name)}{kind} {_settings(use.sequence)}"
         there = f"SELECT 1 AS one WHERE pg_catalog.to_regclass({literal(qualified(use.name))}) IS NOT NULL"
-        yield Statement(what, sql, use.of, there, keeps=True)
-        yield from comment(f"SEQUENCE {qualified(use.name)}", use.comment, what, use.of, changes=what)
+        yield Create(use.key, sql, use.of, there=there)
+        yield from comment(f"SEQUENCE {qualified(use.name)}", use.comment, use.key, use.of)
 
 
 def own_sequence(use: SequenceUse) -> Iterator[Statement]:
@@ -161,12 +165,12 @@ def own_sequence(use: SequenceUse) -> Iterator[Statement]:
     if use.identity:
         # A server whose partitions cannot have an identity has not made theirs.
         gone = f"SELECT 1 AS one WHERE pg_catalog.to_regclass({literal(qualified(use.name))}) IS NULL"
-        yield from comment(f"SEQUENCE {qualified(use.name)}", use.comment, f"sequence {use.name.dotted}", use.of, gone)
+        yield from comment(f"SEQUENCE {qualified(use.name)}", use.comment, use.key, use.of, gone)
     elif use.owner is not None and use.sequence.column is not None:
         column = f"{qualified(use.owner.name)}.{identifier(use.sequence.column)}"
-        what = f"owner of sequence {use.name.dotted}"
-        sql = f"ALTER SEQUENCE {qualified(use.name)} OWNED BY {column}"
-        yield Statement(what, sql, use.of, changes=f"sequence {use.name.dotted}")
+        yield Statement(
+            ObjectKey("owner", of=use.key), f"ALTER SEQUENCE {qualified(use.name)} OWNED BY {column}", use.of
+        )
     yield from _persistence(use)
 
 
@@ -176,9 +180,9 @@ def _persistence(use: SequenceUse) -> Iterator[Statement]:
     made = usual if use.identity else "logged"
     wanted = use.persistence or usual
     if wanted != made:
-        what = f"persistence of sequence {use.name.dotted}"
-        sql = f"ALTER SEQUENCE {qualified(use.name)} SET {text.word(wanted, what)}"
-        yield Statement(what, sql, use.of, unless=before_version(15), changes=f"sequence {use.name.dotted}")
+        key = ObjectKey("persistence", of=use.key)
+        sql = f"ALTER SEQUENCE {qualified(use.name)} SET {text.word(wanted, str(key))}"
+        yield Statement(key, sql, use.of, before_version(15))
 
 
 def advance_sequence(use: SequenceUse) -> Iterator[Statement]:
@@ -213,10 +217,7 @@ def advance_sequence(use: SequenceUse) -> Iterator[Statement]:
         f"pg_catalog.to_regclass({literal(qualified(relation))}) IS NULL" for relation in (use.name, *drawing)
     )
     unless = f"SELECT 1 AS one WHERE {gone}"  # a user may have dropped them between two imports
-    changes = f"sequence {use.name.dotted}"
-    yield Statement(
-        f"place of sequence {use.name.dotted}", sql, use.of, unless, always=True, changes=changes, reads=drawing
-    )
+    yield Advance(ObjectKey("place", of=use.key), sql, use.of, unless, reads=drawing)
 
 
 def _drawn_since(sequence: Sequence, first: int, base: int) -> tuple[int, int]:
@@ -255,8 +256,10 @@ def advance_own(table: Table) -> Iterator[Statement]:
             " WHERE (p.place - coalesce(s.last, s.seqstart - s.seqincrement)) * pg_catalog.sign(s.seqincrement) > 0"
         )
         unless = f"SELECT 1 AS one WHERE {owned} IS NULL"
-        what = f"place of sequence of {name.dotted}.{column.name}"
-        yield Statement(what, sql, name, unless, always=True, of_existing=True, reads=(name,))
+        key = ObjectKey(
+            "place", of=ObjectKey("sequence", of=ObjectKey("attribute", column.name, ObjectKey("table", name)))
+        )
+        yield Advance(key, sql, name, unless, reads=(name,), of_existing=True)
 
 
 def _is_number(column: Column) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.columns import default
 from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
@@ -21,7 +22,6 @@ from snapshot_assets.databases.postgresql.ddl.statements import (
     column_of,
 )
 from snapshot_assets.databases.sql import identifier, qualified
-from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Table, TableName
 
 
@@ -92,15 +92,15 @@ def without(table: Table) -> Table:
 def _set(relation: Relation, expressions: Mapping[str, str | None]) -> Iterator[Statement]:
     for column, expression in expressions.items():
         if expression is not None and _calls(expression):
-            place = f"column {relation.name.dotted}.{column}"
             alter = f"ALTER TABLE ONLY {qualified(relation.name)} ALTER COLUMN {identifier(column)} SET DEFAULT"
-            made = _default(relation, alter, expression, place)
+            made = _default(relation, alter, expression, relation.column(column))
             yield replace(made, there=column_of(relation.name, column, HAS_DEFAULT))
 
 
-def _default(relation: Relation, alter: str, expression: str, place: str) -> Statement:
+def _default(relation: Relation, alter: str, expression: str, column: ObjectKey) -> Statement:
     by_hand = f"{alter} {expression}"
-    return checked(f"default of {place}", relation.of, lambda: f"{alter} {default(expression, place)}", by_hand)
+    key = ObjectKey("default", of=column)
+    return checked(key, relation.of, lambda: f"{alter} {default(expression, str(column))}", by_hand)
 
 
 def _calls(expression: str | None) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import groupby
 
+from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.columns import default, identity, not_null
 from snapshot_assets.databases.postgresql.ddl.statements import (
@@ -23,7 +24,6 @@ from snapshot_assets.databases.postgresql.ddl.statements import (
     from_version,
 )
 from snapshot_assets.databases.sql import identifier, qualified
-from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import CheckConstraint, Column, Sequence, Table, TableName
 
 _HELPER = "snapshot_assets_columns"
@@ -146,14 +146,14 @@ def create_through_helper(
         shared: The SQL, for the helper, of columns that are also the table's own.
         not_nulls: Statements that forbid NULL in inherited columns, which parents may demand.
     """
-    helper, what = TableName(relation.name.schema, _HELPER), f"table {relation.name.dotted}"
+    helper, key = TableName(relation.name.schema, _HELPER), ObjectKey("table", relation.name)
     runs = [(own, dict(run)) for own, run in groupby(elements.items(), key=lambda each: each[0] not in kin.inherited)]
     first = runs.pop(0)[1] if not runs[0][0] else {}
     own_first = runs.pop(0)[1] if runs and runs[0][0] else {}
-    yield Statement(what, f"CREATE TABLE {qualified(helper)} ({', '.join(first.values())})", relation.of)
+    yield Statement(key, f"CREATE TABLE {qualified(helper)} ({', '.join(first.values())})", relation.of)
     body = f"({', '.join(own_first.values())}) INHERITS ({qualified(helper)})"
     sql = f"CREATE {relation.unlogged}TABLE {qualified(relation.name)} {body}{storage}"
-    yield Statement(what, sql, relation.of)
+    yield Statement(key, sql, relation.of)
     added = [(helper, [shared[name] for name in own_first if name in shared])]
     for own, run in runs:
         added.append((relation.name if own else helper, list(run.values())))
@@ -161,18 +161,18 @@ def create_through_helper(
     for table, columns in added:
         if columns:
             action = ", ".join(f"ADD COLUMN {column}" for column in columns)
-            yield Statement(what, f"ALTER TABLE {qualified(table)} {action}", relation.of)
+            yield Statement(key, f"ALTER TABLE {qualified(table)} {action}", relation.of)
     for statement in (*not_nulls, *inherit(relation, kin.parents)):
-        yield replace(statement, makes=what)  # statements of one name are made whole or not at all
-    yield relation.alter(f"NO INHERIT {qualified(helper)}", what, only=False)
-    yield Statement(what, f"DROP TABLE {qualified(helper)}", relation.of)
+        yield replace(statement, key=key)  # statements of one key are made whole or not at all
+    yield relation.alter(f"NO INHERIT {qualified(helper)}", key, only=False)
+    yield Statement(key, f"DROP TABLE {qualified(helper)}", relation.of)
 
 
 def inherit(relation: Relation, parents: Iterable[TableName]) -> Iterator[Statement]:
     """Yield the statements that make a table inherit."""
     for parent in parents:
-        what = f"inheritance of {relation.name.dotted} from {parent.dotted}"
-        yield relation.alter(f"INHERIT {qualified(parent)}", what, only=False)
+        key = ObjectKey("inheritance", f"of {relation.name.dotted} from {parent.dotted}")
+        yield relation.alter(f"INHERIT {qualified(parent)}", key, only=False)
 
 
 def own_not_nulls(relation: Relation, table: Table, kin: Inheritance) -> Iterator[tuple[str, Statement]]:
@@ -183,7 +183,7 @@ def own_not_nulls(relation: Relation, table: Table, kin: Inheritance) -> Iterato
         constraint = clause.replace(" NOT NULL", f" NOT NULL {quoted}").strip()
         if clause:
             action = f"ADD {constraint}" if "not_null_name" in options else f"ALTER COLUMN {quoted} SET NOT NULL"
-            yield constraint, relation.alter(action, f"not null of column {relation.name.dotted}.{name}")
+            yield constraint, relation.alter(action, ObjectKey("not null", of=relation.column(name)))
 
 
 def own_properties(
@@ -191,30 +191,30 @@ def own_properties(
 ) -> Iterator[Statement]:
     """Yield the statements that make columns differ from those of the parents, after the table inherits them."""
     for name in kin.columns:
-        column, place, quoted = table.column(name), f"column {relation.name.dotted}.{name}", identifier(name)
+        column, place, quoted = table.column(name), relation.column(name), identifier(name)
         yield from _own_value(relation, column, kin)
         if name in kin.forbidden and column.nullable:
             # Since PostgreSQL 18, a column cannot allow NULL if a parent forbids it.
-            allowed = relation.alter(f"ALTER COLUMN {quoted} DROP NOT NULL", f"nullability of {place}")
+            allowed = relation.alter(f"ALTER COLUMN {quoted} DROP NOT NULL", ObjectKey("nullability", of=place))
             yield replace(allowed, unless=from_version(18))
         if column.identity is not None and not has_identity_inline(column, kin):
             clause = identity(column.identity, identities.get(name))
-            yield relation.alter(f"ALTER COLUMN {quoted} ADD {clause}", f"identity of {place}")
+            yield relation.alter(f"ALTER COLUMN {quoted} ADD {clause}", ObjectKey("identity", of=place))
 
 
 def _own_value(relation: Relation, column: Column, kin: Inheritance) -> Iterator[Statement]:
     """Yield the default of a column where CREATE TABLE could not set it, or drop the one of a parent."""
-    place, quoted = f"column {relation.name.dotted}.{column.name}", identifier(column.name)
+    place, quoted = relation.column(column.name), identifier(column.name)
     theirs = kin.columns[column.name].default if kin.way is Way.CLAUSE else None
     hidden = column.identity is not None and not has_identity_inline(column, kin)
     own = None if hidden else column.default
     if column.generated is not None or own == theirs:
         return
     if own is None:
-        yield relation.alter(f"ALTER COLUMN {quoted} DROP DEFAULT", f"default of {place}")
+        yield relation.alter(f"ALTER COLUMN {quoted} DROP DEFAULT", ObjectKey("default", of=place))
     elif column.name in kin.inherited and kin.way is Way.CLAUSE:
-        action = f"ALTER COLUMN {quoted} SET DEFAULT {default(own, place)}"
-        yield relation.alter(action, f"default of {place}")
+        action = f"ALTER COLUMN {quoted} SET DEFAULT {default(own, str(place))}"
+        yield relation.alter(action, ObjectKey("default", of=place))
 
 
 def own_expressions(context: RestoreContext, table: Table) -> Iterator[Statement]:
@@ -225,16 +225,16 @@ def own_expressions(context: RestoreContext, table: Table) -> Iterator[Statement
     relation, kin = Relation.from_document(table), inheritance(context, table)
     for column in table.columns if context.expressions else ():
         if column.name in kin.inherited and column.generated not in (None, kin.columns[column.name].generated):
-            place = f"expression of column {table.table_name.dotted}.{column.name}"
+            key = ObjectKey("expression", of=relation.column(column.name))
             alter = f"ALTER TABLE ONLY {qualified(relation.name)} ALTER COLUMN {identifier(column.name)}"
-            made = _set_expression(relation, alter, column.generated, place)
+            made = _set_expression(relation, alter, column.generated, key)
             yield replace(made, there=column_of(relation.name, column.name, _OWN_EXPRESSION))
 
 
-def _set_expression(relation: Relation, alter: str, expression: str, place: str) -> Statement:
+def _set_expression(relation: Relation, alter: str, expression: str, key: ObjectKey) -> Statement:
     by_hand = f"{alter} SET EXPRESSION AS ({expression})"
     return checked(
-        place, relation.of, lambda: f"{alter} SET EXPRESSION AS {text.expression(expression, place)}", by_hand
+        key, relation.of, lambda: f"{alter} SET EXPRESSION AS {text.expression(expression, str(key))}", by_hand
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from snapshot_assets.databases.definition import ObjectKey, Statement, Unchecked
 from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
@@ -19,7 +20,6 @@ from snapshot_assets.databases.postgresql.ddl.statements import (
     with_details,
 )
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
-from snapshot_assets.databases.target import Statement
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import Table, TableName
 
@@ -30,9 +30,9 @@ def keys(context: RestoreContext, table: Table) -> Iterator[Statement]:
     for key in (primary, *table.unique):
         if key is not None:
             kind, clause = ("primary key", "PRIMARY KEY") if key is primary else ("unique constraint", "UNIQUE")
-            what = f"{kind} {key.name} of {relation.name.dotted}" if key.name else f"{kind} of {relation.name.dotted}"
+            made = ObjectKey(kind, key.name or "", relation.name)
             definition = key.definition or f"{clause} {identifiers(key.columns)}"
-            yield from _constraint(context, relation, key.name, definition, what, key=True)
+            yield from _constraint(context, relation, key.name, definition, made, key=True)
 
 
 def checks(context: RestoreContext, table: Table) -> Iterator[Statement]:
@@ -40,18 +40,18 @@ def checks(context: RestoreContext, table: Table) -> Iterator[Statement]:
     relation, name = Relation.from_document(table), table.table_name
     for part in context.partitions(table):
         for row in part.options.get("inherited_checks", ()):
-            what = f"constraint {row['name']} of {part.name.dotted}"
-            yield from _constraint(context, part, row["name"], row["definition"], what, key=False)
+            key = ObjectKey("constraint", row["name"], part.name)
+            yield from _constraint(context, part, row["name"], row["definition"], key, key=False)
     for check in table.checks:
-        what = f"constraint {check.name} of {name.dotted}"
-        yield from _constraint(context, relation, check.name, check.definition, what, key=False)
+        key = ObjectKey("constraint", check.name, name)
+        yield from _constraint(context, relation, check.name, check.definition, key, key=False)
     inherits = bool(parents_of(context, table))
     for column, options in table.options.get("columns", {}).items():
         constraint = options.get("not_null_not_valid")
         if constraint and not (inherits and options.get("not_null_inherited")):
             no_inherit = " NO INHERIT" if options.get("not_null_no_inherit") else ""
             action = f"ADD CONSTRAINT {identifier(str(constraint))} NOT NULL {identifier(column)}{no_inherit} NOT VALID"
-            yield relation.alter(action, f"not null of column {name.dotted}.{column}", only=False)
+            yield relation.alter(action, ObjectKey("not null", of=relation.column(column)), only=False)
     documented = {check.name for check in table.checks} | {unique.name for unique in table.unique}
     documented |= {key.name for key in table.foreign_keys} | {(table.primary_key and table.primary_key.name) or ""}
     yield from _not_null_comments(relation, documented)
@@ -61,49 +61,49 @@ def _not_null_comments(relation: Relation, documented: Collection[str]) -> Itera
     """Yield the comments on constraints other than the documented ones."""
     for constraint in relation.options.get("comments", {}).get("constraints", {}):
         if constraint not in documented:
-            yield from _constraint_comment(relation, constraint, f"constraint {constraint} of {relation.name.dotted}")
+            yield from _constraint_comment(relation, constraint, ObjectKey("constraint", constraint, relation.name))
 
 
 def _constraint(
-    context: RestoreContext, relation: Relation, name: str | None, definition: str, what: str, *, key: bool
+    context: RestoreContext, relation: Relation, name: str | None, definition: str, made: ObjectKey, *, key: bool
 ) -> Iterator[Statement]:
     """Yield a constraint of a table or partition, other than a foreign key, with its storage and comment."""
-    excludes = not key and definition.startswith("EXCLUDE")
+    excludes, what = not key and definition.startswith("EXCLUDE"), str(made)
     if not key and not context.allows(capital(what)):
         context.left_out.add((relation.name, str(name)))
         return
     parameters = relation.options.get("constraint_storage", {}).get(name)
-    storage = f"storage of {what}"
+    storage = ObjectKey("storage", of=made)
 
     def clause() -> str:
         if excludes:
             return text.exclusion(definition, what)
         if key:
-            inner = text.parameters(parameters, storage)
+            inner = text.parameters(parameters, str(storage))
             return text.key(definition, f" WITH ({inner})" if inner else "", what)
         condition, tail = text.check_parts(definition, what)
         return f"CHECK {condition}{tail}"
 
     named = f"CONSTRAINT {identifier(name)} " if name else ""
     add = f"ALTER TABLE {'ONLY ' if key or excludes else ''}{qualified(relation.name)} ADD {named}"
-    made = checked(what, relation.of, lambda: f"{add}{clause()}", f"{add}{definition}")
-    if made.unchecked is not None:
+    added = checked(made, relation.of, lambda: f"{add}{clause()}", f"{add}{definition}")
+    if isinstance(added, Unchecked):
         context.left_out.add((relation.name, str(name)))
         if not context.allows(capital(what)):
             return
-    kinds = ("p" if what.startswith("primary key") else "pu") if key else "x" if excludes else "c"
+    kinds = ("p" if made.kind == "primary key" else "pu") if key else "x" if excludes else "c"
     details = [_index_storage(relation, str(name), parameters, storage)] if excludes and parameters else []
-    details += _constraint_comment(relation, name, what)
+    details += _constraint_comment(relation, name, made)
     if name is not None and (key or excludes):
         details += _index_comment(context, relation, name)
-    yield from with_details(replace(made, there=constraint_of(relation.name, name, kinds)), details)
+    yield from with_details(replace(added, there=constraint_of(relation.name, name, kinds)), details)
 
 
-def _index_storage(relation: Relation, name: str, parameters: Sequence[Any], what: str) -> Statement:
+def _index_storage(relation: Relation, name: str, parameters: Sequence[Any], key: ObjectKey) -> Statement:
     index = qualified(TableName(relation.name.schema, name))
     alter = f"ALTER INDEX {index} SET"
     by_hand = f"{alter} ({', '.join(map(str, parameters))})"
-    made = checked(what, relation.of, lambda: f"{alter} ({text.parameters(parameters, what)})", by_hand)
+    made = checked(key, relation.of, lambda: f"{alter} ({text.parameters(parameters, str(key))})", by_hand)
     has_parameters = f"c.oid = pg_catalog.to_regclass({literal(index)}) AND c.reloptions IS NOT NULL"
     return replace(made, there=f"SELECT 1 AS one FROM pg_catalog.pg_class c WHERE {has_parameters}")
 
@@ -115,47 +115,49 @@ def _index_comment(context: RestoreContext, relation: Relation, name: str) -> It
         context.lose(f"{of} was in tablespace {tablespace} and is created in the default one.")
     full_name = TableName(relation.name.schema, name)
     yield from relation.comment(
-        "indexes", name, f"INDEX {qualified(full_name)}", f"index {name} of {relation.name.dotted}"
+        "indexes", name, f"INDEX {qualified(full_name)}", ObjectKey("index", name, relation.name)
     )
 
 
-def _constraint_comment(relation: Relation, name: str | None, what: str) -> Iterator[Statement]:
+def _constraint_comment(relation: Relation, name: str | None, of: ObjectKey) -> Iterator[Statement]:
     if name is not None:
         sql = f"CONSTRAINT {identifier(name)} ON {qualified(relation.name)}"
-        yield from relation.comment("constraints", name, sql, what)
+        yield from relation.comment("constraints", name, sql, of)
 
 
 def index(context: RestoreContext, relation: Relation, name: str, definition: str) -> Iterator[Statement]:
     """Yield an index of a table, partition or materialized view, unless it belongs to a constraint."""
-    what = f"index {name} of {relation.name.dotted}"
-    created, plain = _index(relation, name, definition, what)
+    key = ObjectKey("index", name, relation.name)
+    what = capital(str(key))
+    created, plain = _index(relation, definition, key)
     over_foreign_tables = relation.name in context.over_foreign_tables
     if over_foreign_tables:
-        context.lose(f"{capital(what)} is left out: a partition was a foreign table. Create the index again.")
-    if over_foreign_tables or not context.allows(capital(what), plain):
+        context.lose(f"{what} is left out: a partition was a foreign table. Create the index again.")
+    if over_foreign_tables or not context.allows(what, plain):
         context.left_out.add((relation.name, name))
         return
-    if created.unchecked is not None:
+    if isinstance(created, Unchecked):
         context.left_out.add((relation.name, name))
     there = index_of(relation.name, name, unique=created.by_hand.startswith("CREATE UNIQUE "))
-    details = [*_statistics_targets(relation, name, what), *_index_comment(context, relation, name)]
+    details = [*_statistics_targets(relation, key), *_index_comment(context, relation, name)]
     yield from with_details(replace(created, there=there), details)
 
 
-def _statistics_targets(relation: Relation, name: str, what: str) -> Iterator[Statement]:
+def _statistics_targets(relation: Relation, key: ObjectKey) -> Iterator[Statement]:
+    name = str(key.name)
     full_name = qualified(TableName(relation.name.schema, name))
     for number, target in relation.options.get("index_statistics_targets", {}).get(name, {}).items():
         action = f"ALTER INDEX {full_name} ALTER COLUMN {int(number)} SET STATISTICS {int(target)}"
-        yield Statement(f"statistics target of {what}", action, relation.of)
+        yield Statement(ObjectKey("statistics target", of=key), action, relation.of)
 
 
-def _index(relation: Relation, name: str, definition: str, what: str) -> tuple[Statement, bool]:
+def _index(relation: Relation, definition: str, key: ObjectKey) -> tuple[Statement, bool]:
     """Return the statement of an index, and whether it has neither expressions nor a predicate."""
     try:
-        sql, plain = text.index(definition, name, relation.name, what)
+        sql, plain = text.index(definition, str(key.name), relation.name, str(key))
     except RestoreError as error:
-        return unchecked(what, relation.of, error, definition.strip().removesuffix(";")), False
-    return Statement(what, sql, relation.of), plain
+        return unchecked(key, relation.of, error, definition.strip().removesuffix(";")), False
+    return Statement(key, sql, relation.of), plain
 
 
 def indexes(context: RestoreContext, table: Table) -> Iterator[Statement]:
@@ -167,10 +169,9 @@ def indexes(context: RestoreContext, table: Table) -> Iterator[Statement]:
         for row in part.options.get("constraints", ()):
             name, definition = row["name"], row["definition"]
             if not definition.startswith("FOREIGN KEY"):
+                made = ObjectKey("constraint", name, part.name)
                 key = not definition.startswith(("CHECK", "EXCLUDE"))
-                yield from _constraint(
-                    context, part, name, definition, f"constraint {name} of {part.name.dotted}", key=key
-                )
+                yield from _constraint(context, part, name, definition, made, key=key)
                 yield from _attached(context, part, row)
         yield from _not_null_comments(part, [row["name"] for row in part.options.get("constraints", ())])
         for row in part.options.get("indexes", ()):
@@ -187,7 +188,7 @@ def _attached(context: RestoreContext, part: Relation, row: Mapping[str, Any]) -
     if row.get("parent") and not indexes & context.left_out:
         above = qualified(TableName(parent.schema, row["parent"]))
         sql = f"ALTER INDEX {above} ATTACH PARTITION {qualified(TableName(part.name.schema, row['name']))}"
-        yield Statement(f"index {row['name']} of {part.name.dotted}", sql, part.of)
+        yield Statement(ObjectKey("index", row["name"], part.name), sql, part.of)
 
 
 def properties(context: RestoreContext, relation: Relation) -> Iterator[Statement]:
@@ -196,16 +197,16 @@ def properties(context: RestoreContext, relation: Relation) -> Iterator[Statemen
     identity = options.get("replica_identity")
     if identity:
         using = {"full": "FULL", "nothing": "NOTHING"}.get(identity, f"USING INDEX {identifier(identity)}")
-        yield relation.alter(f"REPLICA IDENTITY {using}", f"replica identity of {name.dotted}")
+        yield relation.alter(f"REPLICA IDENTITY {using}", ObjectKey("replica identity", of=name))
     clustered = options.get("clustered_on")
     if clustered and (name, clustered) not in context.left_out:
-        yield relation.alter(f"CLUSTER ON {identifier(clustered)}", f"clustering of {name.dotted}", only=False)
+        yield relation.alter(f"CLUSTER ON {identifier(clustered)}", ObjectKey("clustering", of=name), only=False)
     for definition in options.get("statistics", ()):
         yield from _statistics(context, relation, definition)
     if security := options.get("row_security"):
         words = {"forced": ("ENABLE", "FORCE"), "forced, disabled": ("FORCE",)}
         for word in words.get(security, ("ENABLE",)):
-            yield relation.alter(f"{word} ROW LEVEL SECURITY", f"row security of {name.dotted}", only=False)
+            yield relation.alter(f"{word} ROW LEVEL SECURITY", ObjectKey("row security", of=name), only=False)
 
 
 def _statistics(context: RestoreContext, relation: Relation, definition: str) -> Iterator[Statement]:
@@ -219,23 +220,23 @@ def _statistics(context: RestoreContext, relation: Relation, definition: str) ->
             of = f"s.stxrelid = pg_catalog.to_regclass({literal(qualified(name))})"
             every = f"pg_catalog.count(*) >= {len(options['statistics'])}"
             there = f"SELECT 1 AS one FROM pg_catalog.pg_statistic_ext s WHERE {of} HAVING {every}"
-            yield replace(unchecked(f"statistics of {name.dotted}", relation.of, error, definition), there=there)
+            yield replace(unchecked(ObjectKey("statistics", of=name), relation.of, error, definition), there=there)
         return
     if not context.allows(f"Statistics {full_name} of {name}", plain):
         return
-    what = f"statistics {full_name.dotted}"
+    key = ObjectKey("statistics", full_name)
     there = (
         "SELECT 1 AS one FROM pg_catalog.pg_statistic_ext s JOIN pg_catalog.pg_namespace n"
         f" ON n.oid = s.stxnamespace WHERE n.nspname = {literal(full_name.schema)} AND s.stxname ="
         f" {literal(full_name.table)} AND s.stxrelid = pg_catalog.to_regclass({literal(qualified(name))})"
     )
-    yield Statement(what, sql, relation.of, there=there)
+    yield Statement(key, sql, relation.of, there=there)
     short = full_name.table if full_name.schema == name.schema else full_name.dotted
     targets = options.get("statistics_targets", {})
     if short in targets:
         action = f"ALTER STATISTICS {qualified(full_name)} SET STATISTICS {int(targets[short])}"
-        yield Statement(f"statistics target of {what}", action, relation.of)
-    yield from relation.comment("statistics", short, f"STATISTICS {qualified(full_name)}", what)
+        yield Statement(ObjectKey("statistics target", of=key), action, relation.of)
+    yield from relation.comment("statistics", short, f"STATISTICS {qualified(full_name)}", key)
 
 
 def foreign_keys(context: RestoreContext, table: Table) -> Iterator[Statement]:
@@ -262,14 +263,15 @@ def _foreign_key(
     only: bool,
     expected: TableName | None = None,
 ) -> Iterator[Statement]:
-    what = f"foreign key {name} of {relation.name.dotted}"
+    key = ObjectKey("foreign key", name, relation.name)
+    what = str(key)
     add = f"ALTER TABLE {'ONLY ' if only else ''}{qualified(relation.name)} ADD CONSTRAINT {identifier(name)}"
     referred = expected
     try:
         definition, referred = text.foreign_key(definition, what, expected)
-        added = Statement(what, f"{add} {definition}", relation.of)
+        added = Statement(key, f"{add} {definition}", relation.of)
     except RestoreError as error:
-        added = unchecked(what, relation.of, error, f"{add} {definition}")
+        added = unchecked(key, relation.of, error, f"{add} {definition}")
         if not context.allows(capital(what)):
             return
     if referred is not None and referred not in context.relations:
@@ -277,4 +279,4 @@ def _foreign_key(
         return
     reads = (relation.name, referred) if referred is not None else ()
     added = replace(added, there=constraint_of(relation.name, name, "f"), reads=reads)
-    yield from with_details(added, _constraint_comment(relation, name, what))
+    yield from with_details(added, _constraint_comment(relation, name, key))

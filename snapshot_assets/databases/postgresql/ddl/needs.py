@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
+from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need, merged, recorded
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext
-from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Table, TableName, View
 
-_MAKES_ROW_TYPE = re.compile("(?:table|partition|view|materialized view) ")
+_WITH_ROW_TYPE = ("table", "partition", "view", "materialized view")
 """Statements that also create the type of a relation's rows."""
 
 
@@ -22,13 +21,14 @@ def needs(context: RestoreContext, statements: Iterable[Statement]) -> tuple[Nee
         context: The schema.
         statements: The restore's statements: what they make need not exist, unless a function needs it too.
     """
-    made = {statement.makes for statement in statements}
+    keys = {statement.key for statement in statements}
+    made = set(map(str, keys))
     tables, expressions = context.schema.tables, context.expressions
     listed = (each for table in tables for each in recorded(table, expressions=expressions))
     every = merged(chain(listed, _row_types(context)))
     others = {need.label for need in every} - made
     kept = [need for need in every if need.label in others or others.intersection(need.used_by)]
-    rows = {f"type {made_of.partition(' ')[2]}" for made_of in made if _MAKES_ROW_TYPE.match(made_of)}
+    rows = {str(ObjectKey("type", key.name)) for key in keys if key.kind in _WITH_ROW_TYPE}
     return (*_extensions(context), *(need for need in kept if need.label not in rows))
 
 

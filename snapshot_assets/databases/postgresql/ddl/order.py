@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
+from snapshot_assets.databases.definition import Statement
 from snapshot_assets.databases.postgresql.code.needs import everything_needed
 from snapshot_assets.databases.postgresql.ddl import types
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject, needed_first
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, all_checked
-from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Table, TableName, UserType
 
 
@@ -108,4 +108,4 @@ def views_and_code(context: RestoreContext, views: Mapping[TableName, list[State
 def created(context: RestoreContext, each: CodeObject) -> Iterator[Statement]:
     """Yield the statements of an object that belongs to no relation."""
     made = types.create(context, each.type) if each.type else each.statements()
-    return iter(all_checked(each.what, None, made))
+    return iter(all_checked(each.made, None, made))

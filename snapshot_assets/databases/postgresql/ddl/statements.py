@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from snapshot_assets.databases.definition import ObjectKey, Statement, Unchecked, comment
 from snapshot_assets.databases.kinds import capital, not_in_snapshot
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject, code_objects, needs_of
 from snapshot_assets.databases.postgresql.ddl.lacking import restored_relations, with_lacking
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
 from snapshot_assets.databases.sql import identifier, literal, qualified
-from snapshot_assets.databases.target import Statement, comment
-from snapshot_assets.databases.unchecked import Unchecked
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 
@@ -87,43 +86,42 @@ HAS_DEFAULT = "a.atthasdef"
 """The condition of `column_of` for a column with a default."""
 
 
-def unchecked(makes: str, table: TableName | None, error: RestoreError, by_hand: str = "") -> Statement:
+def unchecked(key: ObjectKey, table: TableName | None, error: RestoreError, by_hand: str = "") -> Statement:
     """Return the statement of an object whose text is refused; the user may read `by_hand` and run it."""
     advice = " Read the statement before you run it by hand" if by_hand else ""
     reason = f"{str(error).removesuffix('.')}.{advice}".removesuffix(".")
-    return Statement(makes, "", table, unchecked=Unchecked(reason, by_hand))
+    return Unchecked(key, "", table, reason=reason, text=by_hand)
 
 
-def checked(makes: str, table: TableName | None, sql: Callable[[], str], by_hand: str = "") -> Statement:
+def checked(key: ObjectKey, table: TableName | None, sql: Callable[[], str], by_hand: str = "") -> Statement:
     """Return a statement, or if text in it is refused, one that is never run.
 
     Args:
-        makes: The object that it makes.
+        key: What it makes.
         table: The table or view to which that belongs.
         sql: Returns the statement's SQL; its text is refused if it raises `RestoreError`.
         by_hand: The statement with the text as it is.
     """
     try:
-        return Statement(makes, sql(), table)
+        return Statement(key, sql(), table)
     except RestoreError as error:
-        return unchecked(makes, table, error, by_hand)
+        return unchecked(key, table, error, by_hand)
 
 
-def all_checked(makes: str, table: TableName | None, statements: Iterable[Statement]) -> list[Statement]:
+def all_checked(key: ObjectKey, table: TableName | None, statements: Iterable[Statement]) -> list[Statement]:
     """Return the statements of one object, or if text in one is refused, one that is never run."""
     try:
         return list(statements)
     except RestoreError as error:
-        return [unchecked(makes, table, error)]
+        return [unchecked(key, table, error)]
 
 
 def with_details(made: Statement, details: Iterable[Statement]) -> Iterator[Statement]:
     """Yield an object and its details; those of one that is never run are part of what the user runs by hand."""
-    if made.unchecked is None:
-        yield from (made, *details)
+    if isinstance(made, Unchecked):
+        yield replace(made, text="; ".join((made.by_hand, *(each.by_hand for each in details))))
     else:
-        by_hand = "; ".join((made.by_hand, *(each.by_hand for each in details)))
-        yield replace(made, unchecked=replace(made.unchecked, sql=by_hand))
+        yield from (made, *details)
 
 
 def before_version(version: int) -> str:
@@ -149,19 +147,23 @@ class Relation:
         """Return the relation of a document."""
         return cls(document.table_name, document.options, document.table_name)
 
-    def alter(self, action: str, makes: str, *, only: bool = True) -> Statement:
-        """Return an ALTER TABLE; with `only`, tables that inherit from it, and partitions, stay as they are."""
-        return Statement(makes, f"ALTER TABLE {'ONLY ' if only else ''}{qualified(self.name)} {action}", self.of)
+    def column(self, name: str) -> ObjectKey:
+        """Return the key of a column."""
+        return ObjectKey("column", f"{self.name.dotted}.{name}")
 
-    def comment(self, group: str, name: str | None, on: str, makes: str) -> Iterable[Statement]:
+    def alter(self, action: str, key: ObjectKey, *, only: bool = True) -> Statement:
+        """Return an ALTER TABLE; with `only`, tables that inherit from it, and partitions, stay as they are."""
+        return Statement(key, f"ALTER TABLE {'ONLY ' if only else ''}{qualified(self.name)} {action}", self.of)
+
+    def comment(self, group: str, name: str | None, on: str, of: ObjectKey) -> Iterable[Statement]:
         """Yield the comment on a part of the relation, by its kind and name in SQL; `group` is a key of `comments`."""
-        return comment(on, self.options.get("comments", {}).get(group, {}).get(name), makes, self.of)
+        return comment(on, self.options.get("comments", {}).get(group, {}).get(name), of, self.of)
 
     def column_comments(self, comments: Mapping[str, str | None]) -> Iterable[Statement]:
         """Yield the comments of columns."""
         for column, content in comments.items():
             on = f"COLUMN {qualified(self.name)}.{identifier(column)}"
-            yield from comment(on, content, f"column {self.name.dotted}.{column}", self.of)
+            yield from comment(on, content, self.column(column), self.of)
 
     def storage(self, what: str) -> str:
         """Return ` USING …` and ` WITH (…)` of the relation, which messages call `what`."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from snapshot_assets.databases.columns import identity_sequences
+from snapshot_assets.databases.definition import Create, ObjectKey, Statement, comment
 from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.column_settings import column_settings
@@ -33,7 +34,6 @@ from snapshot_assets.databases.postgresql.ddl.statements import (
     partition_of,
 )
 from snapshot_assets.databases.sql import identifier, qualified
-from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Column, Sequence, Table, TableName
@@ -63,7 +63,7 @@ def as_restored(context: RestoreContext, table: Table) -> Table:
 def create(context: RestoreContext, table: Table) -> Iterator[Statement]:
     """Yield the statements that create a table, from `as_restored`, its partitions, and their comments."""
     relation, name = Relation.from_document(table), table.table_name
-    what = f"table {name.dotted}"
+    key = ObjectKey("table", name)
     if name in context.refused:
         raise context.refused[name]
     _record_lost(context, table)
@@ -71,7 +71,7 @@ def create(context: RestoreContext, table: Table) -> Iterator[Statement]:
     elements = dict(_elements(table, kin, identities))
     not_nulls = dict(own_not_nulls(relation, table, kin))
     if kin.way is Way.HELPER:
-        storage, shared = relation.storage(what), dict(_shared_elements(table, kin))
+        storage, shared = relation.storage(str(key)), dict(_shared_elements(table, kin))
         yield from create_through_helper(
             relation, elements, kin, storage=storage, shared=shared, not_nulls=not_nulls.values()
         )
@@ -85,7 +85,7 @@ def create(context: RestoreContext, table: Table) -> Iterator[Statement]:
             yield replace(statement, unless=from_version(18))
     if kin.way is Way.AT_ONCE:
         yield from inherit_from(relation, kin.parents)
-    yield from comment(f"TABLE {qualified(name)}", table.comment, what, name)
+    yield from comment(f"TABLE {qualified(name)}", table.comment, key, name)
     yield from relation.column_comments({column.name: column.comment for column in table.columns})
     yield from own_properties(relation, table, kin, identities)
     for part in context.partitions(table):
@@ -95,22 +95,22 @@ def create(context: RestoreContext, table: Table) -> Iterator[Statement]:
 def _create(
     context: RestoreContext, relation: Relation, elements: Iterable[str], kin: Inheritance
 ) -> Iterator[Statement]:
-    name, of_type, what = relation.name, relation.options.get("of_type"), f"table {relation.name.dotted}"
+    name, of_type, key = relation.name, relation.options.get("of_type"), ObjectKey("table", relation.name)
     listed = ", ".join(elements)
     body = f" ({listed})" if listed or not of_type else ""
     if of_type:
-        body = f" OF {text.type_text(of_type, what)}{body}"
+        body = f" OF {text.type_text(of_type, str(key))}{body}"
     if kin.way is Way.CLAUSE:
         body += f" INHERITS ({', '.join(map(qualified, kin.parents))})"
     partitioned = name in context.partition_keys
     if partitioned:
         body += f" PARTITION BY {context.partition_keys[name]}"
-    yield from _create_table(relation, f"{body}{relation.storage(what)}", what, partitioned=partitioned)
+    yield from _create_table(relation, f"{body}{relation.storage(str(key))}", key, partitioned=partitioned)
 
 
-def _create_table(relation: Relation, body: str, what: str, *, partitioned: bool) -> Iterator[Statement]:
+def _create_table(relation: Relation, body: str, key: ObjectKey, *, partitioned: bool) -> Iterator[Statement]:
     """Yield CREATE TABLE; since PostgreSQL 18, a partitioned table cannot be unlogged."""
-    logged = Statement(what, f"CREATE TABLE {qualified(relation.name)}{body}", relation.of)
+    logged = Statement(key, f"CREATE TABLE {qualified(relation.name)}{body}", relation.of)
     unlogged = replace(logged, sql=f"CREATE UNLOGGED TABLE {qualified(relation.name)}{body}")
     if not relation.unlogged:
         yield logged
@@ -209,7 +209,8 @@ def _not_null(column: Column, options: Mapping[str, Any], kin: Inheritance) -> s
 def _create_partition(context: RestoreContext, table: Table, part: Relation) -> Iterator[Statement]:
     """Yield the statements that create a partition as a table and then attach it, so that it keeps its own names."""
     name, of, options = part.name, part.of, part.options
-    what = f"partition {name.dotted}"
+    key = ObjectKey("partition", name)
+    what = str(key)
     if options.get("relation") == "foreign table":
         context.lose(f"Partition {name} was a foreign table and is restored as a plain table with its rows.")
     columns = {column.name: column for column in table.columns}
@@ -217,21 +218,21 @@ def _create_partition(context: RestoreContext, table: Table, part: Relation) -> 
     if set(order) != set(columns):
         raise RestoreError(f"Partition {name} has other columns than its table {of}.", table=table_text(name))
     elements = ", ".join(_partition_column(context, columns[each], part) for each in order)
-    key = options.get("partition_by")
-    by = f" PARTITION BY {text.partition_key(key, f'partition key of {name.dotted}')[0]}" if key else ""
+    divided = options.get("partition_by")
+    by = f" PARTITION BY {text.partition_key(divided, f'partition key of {name.dotted}')[0]}" if divided else ""
     bounds = text.bounds(options["bounds"], f"bounds of {what}")
     parent = Relation(TableName(*options["of"]), {}, of)
-    made = _create_table(part, f" ({elements}){by}{part.storage(what)}", what, partitioned=key is not None)
-    attached = parent.alter(f"ATTACH PARTITION {qualified(name)} {bounds}", what)
+    made = _create_table(part, f" ({elements}){by}{part.storage(what)}", key, partitioned=bool(by))
+    attached = parent.alter(f"ATTACH PARTITION {qualified(name)} {bounds}", key)
     # Attaching needs the checks that a table has after an earlier import.
     whole = f" PARTITION OF {qualified(parent.name)} {bounds}{by}{part.storage(what)}"
-    created = _create_table(part, whole, what, partitioned=key is not None)
+    created = _create_table(part, whole, key, partitioned=bool(by))
     there = partition_of(parent.name, name, default=bounds == "DEFAULT")
     for statements, checks in (((*made, attached), True), (created, False)):
         for statement in statements:
-            unless = filter(None, (statement.unless, there, has_checks(parent.name, checks)))
-            yield replace(statement, unless=" UNION ALL ".join(unless), keeps=True)
-    yield from comment(f"TABLE {qualified(name)}", options.get("comment"), what, of)
+            unless = " UNION ALL ".join(filter(None, (statement.unless, has_checks(parent.name, checks))))
+            yield Create(key, statement.sql, statement.table, unless, there)
+    yield from comment(f"TABLE {qualified(name)}", options.get("comment"), key, of)
     yield from part.column_comments(options.get("comments", {}).get("columns", {}))
     yield from _identities(part)
 
@@ -243,12 +244,9 @@ def _identities(part: Relation) -> Iterator[Statement]:
     for column, kind in part.options.get("identities", {}).items():
         owned = [each for each in sequences if each.owned and each.column == column]
         named = [each for each in owned if recorded.get(column) == [each.schema_name, each.name]]
-        clause = identity(
-            text.identity_kind(kind, f"identity of column {part.name.dotted}.{column}"), *(named or owned)[:1]
-        )
-        made = part.alter(
-            f"ALTER COLUMN {identifier(column)} ADD {clause}", f"identity of column {part.name.dotted}.{column}"
-        )
+        key = ObjectKey("identity", of=part.column(column))
+        clause = identity(text.identity_kind(kind, str(key)), *(named or owned)[:1])
+        made = part.alter(f"ALTER COLUMN {identifier(column)} ADD {clause}", key)
         yield replace(made, unless=from_version(17))
 
 

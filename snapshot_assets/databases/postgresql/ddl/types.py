@@ -7,13 +7,13 @@ from dataclasses import replace
 from graphlib import TopologicalSorter
 from typing import Any
 
+from snapshot_assets.databases.definition import Create, ObjectKey, Statement, comment
 from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.code import needed_first
 from snapshot_assets.databases.postgresql.ddl.same_types import same_type
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, all_checked, checked, with_details
 from snapshot_assets.databases.sql import identifier, literal, qualified
-from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.format.relations import Schema, Table, TableName, UserType, View
 
 _STANDARD_COMMENT = "standard public schema"
@@ -53,23 +53,26 @@ def _schemas(context: RestoreContext, names: set[str]) -> Iterator[Statement]:
     for name in sorted(names):
         exists = f"SELECT 1 AS one FROM pg_catalog.pg_namespace n WHERE n.nspname = {literal(name)}"
         # Even IF NOT EXISTS requires the privilege to create schemas.
-        sql, what = f"CREATE SCHEMA IF NOT EXISTS {identifier(name)}", f"schema {name}"
-        yield Statement(what, sql, unless=exists, keeps=name != "public")  # every new database has a public one
+        sql, key = f"CREATE SCHEMA IF NOT EXISTS {identifier(name)}", ObjectKey("schema", name)
+        if name == "public":  # every new database has it, with the standard comment
+            yield Statement(key, sql, unless=exists)
+        else:
+            yield Create(key, sql, there=exists)
         content = comments.get(name)
         current = "pg_catalog.obj_description(n.oid, 'pg_namespace')"
         differs = f"{current} = {literal(content or '')} OR {current} <> {literal(_STANDARD_COMMENT)}"
         unless = f"{exists} AND ({differs})"
-        yield from comment(f"SCHEMA {identifier(name)}", content, what, None, unless, changes=what)
+        yield from comment(f"SCHEMA {identifier(name)}", content, key, None, unless)
 
 
 def _create_extensions(context: RestoreContext) -> Iterator[Statement]:
     """Yield the statements that create the extensions whose types, functions and operators are used."""
     for name, schema in sorted(set(_extensions(context))):
         sql = f"CREATE EXTENSION IF NOT EXISTS {identifier(name)} SCHEMA {identifier(schema)}"
-        yield Statement(f"extension {name}", sql)
+        yield Statement(ObjectKey("extension", name), sql)
     code = {each.key: each for each in context.code if each.kind == "extension"}
     for each in needed_first(code, context.needs):
-        yield from all_checked(each.what, None, each.statements())
+        yield from all_checked(each.made, None, each.statements())
 
 
 def _extensions(context: RestoreContext) -> Iterator[tuple[str, str]]:
@@ -112,7 +115,7 @@ def _loose(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
             " it, the type is left out."
         )
     missing = [f"SELECT 1 AS one WHERE pg_catalog.to_regprocedure({literal(each)}) IS NULL" for each in functions]
-    for statement in all_checked(f"type {kind.table_name.dotted}", None, create(context, kind)):
+    for statement in all_checked(ObjectKey("type", kind.table_name), None, create(context, kind)):
         yield replace(statement, unless=" UNION ALL ".join(filter(None, (statement.unless, *missing))))
 
 
@@ -123,9 +126,9 @@ def view_types(options: Mapping[str, Any]) -> Sequence[UserType]:
 
 def create(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
     """Yield the statements that create a type, if the target does not have it."""
-    name = kind.table_name
-    what = f"type {name.dotted}"
-    unless = (
+    name, key = kind.table_name, ObjectKey("type", kind.table_name)
+    what = str(key)
+    there = (
         "SELECT 1 AS one FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace"
         f" WHERE n.nspname = {literal(name.schema)} AND t.typname = {literal(name.table)}"
     )
@@ -135,15 +138,15 @@ def create(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
         sql = f"CREATE TYPE {qualified(name)} AS ENUM ({labels})"
     elif kind.kind == "composite":
         sql = f"CREATE TYPE {qualified(name)} AS ({_attributes(kind, what)})"
-        later += _attribute_comments(kind, name)
+        later += _attribute_comments(kind, key)
     elif kind.kind == "range":
         sql = f"CREATE TYPE {qualified(name)} AS RANGE ({_range(context, kind, what)})"
     else:
         sql, later = _domain(context, kind, name)
-    yield Statement(what, sql, unless=unless, keeps=True, same=same_type(kind, unless))
-    described = f"{unless} AND pg_catalog.obj_description(t.oid, 'pg_type') IS NOT NULL"
-    later = [*comment(f"TYPE {qualified(name)}", kind.comment, what, None, described), *later]
-    yield from (replace(each, changes=what) for each in later)
+    yield Create(key, sql, there=there, same=same_type(kind, there))
+    described = f"{there} AND pg_catalog.obj_description(t.oid, 'pg_type') IS NOT NULL"
+    yield from comment(f"TYPE {qualified(name)}", kind.comment, key, None, described)
+    yield from later
 
 
 def _attributes(kind: UserType, what: str) -> str:
@@ -157,14 +160,17 @@ def _attributes(kind: UserType, what: str) -> str:
     return ", ".join(attributes)
 
 
-def _attribute_comments(kind: UserType, name: TableName) -> Iterator[Statement]:
+def _attribute_comments(kind: UserType, key: ObjectKey) -> Iterator[Statement]:
+    name = kind.table_name
     for number, attribute in enumerate(kind.definition.get("attributes") or (), 1):
         column = f"COLUMN {qualified(name)}.{identifier(attribute['name'])}"
         described = (
             f"SELECT 1 AS one WHERE pg_catalog.col_description({literal(qualified(name))}::pg_catalog.regclass,"
             f" {number}) IS NOT NULL"
         )
-        yield from comment(column, attribute.get("comment"), f"{name.dotted}.{attribute['name']}", None, described)
+        yield from comment(
+            column, attribute.get("comment"), ObjectKey("attribute", attribute["name"], key), None, described
+        )
 
 
 def _range(context: RestoreContext, kind: UserType, what: str) -> str:
@@ -183,7 +189,8 @@ def _range(context: RestoreContext, kind: UserType, what: str) -> str:
 
 
 def _domain(context: RestoreContext, kind: UserType, name: TableName) -> tuple[str, list[Statement]]:
-    fields, what = kind.definition, f"domain {name.dotted}"
+    fields, key = kind.definition, ObjectKey("domain", name)
+    what = str(key)
     parts = [
         f"CREATE DOMAIN {qualified(name)} AS {text.type_text(str(fields.get('base')), what)}"
         f"{collate(fields.get('collation'), what)}"
@@ -195,9 +202,9 @@ def _domain(context: RestoreContext, kind: UserType, name: TableName) -> tuple[s
         named = f"CONSTRAINT {identifier(fields['not_null_name'])} " if "not_null_name" in fields else ""
         parts.append(f"{named}NOT NULL")
         constraint = str(fields.get("not_null_name", f"{name.table}_not_null"))
-        later += _constraint_comment(name, constraint, fields.get("not_null_comment"), f"not null of {what}")
-    for name_of_check, label, definition, commented in _domain_checks(context, kind, valid=True):
-        parts.append(f"CONSTRAINT {identifier(name_of_check)} {_check(definition, label)}")
+        later += _constraint_comment(name, constraint, fields.get("not_null_comment"), ObjectKey("not null", of=key))
+    for check, definition, commented in _domain_checks(context, kind, valid=True):
+        parts.append(f"CONSTRAINT {identifier(str(check.name))} {_check(definition, check)}")
         later += commented
     return " ".join(parts), later
 
@@ -205,45 +212,44 @@ def _domain(context: RestoreContext, kind: UserType, name: TableName) -> tuple[s
 def unvalidated_checks(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
     """Yield the checks of a domain that the source has not validated, for after the load: rows may violate them."""
     domain = qualified(kind.table_name)
-    for name, what, definition, commented in _domain_checks(context, kind, valid=False):
+    for check, definition, commented in _domain_checks(context, kind, valid=False):
         exists = (
-            f"SELECT 1 AS one FROM pg_catalog.pg_constraint k WHERE k.conname = {literal(name)}"
+            f"SELECT 1 AS one FROM pg_catalog.pg_constraint k WHERE k.conname = {literal(str(check.name))}"
             f" AND k.contypid = {literal(domain)}::pg_catalog.regtype"
         )
-        made = _add_check(f"ALTER DOMAIN {domain} ADD CONSTRAINT {identifier(name)}", definition, what)
-        for each in with_details(replace(made, unless=exists), commented):
-            yield replace(each, changes=f"type {kind.table_name.dotted}")
+        made = _add_check(f"ALTER DOMAIN {domain} ADD CONSTRAINT {identifier(str(check.name))}", definition, check)
+        yield from with_details(replace(made, unless=exists), commented)
 
 
-def _add_check(add: str, definition: str, what: str) -> Statement:
-    return checked(what, None, lambda: f"{add} {_check(definition, what)}", f"{add} {definition}")
+def _add_check(add: str, definition: str, key: ObjectKey) -> Statement:
+    return checked(key, None, lambda: f"{add} {_check(definition, key)}", f"{add} {definition}")
 
 
-def _check(definition: str, what: str) -> str:
-    condition, tail = text.check_parts(definition, what)
+def _check(definition: str, key: ObjectKey) -> str:
+    condition, tail = text.check_parts(definition, str(key))
     return f"CHECK {condition}{tail}"
 
 
 def _domain_checks(
     context: RestoreContext, kind: UserType, *, valid: bool
-) -> Iterator[tuple[str, str, str, list[Statement]]]:
-    """Yield name, label, definition and comment of each check that the source has, or has not, validated."""
+) -> Iterator[tuple[ObjectKey, str, list[Statement]]]:
+    """Yield key, definition and comment of each check that the source has, or has not, validated."""
     for check in kind.definition.get("constraints") or ():
-        label = f"check {check['name']} of domain {kind.table_name.dotted}"
-        if check["definition"].endswith("NOT VALID") == valid or not context.allows(capital(label)):
+        key = ObjectKey("check", check["name"], ObjectKey("domain", kind.table_name))
+        if check["definition"].endswith("NOT VALID") == valid or not context.allows(capital(str(key))):
             continue
-        described = _constraint_comment(kind.table_name, check["name"], check.get("comment"), label)
-        yield check["name"], label, check["definition"], list(described)
+        described = _constraint_comment(kind.table_name, check["name"], check.get("comment"), key)
+        yield key, check["definition"], list(described)
 
 
-def _constraint_comment(domain: TableName, name: str, content: str | None, what: str) -> Iterator[Statement]:
+def _constraint_comment(domain: TableName, name: str, content: str | None, of: ObjectKey) -> Iterator[Statement]:
     """Yield the comment on a constraint of a domain, unless an existing domain lacks it or has a comment on it."""
     unless = (
         "SELECT 1 AS one WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE"
         f" k.contypid = {literal(qualified(domain))}::pg_catalog.regtype AND k.conname = {literal(name)}"
         " AND pg_catalog.obj_description(k.oid, 'pg_constraint') IS NULL)"
     )
-    yield from comment(f"CONSTRAINT {identifier(name)} ON DOMAIN {qualified(domain)}", content, what, None, unless)
+    yield from comment(f"CONSTRAINT {identifier(name)} ON DOMAIN {qualified(domain)}", content, of, None, unless)
 
 
 def collate(collation: str | None, what: str) -> str:

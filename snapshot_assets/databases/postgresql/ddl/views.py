@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from snapshot_assets.databases.definition import ObjectKey, Statement, comment
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.column_settings import column_settings
 from snapshot_assets.databases.postgresql.ddl.keys import index, properties
@@ -17,7 +18,6 @@ from snapshot_assets.databases.postgresql.ddl.statements import (
     column_of,
 )
 from snapshot_assets.databases.sql import identifier, literal, qualified
-from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.format.relations import Index, TableName, View
 
 
@@ -89,11 +89,12 @@ def _functions(context: RestoreContext, view: View) -> list[str]:
 def _create(context: RestoreContext, view: View, *, filled: bool) -> Iterator[Statement]:
     name, relation = view.table_name, Relation.from_document(view)
     kind = "materialized view" if view.materialized else "view"
-    what = f"{kind} {name.dotted}"
+    key = ObjectKey(kind, name)
+    what = str(key)
     data = f" WITH{'' if filled else ' NO'} DATA" if view.materialized else ""
     create = f"CREATE {kind.upper()} {qualified(name)}"
     creation = checked(
-        what,
+        key,
         name,
         lambda: f"{create}{relation.storage(what)} AS {text.query(view.definition, what)}{data}",
         f"{create} AS {view.definition.strip().removesuffix(';')}{data}",
@@ -103,8 +104,8 @@ def _create(context: RestoreContext, view: View, *, filled: bool) -> Iterator[St
         context.lose(f"View {name} was in tablespace {tablespace} and is created in the default one.")
     for column in view.columns:
         if column.default is not None:
-            yield _default(view.table_name, column.name, column.default)
-    yield from comment(f"{kind.upper()} {qualified(name)}", view.comment, what, name)
+            yield _default(relation, column.name, column.default)
+    yield from comment(f"{kind.upper()} {qualified(name)}", view.comment, key, name)
     yield from relation.column_comments({column.name: column.comment for column in view.columns})
     if view.materialized:
         yield from column_settings(relation)
@@ -113,8 +114,8 @@ def _create(context: RestoreContext, view: View, *, filled: bool) -> Iterator[St
         yield from properties(context, relation)
 
 
-def _default(view: TableName, column: str, default: str) -> Statement:
-    alter = f"ALTER VIEW {qualified(view)} ALTER COLUMN {identifier(column)} SET DEFAULT"
-    place = f"default of column {view.dotted}.{column}"
-    made = checked(place, view, lambda: f"{alter} {text.expression(default, place)}", f"{alter} {default}")
-    return replace(made, there=column_of(view, column, HAS_DEFAULT))
+def _default(view: Relation, column: str, default: str) -> Statement:
+    alter = f"ALTER VIEW {qualified(view.name)} ALTER COLUMN {identifier(column)} SET DEFAULT"
+    key = ObjectKey("default", of=view.column(column))
+    made = checked(key, view.of, lambda: f"{alter} {text.expression(default, str(key))}", f"{alter} {default}")
+    return replace(made, there=column_of(view.name, column, HAS_DEFAULT))
