@@ -10,7 +10,6 @@ from typing import Any
 
 from snapshot_assets.cli.exit_status import ExitStatus, exit_status
 from snapshot_assets.cli.output import show, show_json, show_message
-from snapshot_assets.databases.kinds import counts_by_kind
 from snapshot_assets.engine.restore.damage import left_out, partly_restored
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.plan import RestorePlan
@@ -33,6 +32,7 @@ from snapshot_assets.engine.restore.steps import incomplete
 from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.errors import RestoreError, SnapshotError
 from snapshot_assets.format.counts import counted, noun
+from snapshot_assets.format.kinds import counts_by_kind
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import human_bytes

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from snapshot_assets.databases.kinds import capital, not_in_snapshot
 from snapshot_assets.databases.lost_objects import LostObjects
+from snapshot_assets.format.kinds import capital, not_in_snapshot
 from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.relations import Carrier, Column, Table, TableName, UserType
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from snapshot_assets.databases.kinds import capital, not_in_snapshot
+from snapshot_assets.format.kinds import capital, not_in_snapshot
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, UserType, View
-
-PARTS = frozenset(("shell type", "operator family members", "text search mapping", "trigger state", "rule state"))
-"""Kinds of code that are parts of other objects, which have sentences of their own."""
+from snapshot_assets.format.uncarried import PARTS
 
 
 class LostObjects:

@@ -11,10 +11,10 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.errors import PlanError, UnknownRelationError
+from snapshot_assets.format.kinds import capital
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema, ForeignKey, Schema, Table, TableName, View
 

@@ -5,33 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from snapshot_assets.format.kinds import kind_words
 from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.relations import DatabaseSchema, Table, View
 
-_KINDS = (
-    "access method",
-    "comment on",
-    "database setting",
-    "default privileges",
-    "dependency of",
-    "event trigger",
-    "foreign data wrapper",
-    "foreign server",
-    "foreign table",
-    "grant on",
-    "large objects",
-    "operator class",
-    "operator family",
-    "place of extension sequence",
-    "rows of extension table",
-    "security label",
-    "text search configuration",
-    "user mapping",
-)
-"""Kinds of more than one word."""
-
-_PARTS = ("shell type", "operator family members", "text search mapping", "trigger state", "rule state")
-"""Kinds of code that are parts of other objects."""
+PARTS = frozenset(("shell type", "operator family members", "text search mapping", "trigger state", "rule state"))
+"""Kinds of code that are parts of other objects, which have sentences of their own."""
 
 
 def code_by_kind(schema: DatabaseSchema) -> dict[str, list[str]]:
@@ -39,7 +18,7 @@ def code_by_kind(schema: DatabaseSchema) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for entry in _code(schema):
         of = f" of {printed_name(*entry['on'])}" if "on" in entry else ""
-        if entry["kind"] not in _PARTS:
+        if entry["kind"] not in PARTS:
             found.setdefault(str(entry["kind"]), []).append(f"{entry['name']}{of}")
     return {kind: sorted(names) for kind, names in sorted(found.items())}
 
@@ -51,9 +30,9 @@ def uncarried_by_kind(schema: DatabaseSchema) -> dict[str, list[str]]:
     found: dict[str, set[str]] = {}
     for name, relation in _uncarried(schema):
         if (name, relation) not in code and name not in routines:
-            kind = next((each for each in _KINDS if name.startswith(f"{each} ")), name.partition(" ")[0])
+            kind = kind_words(name)
             of = f" of {printed_name(*relation)}" if relation else ""
-            found.setdefault(kind, set()).add(f"{name.removeprefix(kind).lstrip()}{of}")
+            found.setdefault(kind, set()).add(f"{name[len(kind) :].lstrip()}{of}")
     return {kind: sorted(names) for kind, names in sorted(found.items())}
 
 

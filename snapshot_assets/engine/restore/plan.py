@@ -12,7 +12,6 @@ from functools import cached_property
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.definition import Definition, FailedStatement, ObjectKey, Rehearsal
-from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.postgresql.former_partitions import former_partitions
 from snapshot_assets.databases.steps import SchemaStep, StepResult
@@ -40,6 +39,7 @@ from snapshot_assets.engine.restore.target import TargetContents, check_ledger, 
 from snapshot_assets.engine.restore.windows import PinnedWindows, check_windows, numbered
 from snapshot_assets.engine.schema_history import dropped_table, former_partition, left_out
 from snapshot_assets.errors import RestoreError, SnapshotError
+from snapshot_assets.format.kinds import capital
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from snapshot_assets.databases.kinds import counts_by_kind, counts_text, kind_of_object
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.refusals import missing_lines
 from snapshot_assets.engine.restore.steps import FailedStep, KeptStep, Left
 from snapshot_assets.format.counts import counted
+from snapshot_assets.format.kinds import counts_by_kind, counts_text, kind_of_object
 from snapshot_assets.format.names import table_text
 
 _NAMED = 3

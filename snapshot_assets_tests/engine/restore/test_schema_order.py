@@ -71,7 +71,10 @@ def test_steps_that_need_later_ones_are_made_in_the_same_import(place: Place, in
     done = into.restore(place.store, filters=Filters(code=True))
     assert done.finished
     assert done.run.failed_steps() == []
-    assert {step.name for step in done.run.current().steps.made()} >= {"function public.grouped()", "materialized view public.a"}
+    assert {step.name for step in done.run.current().steps.made()} >= {
+        "function public.grouped()",
+        "materialized view public.a",
+    }
     with client(into.uri) as sql:
         assert sql("SELECT c FROM a") == [(1,)]
         assert sql("SELECT indexdef FROM pg_indexes WHERE tablename = 'a'") != []

@@ -31,8 +31,8 @@ from snapshot_assets.databases.duckdb.ddl.tables import (
 from snapshot_assets.databases.exclusions import uncarried
 from snapshot_assets.databases.foreign_keys import possible_keys
 from snapshot_assets.databases.indexes import is_plain, other_method
-from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
+from snapshot_assets.format.kinds import capital
 from snapshot_assets.format.relations import Column, DatabaseSchema, Sequence, Table, TableName, UserType, View
 
 

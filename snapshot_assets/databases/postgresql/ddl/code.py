@@ -72,15 +72,15 @@ class CodeObject:
         return f"{self.kind} {self.name}"
 
     @property
-    def what(self) -> str:
-        """The object, for messages."""
-        of = f" of {self.on}" if self.on is not None else ""
-        return f"{self.word} {self.name}{of}"
-
-    @property
     def made(self) -> ObjectKey:
         """The key of what its statements make."""
-        return ObjectKey(self.word, self.what.removeprefix(f"{self.word} "))
+        of = f" of {self.on}" if self.on is not None else ""
+        return ObjectKey(self.word, f"{self.name}{of}")
+
+    @property
+    def what(self) -> str:
+        """The object, for messages."""
+        return str(self.made)
 
     @property
     def word(self) -> str:

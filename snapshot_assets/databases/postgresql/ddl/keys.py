@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from snapshot_assets.databases.definition import ObjectKey, Statement, Unchecked
-from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
 from snapshot_assets.databases.postgresql.ddl.statements import (
@@ -21,6 +20,7 @@ from snapshot_assets.databases.postgresql.ddl.statements import (
 )
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.errors import RestoreError
+from snapshot_assets.format.kinds import capital
 from snapshot_assets.format.relations import Table, TableName
 
 

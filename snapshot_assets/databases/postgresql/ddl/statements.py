@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from snapshot_assets.databases.definition import ObjectKey, Statement, Unchecked, comment
-from snapshot_assets.databases.kinds import capital, not_in_snapshot
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject, code_objects, needs_of
 from snapshot_assets.databases.postgresql.ddl.lacking import restored_relations, with_lacking
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.errors import RestoreError
+from snapshot_assets.format.kinds import capital, not_in_snapshot
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 
 _VERSION = "pg_catalog.current_setting('server_version_num')::pg_catalog.int4"

@@ -8,7 +8,6 @@ from typing import Any
 
 from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.definition import Create, ObjectKey, Statement, comment
-from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.column_settings import column_settings
 from snapshot_assets.databases.postgresql.ddl.columns import identity, not_null, typed, value
@@ -35,6 +34,7 @@ from snapshot_assets.databases.postgresql.ddl.statements import (
 )
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.errors import RestoreError
+from snapshot_assets.format.kinds import capital
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Column, Sequence, Table, TableName
 

@@ -8,12 +8,12 @@ from graphlib import TopologicalSorter
 from typing import Any
 
 from snapshot_assets.databases.definition import Create, ObjectKey, Statement, comment
-from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.code import needed_first
 from snapshot_assets.databases.postgresql.ddl.same_types import same_type
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, all_checked, checked, with_details
 from snapshot_assets.databases.sql import identifier, literal, qualified
+from snapshot_assets.format.kinds import capital
 from snapshot_assets.format.relations import Schema, Table, TableName, UserType, View
 
 _STANDARD_COMMENT = "standard public schema"
