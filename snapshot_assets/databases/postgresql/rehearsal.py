@@ -88,6 +88,7 @@ class _Attempt:
         self._connection = connection
         self._skipped: set[Statement] = set()
         self._kept: set[ObjectKey] = set()  # what the target has already, and keeps
+        self._made: set[ObjectKey] = set()
         self._deadline = time.monotonic() + SECONDS
 
     def run(self, statements: Sequence[Statement]) -> None:
@@ -131,10 +132,12 @@ class _Attempt:
         self._connection.execute(f"SET LOCAL statement_timeout = {left}", doing)
         self._connection.execute("SAVEPOINT rehearsed", doing)
         try:
-            if any(self._connection.rows(query, doing) for query in statement.skips):
+            there = isinstance(statement, Create) and bool(self._connection.rows(statement.there, doing))
+            if there or (statement.unless and self._connection.rows(statement.unless, doing)):
                 self._skipped.add(statement)
-                self._kept |= {statement.key} if isinstance(statement, Create) else set()
+                self._kept |= {statement.key} if there and statement.key not in self._made else set()
             else:
+                self._made.add(statement.key)
                 sql = _without_rows(statement.sql)
                 with every_row(self._connection, statement.reads if sql == statement.sql else ()):
                     self._connection.execute(sql, doing)

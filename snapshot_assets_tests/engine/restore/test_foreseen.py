@@ -25,6 +25,9 @@ def test_a_dry_run_counts_what_the_import_makes(make_postgresql_database: MakeDa
         "COMMENT ON INDEX taken IS 'x'",
         "CREATE INDEX good ON base (a)",
         "COMMENT ON INDEX good IS 'y'",
+        "CREATE TABLE parts (a int) PARTITION BY LIST (a)",
+        "CREATE TABLE part PARTITION OF parts DEFAULT",
+        "COMMENT ON TABLE part IS 'z'",
     )
     place.export([])
     execute(into, "CREATE SCHEMA own", "CREATE VIEW taken AS SELECT 1 AS one")
