@@ -1,0 +1,94 @@
+"""How continuous integration runs the tests: a failed one runs again, and the longest ones take turns.
+
+With `CI=true`, a failed test runs once more. If it passes then, it is *flaky*: the end of the run lists it with its
+first error, and the run does not fail. `--third` selects a third of the slow tests in the folders that take turns.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import zlib
+from typing import Any
+
+import pytest
+
+THIRDS = ("1", "2", "3")
+_BY_COMMIT = "commit"
+_FOLDERS = {"faults", "documents", "examples"}
+"""Folders whose slow tests take turns: each of their tests is in exactly one third."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("gate").addoption(
+        "--third",
+        choices=(_BY_COMMIT, *THIRDS),
+        help="run this third of the slow tests that take turns; `commit`: the one that the commit's hash names",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if os.environ.get("CI") == "true" and config.option.reruns is None and not config.option.usepdb:
+        config.option.reruns = 1
+    if config.option.third == _BY_COMMIT:  # workers of xdist get the number
+        config.option.third = third_of_commit(config)
+    config.pluginmanager.register(FlakyTests(), "flaky tests")
+
+
+def third_of_commit(config: pytest.Config) -> str:
+    """Return the third that belongs to the commit that is checked out."""
+    command = ["git", "rev-parse", "HEAD"]
+    done = subprocess.run(command, cwd=config.rootpath, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise pytest.UsageError(f"--third commit needs a git clone; name a third, one of 1, 2, 3: {done.stderr}")
+    return THIRDS[int(done.stdout, 16) % len(THIRDS)]
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    third = config.option.third
+    return third and f"third {third} of the slow tests in {', '.join(sorted(_FOLDERS))}; repeat it with --third {third}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    third = config.option.third
+    if third is None:
+        return
+    others = [item for item in items if takes_turns(item) and third_of(item.nodeid) != third]
+    config.hook.pytest_deselected(items=others)
+    left_out = set(others)
+    items[:] = [item for item in items if item not in left_out]
+
+
+def takes_turns(item: pytest.Item) -> bool:
+    """Return whether only one third of the gate's runs has this test."""
+    return item.path.parent.name in _FOLDERS and item.get_closest_marker("slow") is not None
+
+
+def third_of(test: str) -> str:
+    """Return the third of a test, by its node id alone."""
+    return THIRDS[zlib.crc32(test.encode()) % len(THIRDS)]
+
+
+class FlakyTests:
+    """Lists the tests that failed, and passed when they ran again."""
+
+    def __init__(self) -> None:
+        self._first_errors: dict[str, str] = {}
+        self._failed: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.outcome == "rerun":
+            self._first_errors.setdefault(report.nodeid, report.longreprtext)
+        elif report.failed:
+            self._failed.add(report.nodeid)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        flaky = {test: error for test, error in self._first_errors.items() if test not in self._failed}
+        if not flaky:
+            return
+        terminalreporter.section(f"{len(flaky)} flaky: mend them before the work is called done", yellow=True)
+        for test, error in flaky.items():
+            terminalreporter.write_line(f"FLAKY {test}", yellow=True)
+            terminalreporter.write_line(error)
