@@ -11,13 +11,14 @@ CLASSES := $(VENV)/spark-classes.jsa
 AZURITE := node_modules/.azurite
 AZURITE_VERSION := 3
 EVERY := 6
+THIRD ?= commit
 DEMO := $(CURDIR)/demo
 UI_PORT ?= 3000
 export DAGSTER_HOME ?= $(DEMO)/dagster
 EXTRAS := --extra postgres --extra connect --extra oss --extra ui --extra demo
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
 
-.PHONY: help install demo ui test test-slow test-clouds test-python test-newest test-lowest test-resolved test-browser test-wheel lint audit format docs reference pictures bench lock proto clean
+.PHONY: help install demo ui test test-slow test-nightly test-clouds test-python test-newest test-lowest test-resolved test-browser test-wheel lint audit format docs reference pictures bench lock proto clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -54,7 +55,10 @@ test: install $(CLASSES)  ## Run the quick tests
 	$(BIN)/pytest -q -n 2 --dist loadfile
 
 # Two of three workers compute while one waits.
-test-slow: install $(CLASSES)  ## Run the long tests too (EVERY=1: strike faults at every call, not at every sixth)
+test-slow: install $(CLASSES)  ## Run the long tests: a third of those that take turns (THIRD=2: the second one)
+	EVERY=$(EVERY) $(BIN)/pytest -q -n 3 -m slow --dist loadfile --third $(THIRD)
+
+test-nightly: install $(CLASSES)  ## Run all long tests (EVERY=1: strike faults at every call, not at every sixth)
 	EVERY=$(EVERY) $(BIN)/pytest -q -n 3 -m slow --dist loadfile
 
 test-python: requirements/dev.txt  ## Install for another interpreter (PYTHON=python3.13), and run the tests that need no Spark
