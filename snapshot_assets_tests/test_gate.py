@@ -32,7 +32,12 @@ import pytest
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(40))
-def test_slow(number):
+def test_cases(number):
+    pass
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(3))
+def test_few_cases(number):
     pass
 
 def test_quick():
@@ -81,27 +86,32 @@ def test_elsewhere_no_test_runs_again(pytester: pytest.Pytester, run: Run) -> No
 
 
 def test_thirds_are_a_partition_of_the_slow_tests_that_take_turns(pytester: pytest.Pytester, run: Run) -> None:
-    for folder in ("faults", "examples", "engine"):
-        (pytester.mkpydir(folder) / "test_cases.py").write_text(_CASES)
-    slow = {f"{folder}/test_cases.py::test_slow[{number}]" for folder in ("faults", "examples") for number in range(40)}
-    every_run = collected(run("-v")) - slow
-    assert len(every_run) == 40 + 3
-    found = [collected(run("-v", "--third", third)) - every_run for third in THIRDS]
-    assert all(found)
-    assert set().union(*found) == slow
-    assert sum(map(len, found)) == len(slow)
+    for folder in ("faults", "engine", "golden"):
+        (pytester.mkpydir(folder) / "test_it.py").write_text(_CASES)
+    few, many = (
+        [f"test_{name}[{number}]" for number in range(count)] for name, count in (("few_cases", 3), ("cases", 40))
+    )
+    take_turns = {f"faults/test_it.py::{name}" for name in few + many} | {f"engine/test_it.py::{name}" for name in many}
+    always = collected(run("-v")) - take_turns
+    assert always >= {f"golden/test_it.py::{name}" for name in few + many}
+    assert always >= {f"engine/test_it.py::{name}" for name in (*few, "test_quick")} | {"faults/test_it.py::test_quick"}
+    found = [collected(run("-v", "--third", third)) for third in THIRDS]
+    assert all(third >= always for third in found)
+    assert set().union(*found) == always | take_turns
+    assert sum(len(third - always) for third in found) == len(take_turns)
 
 
 def test_workers_run_the_third_that_the_commit_names(pytester: pytest.Pytester, run: Run) -> None:
-    (pytester.mkpydir("faults") / "test_cases.py").write_text(_CASES)
+    (pytester.mkpydir("faults") / "test_it.py").write_text(_CASES)
     pytester.run("git", "init", "--quiet")
     pytester.run("git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--allow-empty", "-m", "c")
     [commit] = pytester.run("git", "rev-parse", "HEAD").outlines
     third = THIRDS[int(commit, 16) % 3]
-    wanted = [number for number in range(40) if third_of(f"faults/test_cases.py::test_slow[{number}]") == third]
-    result = run("--third", "commit", "-n", "2")
-    result.assert_outcomes(passed=len(wanted) + 1)
-    result.stdout.fnmatch_lines([f"third {third} of the slow tests in *; repeat it with --third {third}"])
+    result = run("--third", "commit", "-n", "2", "-v")
+    result.stdout.fnmatch_lines([f"third {third} of the slow tests that take turns; repeat it with --third {third}"])
+    wanted = [f"faults/test_it.py::test_cases[{number}]" for number in range(40)]
+    found = {line.split()[-1] for line in result.outlines if " PASSED faults/test_it.py::test_cases[" in line}
+    assert found == {test for test in wanted if third_of(test) == third}
 
 
 def test_the_commit_names_no_third_outside_a_clone(pytester: pytest.Pytester, run: Run) -> None:
