@@ -1,4 +1,4 @@
-"""The runs of continuous integration: flaky tests are listed, and thirds of the longest tests leave none out."""
+"""The runs of continuous integration: flaky tests are listed, and thirds of the slow tests leave none out."""
 
 from __future__ import annotations
 
@@ -33,11 +33,6 @@ import pytest
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(40))
 def test_cases(number):
-    pass
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", range(3))
-def test_few_cases(number):
     pass
 
 def test_quick():
@@ -85,19 +80,18 @@ def test_elsewhere_no_test_runs_again(pytester: pytest.Pytester, run: Run) -> No
     assert "flaky: mend" not in result.stdout.str()
 
 
-def test_thirds_are_a_partition_of_the_slow_tests_that_take_turns(pytester: pytest.Pytester, run: Run) -> None:
+def test_thirds_are_a_partition_of_the_slow_tests_and_golden_locations_are_in_each(
+    pytester: pytest.Pytester, run: Run
+) -> None:
     for folder in ("faults", "engine", "golden"):
         (pytester.mkpydir(folder) / "test_it.py").write_text(_CASES)
-    few, many = (
-        [f"test_{name}[{number}]" for number in range(count)] for name, count in (("few_cases", 3), ("cases", 40))
-    )
-    take_turns = {f"faults/test_it.py::{name}" for name in few + many} | {f"engine/test_it.py::{name}" for name in many}
-    always = collected(run("-v")) - take_turns
-    assert always >= {f"golden/test_it.py::{name}" for name in few + many}
-    assert always >= {f"engine/test_it.py::{name}" for name in (*few, "test_quick")} | {"faults/test_it.py::test_quick"}
+    take_turns = {f"{folder}/test_it.py::test_cases[{n}]" for folder in ("faults", "engine") for n in range(40)}
+    everything = collected(run("-v"))
+    always = everything - take_turns
+    assert len(always) == 40 + 3
     found = [collected(run("-v", "--third", third)) for third in THIRDS]
-    assert all(third >= always for third in found)
-    assert set().union(*found) == always | take_turns
+    assert all(always < third for third in found)
+    assert set().union(*found) == everything
     assert sum(len(third - always) for third in found) == len(take_turns)
 
 
@@ -108,7 +102,7 @@ def test_workers_run_the_third_that_the_commit_names(pytester: pytest.Pytester, 
     [commit] = pytester.run("git", "rev-parse", "HEAD").outlines
     third = THIRDS[int(commit, 16) % 3]
     result = run("--third", "commit", "-n", "2", "-v")
-    result.stdout.fnmatch_lines([f"third {third} of the slow tests that take turns; repeat it with --third {third}"])
+    result.stdout.fnmatch_lines([f"third {third} of the slow tests; repeat it with --third {third}"])
     wanted = [f"faults/test_it.py::test_cases[{number}]" for number in range(40)]
     found = {line.split()[-1] for line in result.outlines if " PASSED faults/test_it.py::test_cases[" in line}
     assert found == {test for test in wanted if third_of(test) == third}
