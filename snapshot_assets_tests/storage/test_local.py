@@ -27,9 +27,8 @@ from snapshot_assets.errors import (
     StoreUnavailableError,
     UnsafePathError,
 )
-from snapshot_assets.storage.local import LocalStore
+from snapshot_assets.storage.local import LocalStore, storage_error
 from snapshot_assets.storage.location import Location, parse_location
-from snapshot_assets.storage.os_errors import storage_error
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.servers.disks import Disk, files_limited_to
 from snapshot_assets_tests.storage.conftest import MIB, SPAWN, kill_while_streaming
