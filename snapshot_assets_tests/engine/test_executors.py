@@ -128,7 +128,7 @@ class Moments:
 
 
 @pytest.mark.parametrize(
-    ("classic", "executors", "reports"),
+    ("classic", "counts", "reports"),
     [
         (True, [0, 1, 0, 1, 0], 0),  # one that is lost is soon replaced
         (True, [0, 0, 0, 0, 0], 1),
@@ -138,12 +138,12 @@ class Moments:
     ],
 )
 def test_a_job_without_executors_is_reported_once(
-    classic: bool, executors: list[int], reports: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    classic: bool, counts: list[int], reports: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(executors, "is_classic", lambda _: classic)
     monkeypatch.setattr(executors, "executors_of", lambda session: session.executors)
     monkeypatch.setattr(executors, "master_of", lambda _: "spark://host:7077")
-    for moments in (session := Moments(*executors), session):
+    for moments in (session := Moments(*counts), session):
         executors._watch(cast(Any, session), cast(Any, moments))
     texts = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(texts) == reports
