@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from snapshot_assets.databases.convert import converted
-from snapshot_assets.databases.open import database_module, kind_of, open_database, open_target
+from snapshot_assets.databases.open import kind_of, open_database, open_target, target_module
 from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Scan, Selection
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.steps import steps_of
@@ -55,7 +55,7 @@ def extracted(
 
 
 def definition_of(schema: DatabaseSchema, into: DatabaseAddress, *, expressions: bool = True) -> Definition:
-    module, kind = database_module(into.uri), kind_of(into.uri)
+    module, kind = target_module(into), kind_of(into.uri)
     if schema.database == kind:
         return module.define(schema, expressions=expressions)
     mapped, lost = converted(schema, kind, module.type_for)

@@ -44,7 +44,7 @@ from snapshot_assets_tests.faults.source import CHUNKS, PLAN, differences
 from snapshot_assets_tests.faults.store import Fault, FaultyStore, wait_for
 
 _TARGET_CALLS = ("_execute", "_rows", "_insert")
-_TARGET_USERS = ("snapshot_assets.engine.restore.spark_loader", "snapshot_assets.engine.restore.tasks")
+_TARGET_USERS = ("snapshot_assets.engine.restore.run", "snapshot_assets.engine.restore.tasks")
 
 
 @dataclass

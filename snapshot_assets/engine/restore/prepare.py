@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 
 from snapshot_assets.catalog.verify.objects import Depth
-from snapshot_assets.databases.open import kind_of
+from snapshot_assets.databases.open import kind_of, open_target
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import Rehearsal, RestoreTarget
 from snapshot_assets.engine.restore.files import FilePlan
@@ -15,10 +16,8 @@ from snapshot_assets.engine.restore.plan import RestorePlan, planned
 from snapshot_assets.engine.restore.refusals import lacking, refuse, rehearsed, would_fail
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.source import open_source
-from snapshot_assets.engine.restore.spark_loader import open_restore_target
 from snapshot_assets.engine.restore.target import TargetContents, definition_for, read_target
 from snapshot_assets.engine.restore.unfit import unfit_values
-from snapshot_assets.engine.session import Session
 from snapshot_assets.errors import RefusedImportError, SnapshotError
 from snapshot_assets.format.name_rules import rule_of
 from snapshot_assets.storage.base import ObjectStore
@@ -29,7 +28,6 @@ def plan_restore(
     address: DatabaseAddress,
     settings: RestoreSettings,
     *,
-    session: Session | None = None,
     depth: Depth = "quick",
     recorded: bool = False,
     rehearse: bool = False,
@@ -43,7 +41,6 @@ def plan_restore(
         store: The location.
         address: The target.
         settings: What the restore selects, and what it may do.
-        session: Returns the Spark session; called only for a Spark catalog.
         depth: `quick` verifies log, documents and sizes; `full` also reads all data.
         recorded: Choose the revision of the newest recorded restore, if there is one, instead of the newest seal.
         rehearse: Whether to rehearse the statements after the rows too.
@@ -64,15 +61,15 @@ def plan_restore(
     """
     if settings.verify_first:
         depth = "full"
-    with open_restore_target(address, session) as target:
+    with closing(open_target(address)) as target:
         records = target.imports()
     in_target = rule_of(kind_of(address.uri))
     source = open_source(store, settings, records, in_target, depth=depth, recorded=recorded)
-    any_carrier = kind_of(address.uri) in ("spark", source.schema.database)
-    with open_restore_target(address, session) as target:
+    any_carrier = kind_of(address.uri) == source.schema.database
+    with closing(open_target(address)) as target:
         while True:
             steps = target.steps(source.state.location_id)
-            definition = definition_for(source.schema, address.uri, source.filters, steps)
+            definition = definition_for(source.schema, address, source.filters, steps)
             contents = read_target(target, source, definition)
             plan, refusals = planned(source, definition, contents, settings, any_carrier)
             errors, rehearsal = _rehearsed(target, plan, contents, whole=rehearse)

@@ -7,13 +7,12 @@ ledger in the target decides what is loaded already, so every step can be repeat
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import partial
 
 from snapshot_assets.catalog.verify.objects import Depth
-from snapshot_assets.databases.open import database_module, kind_of
+from snapshot_assets.databases.open import kind_of, open_target, target_module
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.steps import SchemaStep
 from snapshot_assets.databases.target import RestoreTarget
@@ -28,7 +27,6 @@ from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.prepare import plan_restore
 from snapshot_assets.engine.restore.row_counts import check_rows, table_counts
 from snapshot_assets.engine.restore.settings import RestoreSettings
-from snapshot_assets.engine.restore.spark_loader import SparkLoader, is_spark, open_restore_target
 from snapshot_assets.engine.restore.steps import FailedStep, incomplete, without_tables
 from snapshot_assets.engine.restore.target import read_target
 from snapshot_assets.engine.retry import RetryPolicy
@@ -50,7 +48,7 @@ class RestoreRun:
         runner: Where tasks run; used only when there is something to load.
         parallelism: Jobs at a time; None asks the session. A target that allows one writer has one.
         slots: Tasks of one job; None for as many as the session runs at a time.
-        session: Returns the Spark session; called only for a target that is a Spark catalog.
+        session: Returns the Spark session, which is asked for what it runs at a time.
         plan: The plan, if there is one already; it is made on first use.
         pin_for: How long the revision stays pinned if the restore is killed; None until it is finished.
         changed: Whether it has made a step of the schema, or loaded rows.
@@ -74,7 +72,7 @@ class RestoreRun:
 
     def target(self) -> AbstractContextManager[RestoreTarget]:
         """Open the target for a few statements: a file of one writer must not be held while tasks load into it."""
-        return open_restore_target(self.address, self.session)
+        return closing(open_target(self.address))
 
     def current(self, *, depth: Depth = "quick", recorded: bool = False, rehearse: bool = False) -> RestorePlan:
         """Return the plan for the target's current ledger; only the first call reads the location.
@@ -92,7 +90,6 @@ class RestoreRun:
                 self.store,
                 self.address,
                 self.settings,
-                session=self.session,
                 depth=depth,
                 recorded=recorded,
                 rehearse=rehearse,
@@ -241,18 +238,16 @@ class RestoreRun:
         return plan
 
     def _loader(self, plan: RestorePlan) -> Loader:
-        in_order = database_module(self.address.uri).ONE_WRITER or plan.has_foreign_keys
-        spark = is_spark(self.address)
-        make_loader = partial(SparkLoader, session=self.session) if spark else Loader
-        return make_loader(
+        in_order = target_module(self.address).ONE_WRITER or plan.has_foreign_keys
+        return Loader(
             store=self.store,
             address=self.address,
             runner=self.runner,
             record=plan.record,
             tables={table.table_name: table for table in plan.definition.tables},
             documents=plan.source.documents,
-            parallelism=(lambda: 1) if in_order or spark else self._parallelism,
-            slots=(lambda: 1) if in_order and not spark else self._slots,
+            parallelism=(lambda: 1) if in_order else self._parallelism,
+            slots=(lambda: 1) if in_order else self._slots,
             retry=self.retry,
             keep_going=plan.settings.keep_going,
         )

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.needs import Need
-from snapshot_assets.databases.open import database_module, kind_of
+from snapshot_assets.databases.open import kind_of, target_module
 from snapshot_assets.databases.renaming import Renaming
+from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.steps import StepResult, steps_of
 from snapshot_assets.databases.target import Definition, ExistingTable, OtherType, RestoreRecord, RestoreTarget
 from snapshot_assets.engine.restore.ledger import TargetLedger
@@ -59,27 +60,27 @@ def read_target(target: RestoreTarget, source: RestoreSource, definition: Defini
 
 
 def definition_for(
-    schema: DatabaseSchema, uri: str, filters: Filters, steps: Mapping[str, StepResult] | None = None
+    schema: DatabaseSchema, address: DatabaseAddress, filters: Filters, steps: Mapping[str, StepResult] | None = None
 ) -> Definition:
     """Return how a target creates a schema, converted through Arrow types if the target is of another kind.
 
     Args:
         schema: What is restored.
-        uri: The target's URI.
+        address: The target.
         filters: Whether SQL text of the snapshot is restored, whether code is, and the new names of tables.
         steps: Steps that were made before, by name: tables that were made with the other choice stay as they are.
 
     Raises:
         RestoreError: Code is asked for, and source and target are not both PostgreSQL.
     """
-    definition = _definition(schema, uri, filters)
+    definition = _definition(schema, address, filters)
     created = {step.name: step for step in steps_of(definition.before) if step.kind == "table"}
     made = {name: each.sql for name, each in (steps or {}).items() if each.made and each.sql and name in created}
     differing = {name for name, sql in made.items() if sql != "; ".join(created[name].sql)}
     if not differing:
         return definition
     try:
-        other = _definition(schema, uri, replace(filters, expressions=not filters.expressions, code=False))
+        other = _definition(schema, address, replace(filters, expressions=not filters.expressions, code=False))
     except SnapshotError:  # the other choice is refused, so no table was made with it: the schema has changed since
         return definition
     as_made = {
@@ -91,8 +92,8 @@ def definition_for(
     return replace(definition, tables=tuple(others.get(each.table_name, each) for each in definition.tables))
 
 
-def _definition(schema: DatabaseSchema, uri: str, filters: Filters) -> Definition:
-    module, kind, lost = database_module(uri), kind_of(uri), tuple[str, ...]()
+def _definition(schema: DatabaseSchema, address: DatabaseAddress, filters: Filters) -> Definition:
+    module, kind, lost = target_module(address), kind_of(address.uri), tuple[str, ...]()
     if filters.code and (schema.database, kind) != ("postgresql", "postgresql"):
         raise RestoreError(
             f"Code can be restored only from PostgreSQL into PostgreSQL; this is {schema.database} into {kind}. Restore"
