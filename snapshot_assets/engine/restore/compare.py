@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.source import Database, DatabaseAddress, Scan
-from snapshot_assets.databases.target import RestoreTarget
+from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.engine.jobs import MapRunner, shared_jobs
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.engine.restore.decide import as_carried, changed_carriers
@@ -73,7 +73,7 @@ def compare_plan(
     store: ObjectStore,
     address: DatabaseAddress,
     runner: MapRunner,
-    open_target: Callable[[], AbstractContextManager[RestoreTarget]],
+    open_target: Callable[[], AbstractContextManager[SqlTarget]],
     *,
     by_value: bool,
 ) -> Iterator[ComparedRows]:

@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.steps import StepResult
-from snapshot_assets.databases.target import LoadedFile, RestoreRecord, RestoreTarget
+from snapshot_assets.databases.target import LoadedFile, RestoreRecord
 from snapshot_assets.format.relations import TableName
 
 FileKey = tuple[TableName, str]
@@ -38,7 +39,7 @@ class TargetLedger:
     steps: Mapping[str, StepResult] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, target: RestoreTarget, location_id: str, tables: Sequence[TableName]) -> TargetLedger:
+    def read(cls, target: SqlTarget, location_id: str, tables: Sequence[TableName]) -> TargetLedger:
         """Read it from a target."""
         own = set(tables)
         loaded = [each for each in target.loaded(location_id) if each.table in own]

@@ -9,7 +9,8 @@ from dataclasses import replace
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import kind_of, open_target
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.target import Rehearsal, RestoreTarget
+from snapshot_assets.databases.sql_target import SqlTarget
+from snapshot_assets.databases.target import Rehearsal
 from snapshot_assets.engine.restore.files import FilePlan
 from snapshot_assets.engine.restore.lengths import too_long
 from snapshot_assets.engine.restore.plan import RestorePlan, planned
@@ -96,7 +97,7 @@ def _too_long(store: ObjectStore, plan: RestorePlan, contents: TargetContents) -
 
 
 def _rehearsed(
-    target: RestoreTarget, plan: RestorePlan, contents: TargetContents, *, whole: bool
+    target: SqlTarget, plan: RestorePlan, contents: TargetContents, *, whole: bool
 ) -> tuple[list[SnapshotError], Rehearsal]:
     """Rehearse what a restore that starts would run; one that is resumed has tried all of it."""
     if plan.resumed:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need, of_rows
-from snapshot_assets.databases.target import Definition, FailedStatement, Rehearsal, RestoreTarget, Statement
+from snapshot_assets.databases.sql_target import SqlTarget
+from snapshot_assets.databases.target import Definition, FailedStatement, Rehearsal, Statement
 from snapshot_assets.engine.restore.target import TargetContents
 from snapshot_assets.errors import RefusedImportError, RestoreError, SnapshotError
 from snapshot_assets.format.counts import counted, some_text
@@ -97,7 +98,7 @@ def _described(need: Need) -> str:
 
 
 def rehearsed(
-    target: RestoreTarget, statements: Sequence[Statement], missing: Iterable[Need]
+    target: SqlTarget, statements: Sequence[Statement], missing: Iterable[Need]
 ) -> tuple[list[SnapshotError], Rehearsal]:
     """Rehearse the statements of a restore.
 

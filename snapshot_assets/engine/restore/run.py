@@ -14,8 +14,8 @@ from datetime import timedelta
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import kind_of, open_target, target_module
 from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.steps import SchemaStep
-from snapshot_assets.databases.target import RestoreTarget
 from snapshot_assets.engine.jobs import MapRunner
 from snapshot_assets.engine.progress import Stage, silent
 from snapshot_assets.engine.restore import pin as restore_pins
@@ -70,7 +70,7 @@ class RestoreRun:
     _started: bool = False
     _pinned: bool = False
 
-    def target(self) -> AbstractContextManager[RestoreTarget]:
+    def target(self) -> AbstractContextManager[SqlTarget]:
         """Open the target for a few statements: a file of one writer must not be held while tasks load into it."""
         return closing(open_target(self.address))
 
@@ -99,7 +99,7 @@ class RestoreRun:
                 self._refresh(self.plan, target)
         return self.plan
 
-    def _refresh(self, plan: RestorePlan, target: RestoreTarget) -> RestorePlan:
+    def _refresh(self, plan: RestorePlan, target: SqlTarget) -> RestorePlan:
         ledger = TargetLedger.read(target, plan.state.location_id, plan.ledger.tables)
         self.plan = plan.with_ledger(ledger)
         return self.plan

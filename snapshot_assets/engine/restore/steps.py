@@ -8,8 +8,9 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
+from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.steps import SchemaStep, StepResult, steps_of
-from snapshot_assets.databases.target import Definition, RestoreRecord, RestoreTarget, Statement
+from snapshot_assets.databases.target import Definition, RestoreRecord, Statement
 from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.errors import RestoreFailedError, SchemaIncompleteError
 from snapshot_assets.format.counts import counted
@@ -244,7 +245,7 @@ class RestoreSteps:
         """Return whether a step belongs to a table or view that existed before any import."""
         return step.table is not None and not step.always and step.table not in self._of_imports
 
-    def failed(self, target: RestoreTarget) -> list[FailedStep]:
+    def failed(self, target: SqlTarget) -> list[FailedStep]:
         """Return the steps that could not be made, with the statements to run by hand in their order."""
         return [
             FailedStep(step.name, step.kind, result.message, target.by_hand(step), result.violated)

@@ -10,8 +10,9 @@ from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.open import kind_of, target_module
 from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.steps import StepResult, steps_of
-from snapshot_assets.databases.target import Definition, ExistingTable, OtherType, RestoreRecord, RestoreTarget
+from snapshot_assets.databases.target import Definition, ExistingTable, OtherType, RestoreRecord
 from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.engine.restore.settings import Filters, described, renaming_of, without_renaming
 from snapshot_assets.engine.restore.source import RestoreSource, check_unfinished
@@ -42,7 +43,7 @@ class TargetContents:
     differing: Sequence[str] = ()
 
 
-def read_target(target: RestoreTarget, source: RestoreSource, definition: Definition) -> TargetContents:
+def read_target(target: SqlTarget, source: RestoreSource, definition: Definition) -> TargetContents:
     """Read a restore's tables and the ledger from a target, both as they were before or after another restore began."""
     tables = tuple(table.table_name for table in definition.tables)
     ledger = TargetLedger.read(target, source.state.location_id, tables)
