@@ -27,12 +27,13 @@ from snapshot_assets.databases.target import (
     Rehearsal,
     RestoreRecord,
     Statement,
+    UnfitValues,
 )
 from snapshot_assets.databases.time_column import TimeColumn
 from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
 
 _MOST_TABLES = 50
 """Most tables of one query: a server locks each, with its indexes."""
@@ -99,6 +100,10 @@ class SqlTarget(SqlSteps, ABC):
     def conflicts(self, tables: Sequence[Table]) -> list[str]:
         """Return why the target cannot have the tables, a sentence each, such as a type of another form."""
         return []
+
+    def unfit_values(self, column: Column) -> UnfitValues | None:
+        """Return which values of a column's Arrow type the target cannot hold; None if it can hold all."""
+        return None
 
     def acting(self, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
         """Return what would act on the rows of tables and cannot be kept from it, a sentence for each table.

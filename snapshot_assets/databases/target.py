@@ -130,6 +130,21 @@ class OtherType:
 
 
 @dataclass(frozen=True)
+class UnfitValues:
+    """Values of a column's Arrow type that the target's column cannot hold.
+
+    Attributes:
+        what: The values, for a message.
+        count: Returns how many of some values are among them.
+        bounds: The first and last value that fits, as Arrow's integers; None if statistics cannot prove that all fit.
+    """
+
+    what: str
+    count: Callable[[pa.Array], int]
+    bounds: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
 class FailedStatement:
     """A statement that a target refused in a rehearsal, and its message.
 

@@ -29,14 +29,15 @@ from snapshot_assets.databases.postgresql.references import references_to
 from snapshot_assets.databases.postgresql.rehearsal import rehearse
 from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
+from snapshot_assets.databases.postgresql.value_limits import unfit_values
 from snapshot_assets.databases.postgresql.write_forms import Receiver, WriteForm, receivers, receivers_query, write_form
 from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.sql_target import Question, SqlTarget
-from snapshot_assets.databases.target import ExistingTable, Load, OtherType, Rehearsal, Statement
+from snapshot_assets.databases.target import ExistingTable, Load, OtherType, Rehearsal, Statement, UnfitValues
 from snapshot_assets.errors import PlanError, SnapshotError
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
 
 # A commit waits for the disk whatever the role's default, unless it says otherwise; see `flush`.
 _SETTINGS = SETTINGS | {"temp_buffers": "64MB", "synchronous_commit": "on"}
@@ -159,6 +160,10 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
     def conflicts(self, tables: Sequence[Table]) -> list[str]:
         """Return how types of the target differ from those of the tables; see `SqlTarget`."""
         return conflicts(self, tables)
+
+    def unfit_values(self, column: Column) -> UnfitValues | None:
+        """Return which values PostgreSQL cannot hold; see `SqlTarget`."""
+        return unfit_values(column)
 
     def acting(self, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
         """Return the triggers and rules that the role cannot disable; see `SqlTarget`."""

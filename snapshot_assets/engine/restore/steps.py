@@ -11,7 +11,7 @@ from typing import Any
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.steps import SchemaStep, StepResult, steps_of
 from snapshot_assets.databases.target import Definition, RestoreRecord, Statement
-from snapshot_assets.engine.restore.ledger import TargetLedger
+from snapshot_assets.engine.restore.target import TargetLedger
 from snapshot_assets.errors import RestoreFailedError, SchemaIncompleteError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.name_texts import shell_word, written_name
@@ -139,7 +139,7 @@ class RestoreSteps:
             if step.table not in self.absent and step.name.removeprefix("comment on ") not in never
         ]
 
-    def rehearsed(self, *, whole: bool) -> list[Statement]:
+    def to_rehearse(self, *, whole: bool) -> list[Statement]:
         """Return the statements that a restore which starts runs to make what is not there.
 
         Args:
