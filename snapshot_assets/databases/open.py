@@ -179,7 +179,7 @@ def refuse_as_target(name: str, kind: str | None) -> None:
         of_spark = " Spark itself writes a snapshot's rows into a catalog: see docs/how-to/into-spark.md."
         raise UnknownSourceError(
             f"{name} is a {_KINDS[kind]}, into which nothing can be restored. Restore into a database: write"
-            f" {' or '.join(_FORMS[each] for each in TARGETS)}.{of_spark if kind == 'spark' else ''}",
+            f" postgresql://host/database or duckdb:///absolute/path.duckdb.{of_spark if kind == 'spark' else ''}",
             found=kind,
         )
 
