@@ -124,8 +124,8 @@ class ChunkChanges:
         loaded = self.ledger.by_chunk.get(chunk.chunk, frozenset())
         current = {plan.key for plan in chunk.files}
         moved = {table for table, _ in loaded - current}
-        if outdated := {plan.key[0] for plan in chunk.files if plan.key in loaded and self._outdated(plan)}:
-            why = f"was loaded when other rows of {_named(outdated)} were deleted"
+        if outdated := {plan.key[0] for plan in chunk.files if plan.key in loaded and self._is_outdated(plan)}:
+            why = f"was loaded when other rows of {_table_names(outdated)} were deleted"
             return ChunkChange(why, frozenset(outdated | moved))
         if not moved:
             return ChunkChange()
@@ -133,7 +133,7 @@ class ChunkChanges:
         new = [plan for plan in chunk.files if plan.table.table_name in moved]
         reason = self._not_the_same(chunk.chunk, sorted(moved), old, new)
         if reason is not None:
-            return ChunkChange(f"was loaded from other files of {_named(moved)}{reason}", frozenset(moved))
+            return ChunkChange(f"was loaded from other files of {_table_names(moved)}{reason}", frozenset(moved))
         entries = tuple(entry_of(plan, self.record, plan.file.rows) for plan in new)
         return ChunkChange("", frozenset(moved), Renewal(tuple(old), entries))
 
@@ -142,7 +142,7 @@ class ChunkChanges:
         made = chunk.without(absent)
         return made.files if self.of(chunk).reason else self.ledger.missing(made)
 
-    def _outdated(self, plan: FilePlan) -> bool:
+    def _is_outdated(self, plan: FilePlan) -> bool:
         """Return whether a file was loaded without rows that are live now, or with rows that are deleted now."""
         entry = self.ledger.files[plan.key]
         fewer = plan.whole and entry.rows != plan.file.rows  # also where the log lost the tombstone that deleted them
@@ -154,7 +154,7 @@ class ChunkChanges:
         """Return why the rows of some tables may not be the same, as the end of a sentence; None if they are."""
         finished = {record.id: record.revision for record in self.ledger.earlier if record.finished}
         revisions = {finished.get(entry.import_id) for entry in old}
-        compacted = self._compacted(chunk, {revision for revision in revisions if revision is not None})
+        compacted = self._only_compacted(chunk, {revision for revision in revisions if revision is not None})
         if compacted is None:
             return ""
         # An unfinished restore may have loaded only some of a chunk's files.
@@ -169,7 +169,7 @@ class ChunkChanges:
                 different.append(f"the target has {rows} of {table}, this revision {number_text(here)}")
         return f" (compactions left out rows: {' and '.join(different)})" if different else None
 
-    def _compacted(self, chunk: int, revisions: set[int]) -> bool | None:
+    def _only_compacted(self, chunk: int, revisions: set[int]) -> bool | None:
         """Return whether only compactions changed a chunk since its rows were loaded; None if none is recorded."""
         known = self.state.chunks.get(chunk)
         if known is None or not known.chunk.exported:
@@ -277,5 +277,5 @@ def check_files(
             plan.cut.filter(pa.RecordBatch.from_pylist([], table.arrow_schema()), table)
 
 
-def _named(tables: Iterable[TableName]) -> str:
+def _table_names(tables: Iterable[TableName]) -> str:
     return some_text([str(table) for table in sorted(tables)])

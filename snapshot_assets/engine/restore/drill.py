@@ -205,10 +205,10 @@ def compare_rows(task: Task[ChunkRows]) -> Iterator[ComparedRows]:
         return
     with closing(database):
         for work in task.works:
-            yield _compared(task.store, work, database)
+            yield _compare(task.store, work, database)
 
 
-def _compared(store: ObjectStore, work: ChunkRows, database: Database) -> ComparedRows:
+def _compare(store: ObjectStore, work: ChunkRows, database: Database) -> ComparedRows:
     table, rows, files = work.rows
     name = table.table_name
     try:

@@ -100,7 +100,7 @@ class RestorePlan:
 
         Files that are left out because of damage do not count.
         """
-        return not any(self._changed(chunk) or self._loadable(chunk) for chunk in self.chunks)
+        return not any(self._changed_tables(chunk) or self._loadable(chunk) for chunk in self.chunks)
 
     @property
     def lost(self) -> tuple[str, ...]:
@@ -223,9 +223,9 @@ class RestorePlan:
         Rows that are left out because of damage do not count.
         """
         lacking = {file.table.table_name for each in self.chunks for file in self._loadable(each)}
-        return frozenset(lacking.union(*map(self._changed, self.chunks)))
+        return frozenset(lacking.union(*map(self._changed_tables, self.chunks)))
 
-    def _changed(self, chunk: ChunkFiles) -> set[TableName]:
+    def _changed_tables(self, chunk: ChunkFiles) -> set[TableName]:
         """Return the tables whose rows of a chunk are to be replaced, or their ledger rows renewed."""
         changed = self._changes.of(chunk).tables
         return {name for name in changed if (chunk.chunk, name) not in self.left_places}
@@ -313,14 +313,14 @@ class RestorePlan:
             record=resumed or self.record,
             resumed=resumed is not None,
             deleted=deleted_rows(self.source, ledger),
-        ).reopened_for_tables()
+        ).reopen_for_tables()
 
     @property
     def reopened(self) -> bool:
         """Whether the ledger still has the record as finished, though the plan adds tables that it left out."""
         return not self.record.finished and replace(self.record, finished=True) in self.ledger.records
 
-    def reopened_for_tables(self) -> RestorePlan:
+    def reopen_for_tables(self) -> RestorePlan:
         """Return the plan with its record as unfinished, if the restore was finished without some of its tables."""
         if not self.record.finished or not (self.steps.untried_tables or any(map(self._loadable, self.chunks))):
             return self

@@ -144,7 +144,7 @@ def make_plan(
         ids = {chunk.chunk for chunk in chunks}
         check_windows(ledger.loaded, ledger.earlier, windows, ids, source.state.revision)
     plan = RestorePlan(settings, source, definition, ledger, record, resumed is not None, deleted, chunks, same_kind)
-    return replace(plan, differing=tuple(contents.differing), damaged=source.damaged).reopened_for_tables(), refusals
+    return replace(plan, differing=tuple(contents.differing), damaged=source.damaged).reopen_for_tables(), refusals
 
 
 def _readable(plan: RestorePlan) -> Iterator[FilePlan]:
@@ -184,7 +184,7 @@ def rehearse(
     """
     absent = list(missing)
     found = target.rehearse(statements)
-    failed = [each for each in found.failed if not _explained(each, absent)]
+    failed = [each for each in found.failed if not _is_explained(each, absent)]
     errors: list[SnapshotError] = [
         RestoreError(f"{each.statement.makes} could not be made: {each.message}.", makes=each.statement.makes)
         for each in failed
@@ -200,7 +200,7 @@ def would_fail(failing: Iterable[FailedStatement]) -> Iterator[SnapshotError]:
         yield RestoreError(f"{each.statement.makes} would fail: {each.message}.")
 
 
-def _explained(failed: FailedStatement, missing: Iterable[Need]) -> bool:
+def _is_explained(failed: FailedStatement, missing: Iterable[Need]) -> bool:
     """Return whether a statement fails because an object is missing that is listed by itself."""
     return failed.lacks and any(_names(failed.message, need) or _lacks_extension(failed, need) for need in missing)
 

@@ -72,7 +72,7 @@ def missing_facts(missing: Iterable[Need]) -> list[dict[str, Any]]:
 
 def missing_lines(missing: Iterable[Need]) -> str:
     """Return the objects that a target lacks, each with what needs it and the statements that create it."""
-    return "\n".join(_described(need) for need in missing)
+    return "\n".join(_need_text(need) for need in missing)
 
 
 def _lacking(missing: Sequence[Need]) -> SnapshotError:
@@ -86,7 +86,7 @@ def _lacking(missing: Sequence[Need]) -> SnapshotError:
     )
 
 
-def _described(need: Need) -> str:
+def _need_text(need: Need) -> str:
     """Return an object, the tables that need it and by what, and the statements that create it."""
     users = f"for {some_text(list(map(str, need.tables)))}"
     if need.kind == AVAILABLE_EXTENSION:
@@ -146,7 +146,7 @@ def _drawn_from(contents: TargetContents, definition: Definition, steps: Restore
     for sequence, tables in by_sequence.items():
         yield RestoreError(
             f"{existing[sequence].what.capitalize()} {sequence} is in the target, and no import of this snapshot made"
-            f" it: {_named(map(str, tables))} would draw its numbers from it. Rename it, or drop it if nothing uses"
+            f" it: {_sorted(map(str, tables))} would draw its numbers from it. Rename it, or drop it if nothing uses"
             " it; or restore into another schema with --map-schema.",
             sequence=str(sequence),
         )
@@ -159,7 +159,7 @@ def _dropped(contents: TargetContents, steps: RestoreSteps) -> Iterator[Snapshot
     lacking = [name for name in tables if name not in contents.existing]
     gone = sorted(name for name in lacking if name in filled or (steps.resumed and not steps.untried(name)))
     if gone:
-        names = _named(map(str, gone))
+        names = _sorted(map(str, gone))
         yield RestoreError(
             f"{names} is not there any more, though the target's ledger records that an import made it: it was dropped"
             " or renamed since. Bring it back, or drop the import's other tables too, give --forget-ledger, and import"
@@ -187,7 +187,7 @@ def _other_columns(name: TableName, existing: ExistingTable, wanted: set[str]) -
 def _unlike(wanted: set[str], there: set[str]) -> str:
     """Return which columns only one of the two tables has."""
     halves = (("the target lacks", wanted - there), ("the snapshot lacks", there - wanted))
-    return ", and ".join(f"{what} {_named(map(printed_name, some))}" for what, some in halves if some)
+    return ", and ".join(f"{what} {_sorted(map(printed_name, some))}" for what, some in halves if some)
 
 
 def _other_types(others: Sequence[OtherType]) -> Iterator[SnapshotError]:
@@ -202,5 +202,5 @@ def _other_types(others: Sequence[OtherType]) -> Iterator[SnapshotError]:
         )
 
 
-def _named(names: Iterable[str]) -> str:
+def _sorted(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))

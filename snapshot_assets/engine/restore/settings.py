@@ -84,7 +84,7 @@ class Filters:
             recorded: The other filters.
             names: How the names of the snapshot are compared; these filters may have other spellings of them.
         """
-        left_out, leaves_out = _excluded(recorded, names), _excluded(self.text(), names)
+        left_out, leaves_out = _exclusions(recorded, names), _exclusions(self.text(), names)
         return self.chooses_same_rows(recorded, names) and left_out <= leaves_out
 
     def chooses_same_rows(self, recorded: str, names: NameRule = NameRule.EXACT) -> bool:
@@ -100,7 +100,7 @@ class Filters:
         return before == now or (not self.expressions and before == now | {"expressions": True})
 
 
-def _excluded(filters: str, names: NameRule) -> set[str]:
+def _exclusions(filters: str, names: NameRule) -> set[str]:
     return set(_meant(filters, names).get("exclude_tables", ()))
 
 
