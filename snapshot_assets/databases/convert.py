@@ -186,7 +186,7 @@ class _Conversion:
                 if column.identity is not None
                 else _draws_from(column.default, sequence)
             )
-            if column is None or not fills or column.name in taken or self._kind == "spark":
+            if column is None or not fills or column.name in taken:
                 self.lose(f"Sequence {sequence.table_name} of {table.table_name} is left out.")
                 continue
             taken.add(column.name)
@@ -226,7 +226,7 @@ class _Conversion:
         by_name = {table.table_name: table for table in tables}
         if self._kind == "duckdb":
             by_name |= {table.table_name: table for table in possible_keys(tables, self.lost)}
-        for name, table in by_name.items() if self._kind != "spark" else ():
+        for name, table in by_name.items():
             definitions = {key.name: key.definition or "" for key in self._tables[name].foreign_keys}
             for key in table.foreign_keys:
                 if match := _ACTIONS.search(definitions[key.name]):
@@ -234,7 +234,7 @@ class _Conversion:
         return tuple(by_name.values())
 
     def _lose_extras(self, definition: str | None, what: str) -> None:
-        if self._kind != "spark" and (extras := _EXTRAS.findall(definition or "")):
+        if extras := _EXTRAS.findall(definition or ""):
             self.lose(f"{what} is carried over without {' and '.join(extras)}.")
 
     def _unsafe(self, table: Table, key: ForeignKey) -> str:
@@ -256,7 +256,7 @@ class _Conversion:
 
     def _indexes(self, table: Table) -> Iterator[Index]:
         for index in table.indexes:
-            if self._kind == "spark" or not is_plain(index):
+            if not is_plain(index):
                 self.lose(f"Index {index.name} of {table.table_name} is left out: {index.definition}.")
                 continue
             head = f"CREATE {'UNIQUE ' if index.unique else ''}INDEX {identifier(index.name)}"

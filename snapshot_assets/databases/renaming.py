@@ -1,6 +1,6 @@
 """New names for schemas and tables of a restore: `--map-schema old=new` and `--map-table s.t=s.u`. Pure.
 
-`DatabaseModule.rename` applies a renaming to schema documents, with everything in them that names a renamed object.
+`TargetModule.rename` applies a renaming to schema documents, with everything in them that names a renamed object.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A definition is a list of statements (`target.Statement`). Each has a name, `makes`, which begins with the kind of the
 object: `function public.f(integer)`. Consecutive statements of one name are one step, which is made whole or not at
-all. Targets make each step on its own (`RestoreTarget.make`): one that fails is recorded with the server's message, and
+all. Targets make each step on its own (`SqlTarget.make`): one that fails is recorded with the server's message, and
 the others are made. Its name identifies a step in the ledger, also if its SQL changes later.
 
 Another module adds steps to a definition with `placed`. It gives the statements and the place in the order where they

@@ -45,7 +45,7 @@ class _NotUnderstood(Exception):
 
 
 def rename(schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, tuple[str, ...]]:
-    """Return documents with new names, and what is lost; see `DatabaseModule.rename`."""
+    """Return documents with new names, and what is lost; see `TargetModule.rename`."""
     with closing(duckdb.connect(config=CONFIG)) as connection:
         return _Documents(schema, renaming, connection).renamed()
 

@@ -14,13 +14,11 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
+from snapshot_assets.databases.partitions import FORMER
 from snapshot_assets.databases.postgresql.ddl.checked_sql import INDEX, reading_options
 from snapshot_assets.databases.renaming import LONGEST, derived_name
 from snapshot_assets.databases.sql import identifier, qualified
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
-
-FORMER = "former"
-"""Option of a partition that the newest document lacks."""
+from snapshot_assets.format.relations import Table, TableName
 
 _DEFAULT = "DEFAULT"
 _CONSTANT = re.compile(r"'(?:[^']|'')*'|[^\s,()']+")
@@ -46,21 +44,6 @@ def with_former_partitions(table: Table, older: Iterable[Table], taken: set[Tabl
         for each in older:
             places.add_lost(each)
     return table.model_copy(update={"options": {**table.options, "partitions": places.parts}})
-
-
-def former_partitions(table: Table) -> list[TableName]:
-    """Return the partitions that only rows of older windows need."""
-    return [_name(part) for part in table.options.get("partitions", ()) if part.get(FORMER)]
-
-
-def partitions_of(table: Table) -> list[TableName]:
-    """Return the partitions of all levels."""
-    return [_name(part) for part in table.options.get("partitions", ())]
-
-
-def relation_names(schema: DatabaseSchema) -> set[TableName]:
-    """Return the names of all tables and partitions."""
-    return {name for table in schema.tables for name in (table.table_name, *partitions_of(table))}
 
 
 def _name(part: _Part) -> TableName:

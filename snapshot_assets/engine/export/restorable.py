@@ -33,9 +33,8 @@ def _needed(schema: DatabaseSchema) -> Iterator[str]:
 
 def _names(schema: DatabaseSchema) -> Iterator[str]:
     """Yield names that targets of another kind cannot have."""
-    ignoring = [kind for kind in ("DuckDB", "Spark") if kind.lower() != schema.database]
-    if some := clashes(schema, " and in ".join(ignoring)):
-        yield f"A restore into {' or '.join(ignoring)} will be refused. {_first(some)}"
+    if schema.database != "duckdb" and (some := tuple(clashes(schema))):
+        yield f"A restore into DuckDB will be refused. {_first(some)}"
     if schema.database != "postgresql" and (some := too_long(schema)):
         yield f"A restore into PostgreSQL will be refused. {_first(some)}"
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from snapshot_assets.databases.postgresql.former_partitions import former_partitions, with_former_partitions
+from snapshot_assets.databases.partitions import former_partitions
+from snapshot_assets.databases.postgresql.former_partitions import with_former_partitions
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import Table, TableName
 

@@ -40,7 +40,7 @@ _LACKS = re.compile(r"^(?:Catalog|Binder) Error: .* does not exist", re.DOTALL)
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-    """Return the statements that create a schema; see `DatabaseModule.define`."""
+    """Return the statements that create a schema; see `TargetModule.define`."""
     with closing(Texts()) as texts:
         return _Defining(schema, texts, expressions=expressions).definition()
 
@@ -55,7 +55,7 @@ class _Defining:
     def definition(self) -> Definition:
         self._lost += uncarried(self._schema)
         tables = tuple(self._table(table) for table in self._schema.tables)
-        if refused := clashes(self._schema, "DuckDB"):
+        if refused := tuple(clashes(self._schema)):
             return Definition(tables, lost=tuple(self._lost), refused=refused)
         keyed = possible_keys(tables, self._lost)  # in an order that has parents before their children
         by_name = {table.table_name: table for table in keyed}

@@ -31,7 +31,7 @@ _Key = TypeVar("_Key", PrimaryKey, UniqueConstraint)
 
 
 def rename(schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, tuple[str, ...]]:
-    """Return documents with new names, and what is lost; see `DatabaseModule.rename`."""
+    """Return documents with new names, and what is lost; see `TargetModule.rename`."""
     try:
         return _Documents(schema, renaming).renamed()
     except (LookupError, TypeError, ValueError, AttributeError) as error:
