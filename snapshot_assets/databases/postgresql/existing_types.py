@@ -8,6 +8,7 @@ from typing import Any
 
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.sql import identifier, literal
+from snapshot_assets.format.options import TypeDefinition
 from snapshot_assets.format.relations import Table, TableName, UserType
 
 _EXISTING = """
@@ -54,17 +55,17 @@ def _differences(kind: UserType, row: Mapping[str, Any]) -> Iterator[str]:
 
 def _other_parts(kind: UserType, row: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence for each part in which a type differs so that values would change, or might not fit."""
-    fields, name = kind.definition, kind.table_name
+    fields, name = TypeDefinition.of_type(kind), kind.table_name
     then = "Drop or rename it, and let the import make it; or restore into another schema with --map-schema."
     if kind.kind == "composite":
-        wanted = [f"{identifier(each['name'])} {each['type']}" for each in fields.get("attributes") or ()]
+        wanted = [f"{identifier(each.name)} {each.type}" for each in fields.attributes]
         if row["attributes"] != wanted:
             yield f"Type {name} is in the target as ({', '.join(row['attributes'])}), not ({', '.join(wanted)}). {then}"
         return
-    of = {"domain": "base", "range": "subtype"}.get(kind.kind)
-    if of is not None and row["of"] != str(fields.get(of)):
-        yield f"Type {name} is in the target as {kind.kind} over {row['of']}, not over {fields.get(of)}. {then}"
-    if kind.kind == "domain" and row["not_null"] and not fields.get("not_null"):
+    of = {"domain": fields.base, "range": fields.subtype}.get(kind.kind)
+    if of is not None and row["of"] != of:
+        yield f"Type {name} is in the target as {kind.kind} over {row['of']}, not over {of}. {then}"
+    if kind.kind == "domain" and row["not_null"] and not fields.not_null:
         yield f"Type {name} is in the target with NOT NULL, which it is not in the snapshot. {then}"
 
 
@@ -79,7 +80,7 @@ def domains_of(table: Table) -> dict[str, str]:
     for kind in table.types:
         if kind.kind == "domain":
             for schema, name in product(*((each, identifier(each)) for each in (kind.schema_name, kind.name))):
-                bases[f"{schema}.{name}"] = str(kind.definition.get("base"))
+                bases[f"{schema}.{name}"] = TypeDefinition.of_type(kind).base or ""
     return bases
 
 

@@ -248,5 +248,5 @@ def test_two_objects_of_one_name_are_refused_and_so_is_a_name_that_the_server_wo
 )
 def test_only_names_of_objects_are_renamed_in_an_expression(text: str, renamed_text: str) -> None:
     table = TableName("public", "t")
-    texts = Texts({TableName("public", "s"): TableName("x", "s"), table: TableName("x", "u")})
-    assert texts.expression(text, table) == renamed_text
+    texts = Texts({TableName("public", "s"): TableName("x", "s"), table: TableName("x", "u")}, lambda name, _: name)
+    assert texts.renamed(text, table) == renamed_text

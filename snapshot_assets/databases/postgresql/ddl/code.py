@@ -10,14 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
 from snapshot_assets.databases.postgresql.code.statements import STATEMENTS
 from snapshot_assets.databases.postgresql.ddl.checked_sql import refusal
 from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.databases.target import Statement, comment
-from snapshot_assets.format.relations import DatabaseSchema, TableName, UserType
+from snapshot_assets.format.options import CodeEntry, SchemaOptions
+from snapshot_assets.format.relations import TableName, UserType
 
 _Node = TypeVar("_Node")
 _TYPE = "type"
@@ -108,35 +109,25 @@ class CodeObject:
         yield from comment(f"{self.word.upper()} {name}{on}", self.comment, what, table, described, changes=what)
 
 
-def code_objects(schema: DatabaseSchema) -> tuple[CodeObject, ...]:
+def code_objects(schemas: Iterable[SchemaOptions]) -> tuple[CodeObject, ...]:
     """Return the code in documents, by kind; kinds that only a later version knows are left out."""
-    entries = [entry for each in schema.schemas for entry in each.options.get("code", ())]
     places = {kind: place for place, kind in enumerate((_TYPE, *CODE_KINDS))}
-    known = [_object(entry) for entry in entries if entry["kind"] in places]
+    known = [_object(entry) for each in schemas for entry in each.code if entry.kind in places]
     return tuple(sorted(known, key=lambda each: places[each.kind]))
 
 
-def _object(entry: Mapping[str, Any]) -> CodeObject:
-    kind = UserType.model_validate(entry["type"]) if entry["kind"] == _TYPE else None
-    schema = entry.get("schema")
-    if entry["kind"] == "extension" and (match := _EXTENSION_SCHEMA.search(entry["sql"])):
+def _object(entry: CodeEntry) -> CodeObject:
+    schema = entry.type.schema_name if entry.type else entry.schema_name
+    if entry.kind == "extension" and (match := _EXTENSION_SCHEMA.search(entry.sql)):
         schema = match[1][1:-1].replace('""', '"') if match[1].startswith('"') else match[1]
     return CodeObject(
-        kind=str(entry["kind"]),
-        name=str(entry["name"]),
-        sql=str(entry.get("sql", "")),
-        schema=kind.schema_name if kind else schema,
-        on=TableName(*entry["on"]) if "on" in entry else None,
-        comment=entry.get("comment"),
-        needs=tuple(map(str, entry.get("needs", ()))),
-        type=kind,
+        entry.kind, entry.name, entry.sql, schema, entry.on, entry.comment, needs=entry.needs, type=entry.type
     )
 
 
-def needs_of(schema: DatabaseSchema, objects: Iterable[CodeObject]) -> dict[str, tuple[str, ...]]:
+def needs_of(schemas: Iterable[SchemaOptions], objects: Iterable[CodeObject]) -> dict[str, tuple[str, ...]]:
     """Return what code, types, tables and views need directly, by kind and name."""
-    listed = (each.options.get("code_needs", {}) for each in schema.schemas)
-    needs = {key: tuple(map(str, wanted)) for each in listed for key, wanted in each.items()}
+    needs = {key: wanted for each in schemas for key, wanted in each.code_needs.items()}
     return needs | {each.key: each.needs for each in objects if each.on is None}
 
 
