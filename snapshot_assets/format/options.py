@@ -191,8 +191,16 @@ class PartitionPart(Options):
 class PartitionPlace(SchemaObject):
     """A partition's name, its parent, and its bounds."""
 
+    model_config = ConfigDict(extra="ignore")
+
     of: TableName
     bounds: str
+
+
+class PartitionPlaces(Options):
+    """The places of a table's partitions alone: quicker to read than `TableOptions`, where there are thousands."""
+
+    partitions: tuple[PartitionPlace, ...] = ()
 
 
 class PartitionOptions(RelationOptions, PartitionPlace):

@@ -16,7 +16,7 @@ from functools import lru_cache
 from snapshot_assets.databases.postgresql.ddl.checked_sql import INDEX, refusal
 from snapshot_assets.databases.renaming import LONGEST, derived_name
 from snapshot_assets.databases.sql import identifier, qualified
-from snapshot_assets.format.options import PartitionOptions, PartitionPart, TableOptions
+from snapshot_assets.format.options import PartitionOptions, PartitionPart, PartitionPlaces, TableOptions
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
 _DEFAULT = "DEFAULT"
@@ -53,7 +53,7 @@ def former_partitions(table: Table) -> list[TableName]:
 
 def partitions_of(table: Table) -> list[TableName]:
     """Return the partitions of all levels."""
-    return [part.table_name for part in TableOptions.of(table).partitions]
+    return [part.table_name for part in PartitionPlaces.of(table).partitions]
 
 
 def relation_names(schema: DatabaseSchema) -> set[TableName]:

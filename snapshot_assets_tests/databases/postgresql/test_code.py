@@ -105,6 +105,12 @@ def test_a_statement_of_another_kind_is_refused_alone(source: str) -> None:
     assert define(DatabaseSchema(database="postgresql", schemas=(unknown,)), code=True).lost == ()
 
 
+def test_documents_cannot_add_queries_to_code() -> None:
+    entry = {"kind": "function", "name": "f()", "sql": "CREATE OR REPLACE FUNCTION f()", "lacking": ["DROP TABLE x"]}
+    schema = DatabaseSchema(database="postgresql", schemas=(Schema(name="public", options={"code": [entry]}),))
+    assert "DROP" not in str(define(schema, code=True).before)
+
+
 @pytest.mark.parametrize(
     "entries",
     [5, [5], [{}], [{"kind": "function"}], [{"kind": "rule", "name": [], "on": [1]}], [{"kind": "type", "name": "t"}]],

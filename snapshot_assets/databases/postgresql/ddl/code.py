@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
@@ -18,7 +17,7 @@ from snapshot_assets.databases.postgresql.ddl.checked_sql import refusal
 from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.databases.target import Statement, comment
 from snapshot_assets.format.options import CodeEntry, SchemaOptions
-from snapshot_assets.format.relations import TableName, UserType
+from snapshot_assets.format.relations import TableName
 
 _Node = TypeVar("_Node")
 _TYPE = "type"
@@ -42,35 +41,14 @@ _AROUND = " \t\r\n;"
 _EXTENSION_SCHEMA = re.compile(r'SCHEMA ("(?:[^"]|"")+"|\S+)')
 
 
-@dataclass(frozen=True)
-class CodeObject:
+class CodeObject(CodeEntry):
     """An object of code in a snapshot.
 
     Attributes:
-        kind: A key of `CODE_KINDS`, or `type` for a type that no column uses.
-        name: Its name in SQL.
-        sql: The statement that creates it; "" for a type.
-        schema: The schema that it lies in, if it has one.
-        on: The table or view to which it belongs, None for none.
-        needs: What it needs directly, by kind and name.
-        type: The document of a type.
         lacking: Queries that each yield a row if the target lacks what it needs, so that it is left out.
     """
 
-    kind: str
-    name: str
-    sql: str = ""
-    schema: str | None = None
-    on: TableName | None = None
-    comment: str | None = None
-    needs: tuple[str, ...] = ()
-    type: UserType | None = None
     lacking: tuple[str, ...] = ()
-
-    @property
-    def key(self) -> str:
-        """Kind and name, as `needs` and `not_carried` have it."""
-        return f"{self.kind} {self.name}"
 
     @property
     def what(self) -> str:
@@ -84,9 +62,12 @@ class CodeObject:
         return self.kind.removeprefix("base ")
 
     @property
-    def is_part(self) -> bool:
-        """Whether it is a part of another object, which messages need not name."""
-        return self.kind != _TYPE and CODE_KINDS[self.kind].part
+    def place(self) -> str | None:
+        """The schema that it lies in, if it has one."""
+        match = _EXTENSION_SCHEMA.search(self.sql) if self.kind == "extension" else None
+        if match:
+            return match[1][1:-1].replace('""', '"') if match[1].startswith('"') else match[1]
+        return self.type.schema_name if self.type else self.schema_name
 
     def statements(self, table: TableName | None = None) -> Iterator[Statement]:
         """Yield the statements that create the object, which is no type, and its comment.
@@ -112,17 +93,9 @@ class CodeObject:
 def code_objects(schemas: Iterable[SchemaOptions]) -> tuple[CodeObject, ...]:
     """Return the code in documents, by kind; kinds that only a later version knows are left out."""
     places = {kind: place for place, kind in enumerate((_TYPE, *CODE_KINDS))}
-    known = [_object(entry) for each in schemas for entry in each.code if entry.kind in places]
+    entries = [dict(entry) for each in schemas for entry in each.code if entry.kind in places]
+    known = [CodeObject(**entry | {"lacking": ()}) for entry in entries]  # no document gives queries
     return tuple(sorted(known, key=lambda each: places[each.kind]))
-
-
-def _object(entry: CodeEntry) -> CodeObject:
-    schema = entry.type.schema_name if entry.type else entry.schema_name
-    if entry.kind == "extension" and (match := _EXTENSION_SCHEMA.search(entry.sql)):
-        schema = match[1][1:-1].replace('""', '"') if match[1].startswith('"') else match[1]
-    return CodeObject(
-        entry.kind, entry.name, entry.sql, schema, entry.on, entry.comment, needs=entry.needs, type=entry.type
-    )
 
 
 def needs_of(schemas: Iterable[SchemaOptions], objects: Iterable[CodeObject]) -> dict[str, tuple[str, ...]]:

@@ -320,8 +320,9 @@ class RestoreContext:
 
     def extensions(self) -> Iterator[tuple[str, str]]:
         """Yield the extensions that are needed, each with its schema."""
-        relations: list[RelationOptions] = [*self._options.values(), *self.views.values()]
-        for options in (*self.schemas.values(), *relations):
+        every: list[SchemaOptions | RelationOptions]
+        every = [*self.schemas.values(), *self._options.values(), *self.views.values()]
+        for options in every:
             for name in options.extensions:
                 yield name, options.extension_schemas.get(name, "public")
 

@@ -28,7 +28,7 @@ def schemas_and_extensions(context: RestoreContext) -> Iterator[Statement]:
     """Yield the statements that create all schemas and extensions; an extension makes the schemas that it owns."""
     of_extensions = {name for name, options in context.schemas.items() if options.of_extension}
     of_extensions -= {place for _, place in context.extensions()} | {
-        str(each.schema) for each in context.code if each.kind == "extension"
+        str(each.place) for each in context.code if each.kind == "extension"
     }
     named = _needed_schemas(context)
     yield from _schemas(context, named - of_extensions)
@@ -47,7 +47,7 @@ def _needed_schemas(context: RestoreContext) -> set[str]:
         needed.update(kind.schema_name for kind in table.types)
     needed.update(kind.schema_name for options in context.views.values() for kind in options.types)
     needed.update(place for _, place in context.extensions())
-    needed.update(each.schema for each in context.code if each.schema is not None)
+    needed.update(each.place for each in context.code if each.place is not None)
     return needed - {"pg_catalog"}
 
 

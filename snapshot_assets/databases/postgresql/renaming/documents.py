@@ -129,12 +129,14 @@ class _Documents:
 
     def _text(self, text: str, role: Role, of: _Of) -> str:
         names, relation = self._names, of.relation
+        if role is Role.SQL:
+            return self._texts.renamed(text, relation if relation in names.relations else None)
         if role is Role.SEQUENCE:
             return names.sequence(text)
-        if role is Role.SQL or relation is None:
-            return self._texts.renamed(text, relation if relation in names.relations else None)
-        if role is Role.PARENT_INDEX and of.parent is not None:
-            return names.index(of.parent, text)
+        if relation is None:
+            return text
+        if role is Role.PARENT_INDEX:
+            return names.index(of.parent or relation, text)
         rule = {
             Role.INDEX: names.index,
             Role.CONSTRAINT: names.constraint,
