@@ -260,3 +260,10 @@ def test_options_of_another_form_are_refused(options: dict[str, object]) -> None
     schema = DatabaseSchema.model_validate({"database": "postgresql", "tables": [table]})
     with pytest.raises(DocumentError, match=r"tables\.json is malformed: options\..* of table s\.t "):
         converted(schema, "spark", spark_type)
+
+
+@pytest.mark.parametrize("options", [{"types": [{}]}, {"sequences": 5}])
+def test_options_of_another_form_are_refused_by_duckdb(options: dict[str, object], tmp_path: Path) -> None:
+    document = {"database": "duckdb", "schemas": [{"name": "main", "options": options}]}
+    with pytest.raises(DocumentError, match=r"schemas\.json is malformed: options\..* of schema main "):
+        definition_of(DatabaseSchema.model_validate(document), fresh(tmp_path))
