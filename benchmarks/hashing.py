@@ -21,12 +21,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
+from snapshot_assets.engine.files.write import write_files
 
 from benchmarks.sample import READINGS, readings
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.files.target import FileTarget
-from snapshot_assets.engine.files.write import write_files
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan

@@ -12,9 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from snapshot_assets.engine.files.write import write_files
+
 from benchmarks.sample import READINGS, WIDE, readings, wide
 from snapshot_assets.engine.files.target import FileTarget
-from snapshot_assets.engine.files.write import write_files
 from snapshot_assets.storage.local import LocalStore
 from snapshot_assets.storage.location import parse_location
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from snapshot_assets.format.options import PartitionPlaces, TableOptions
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
-
-FORMER = "former"
-"""Option of a partition that the newest document lacks."""
 
 
 def partitions_of(table: Table) -> list[TableName]:
     """Return the partitions of all levels."""
-    return [TableName(part["schema"], part["name"]) for part in table.options.get("partitions", ())]
+    return [part.table_name for part in PartitionPlaces.of(table).partitions]
 
 
 def former_partitions(table: Table) -> list[TableName]:
     """Return the partitions that only rows of older windows need."""
-    parts = table.options.get("partitions", ())
-    return [TableName(part["schema"], part["name"]) for part in parts if part.get(FORMER)]
+    return [part.table_name for part in TableOptions.of(table).partitions if part.former]
 
 
 def relation_names(schema: DatabaseSchema) -> set[TableName]:

@@ -11,10 +11,10 @@ import pytest
 from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.duckdb import type_for as duckdb_type
 from snapshot_assets.databases.indexes import is_plain
-from snapshot_assets.databases.lost_objects import PARTS
 from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import DocumentError
+from snapshot_assets.format.options import PARTS
 from snapshot_assets.format.relations import DatabaseSchema, Index
 from snapshot_assets_tests.databases.duckdb.files import make_file, path_of
 from snapshot_assets_tests.databases.duckdb.shop import fresh
@@ -243,5 +243,12 @@ def test_options_of_another_form_are_refused(options: dict[str, object]) -> None
     columns = [{"name": "a", "type": "integer", "arrow_type": "int32"}]
     table = {"schema": "s", "name": "t", "columns": columns, "options": options}
     schema = DatabaseSchema.model_validate({"database": "postgresql", "tables": [table]})
-    with pytest.raises(DocumentError, match="do not have the form of postgresql's"):
+    with pytest.raises(DocumentError, match=r"tables\.json is malformed: options\..* of table s\.t "):
         converted(schema, "duckdb", duckdb_type)
+
+
+@pytest.mark.parametrize("options", [{"types": [{}]}, {"sequences": 5}])
+def test_options_of_another_form_are_refused_by_duckdb(options: dict[str, object], tmp_path: Path) -> None:
+    document = {"database": "duckdb", "schemas": [{"name": "main", "options": options}]}
+    with pytest.raises(DocumentError, match=r"schemas\.json is malformed: options\..* of schema main "):
+        definition_of(DatabaseSchema.model_validate(document), fresh(tmp_path))

@@ -12,7 +12,14 @@ from snapshot_assets.databases.feed import Feed
 from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.postgresql.database_locale import differing_locale
 from snapshot_assets.databases.postgresql.driver import refused, refused_types
-from snapshot_assets.databases.postgresql.existing_types import base_type, conflicts, domains_of, names_of
+from snapshot_assets.databases.postgresql.existing_types import (
+    base_type,
+    conflicts,
+    domains_of,
+    names_of,
+    rounds,
+    smaller_limit,
+)
 from snapshot_assets.databases.postgresql.large_objects import (
     COLUMNS,
     LARGE_OBJECTS,
@@ -22,7 +29,6 @@ from snapshot_assets.databases.postgresql.large_objects import (
     is_large_objects,
     pages_of_imports,
 )
-from snapshot_assets.databases.postgresql.limits import rounds, smaller_limit
 from snapshot_assets.databases.postgresql.objects import lookup
 from snapshot_assets.databases.postgresql.quiet import acting, every_row, forced, only_reading, quiet
 from snapshot_assets.databases.postgresql.references import references_to

@@ -34,6 +34,7 @@ from snapshot_assets.databases.indexes import is_plain, other_method
 from snapshot_assets.databases.kinds import capital
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.databases.target import Definition, Statement, comment
+from snapshot_assets.format.options import SchemaOptions
 from snapshot_assets.format.relations import Column, DatabaseSchema, Sequence, Table, TableName, UserType, View
 
 _LACKS = re.compile(r"^(?:Catalog|Binder) Error: .* does not exist", re.DOTALL)
@@ -133,8 +134,7 @@ class _Defining:
 
     def _types(self) -> Iterator[Statement]:
         for schema in self._schema.schemas:
-            for entry in schema.options.get("types", ()):
-                kind = UserType.model_validate(entry)
+            for kind in SchemaOptions.of(schema).types:
                 quoted, what = target_name(kind.table_name), f"type {kind.table_name.dotted}"
                 sql = f"CREATE TYPE {quoted} AS {self._type_text(kind)}"
                 yield Statement(what, sql, unless=has_type(kind.table_name), keeps=True)
@@ -149,9 +149,8 @@ class _Defining:
         """Return the sequences with the columns that draw from each."""
         sequences: dict[TableName, tuple[Sequence, list[tuple[Table, str]]]] = {}
         for schema in self._schema.schemas:
-            for entry in schema.options.get("sequences", ()):
-                loose = Sequence.model_validate(entry)
-                sequences.setdefault(loose.table_name, (loose, []))
+            for sequence in SchemaOptions.of(schema).sequences:
+                sequences.setdefault(sequence.table_name, (sequence, []))
         for table in self._schema.tables:
             for sequence in table.sequences:
                 _, columns = sequences.setdefault(sequence.table_name, (sequence, []))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.statements import Relation, checked, column_of
@@ -22,25 +21,27 @@ _SETTINGS = {
 
 def column_settings(relation: Relation) -> Iterator[Statement]:
     """Yield the statements for storage, statistics, options and compression of columns."""
-    for column, options in relation.options.get("columns", {}).items():
+    for column, options in relation.options.columns.items():
         place = f"column {relation.name.dotted}.{column}"
         for setting, holds in _SETTINGS.items():
-            if options.get(setting) not in (None, []):
+            if (value := getattr(options, setting)) not in (None, ()):
                 what = f"{setting.replace('_', ' ')} of {place}"
-                made = _column_setting(relation, column, setting, options[setting], what)
-                unless = _unknown(options["compression"]) if setting == "compression" else ""
+                made = _column_setting(relation, column, setting, value, what)
+                unless = _unknown(value) if setting == "compression" else ""
                 yield replace(made, unless=unless, there=column_of(relation.name, column, holds))
 
 
-def _column_setting(relation: Relation, column: str, setting: str, value: Any, what: str) -> Statement:
+def _column_setting(
+    relation: Relation, column: str, setting: str, value: str | int | tuple[str, ...], what: str
+) -> Statement:
     alter = f"ALTER TABLE ONLY {qualified(relation.name)} ALTER COLUMN {identifier(column)} SET"
-    if setting == "statistics_target":
-        return Statement(what, f"{alter} STATISTICS {int(value)}", relation.of)
-    if setting == "options":
-        by_hand = f"{alter} ({', '.join(map(str, value))})"
-        return checked(what, relation.of, lambda: f"{alter} ({text.parameters(value, what)})", by_hand)
+    if isinstance(value, int):
+        return Statement(what, f"{alter} STATISTICS {value}", relation.of)
+    if isinstance(value, tuple):
+        by_hand = f"{alter} ({', '.join(value)})"
+        return checked(what, relation.of, lambda: f"{alter} ({', '.join(text.parameters(value, what))})", by_hand)
     alter = f"{alter} {setting.upper()}"
-    return checked(what, relation.of, lambda: f"{alter} {text.word(str(value), what)}", f"{alter} {value}")
+    return checked(what, relation.of, lambda: f"{alter} {text.word(value, what)}", f"{alter} {value}")
 
 
 def _unknown(compression: str) -> str:

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from snapshot_assets.engine.files.write import write_files
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.engine.files import read as data_files
 from snapshot_assets.engine.files.parquet import row_groups
 from snapshot_assets.engine.files.target import FileTarget
-from snapshot_assets.engine.files.write import write_files
 from snapshot_assets.errors import LimitExceededError, RestoreFailedError
 from snapshot_assets.format.files import ColumnStatistics
 from snapshot_assets.format.relations import TableName

@@ -14,10 +14,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from snapshot_assets.engine.files.write import write_files
 
 from snapshot_assets.engine.files.parquet.writer import ROW_GROUP_BYTES
 from snapshot_assets.engine.files.target import FileTarget
-from snapshot_assets.engine.files.write import write_files
 from snapshot_assets.errors import DatabaseError, StoreFullError
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import check_data_path
