@@ -86,7 +86,7 @@ def _reads(spark: SparkSession, uri: str, files: list[str], columns: list[str]) 
         return snapshot_assets.read(spark, uri, _TABLE, columns=columns or None)
 
     def hashed() -> DataFrame:
-        hashing.forget(spark)
+        native_read.forget(spark)
         return native()
 
     def python() -> DataFrame:
