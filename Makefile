@@ -11,13 +11,15 @@ CLASSES := $(VENV)/spark-classes.jsa
 AZURITE := node_modules/.azurite
 AZURITE_VERSION := 3
 EVERY := 6
+THIRD ?= commit
+LONGEST := --durations=25 --durations-min=5
 DEMO := $(CURDIR)/demo
 UI_PORT ?= 3000
 export DAGSTER_HOME ?= $(DEMO)/dagster
 EXTRAS := --extra postgres --extra connect --extra oss --extra ui --extra demo
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
 
-.PHONY: help install demo ui test test-slow test-clouds test-python test-newest test-lowest test-resolved test-browser test-wheel lint audit format docs reference pictures bench lock proto clean
+.PHONY: help install demo ui test test-slow test-nightly test-clouds test-python test-newest test-lowest test-resolved test-browser test-wheel lint audit format docs reference pictures bench lock proto clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -53,9 +55,14 @@ $(CLASSES): $(STAMP)
 test: install $(CLASSES)  ## Run the quick tests
 	$(BIN)/pytest -q -n 2 --dist loadfile
 
-# Two of three workers compute while one waits.
-test-slow: install $(CLASSES)  ## Run the long tests too (EVERY=1: strike faults at every call, not at every sixth)
-	EVERY=$(EVERY) $(BIN)/pytest -q -n 3 -m slow --dist loadfile
+# Two of three workers compute while one waits. The order is that of snapshot_assets_tests/gate.py: long ones first.
+SLOW = EVERY=$(EVERY) $(BIN)/pytest -q -n 3 -m slow --dist loadfile --no-loadscope-reorder $(LONGEST)
+
+test-slow: install $(CLASSES)  ## Run a third of the long tests (THIRD=2: the second one)
+	$(SLOW) --third $(THIRD)
+
+test-nightly: install $(CLASSES)  ## Run all long tests (EVERY=1: strike faults at every call, not at every sixth)
+	$(SLOW)
 
 test-python: requirements/dev.txt  ## Install for another interpreter (PYTHON=python3.13), and run the tests that need no Spark
 	$(MAKE) install VENV=.venv/$(notdir $(PYTHON))

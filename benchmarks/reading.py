@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 import snapshot_assets
 from benchmarks.sessions import benchmark_session
 from snapshot_assets.engine.export.run import ExportRun
-from snapshot_assets.engine.reading import hashing
+from snapshot_assets.engine.reading import read as native_read
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
@@ -86,7 +86,7 @@ def _reads(spark: SparkSession, uri: str, files: list[str], columns: list[str]) 
         return snapshot_assets.read(spark, uri, _TABLE, columns=columns or None)
 
     def hashed() -> DataFrame:
-        hashing.forget(spark)
+        native_read.forget(spark)
         return native()
 
     def python() -> DataFrame:

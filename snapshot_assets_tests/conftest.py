@@ -10,6 +10,8 @@ import pytest
 from hypothesis import settings
 
 pytest_plugins = [
+    "pytester",
+    "snapshot_assets_tests.gate",
     "snapshot_assets_tests.servers.azurite",
     "snapshot_assets_tests.servers.moto",
     "snapshot_assets_tests.servers.disks",

@@ -41,16 +41,19 @@ def test_links_lead_to_files_and_headings(document: Path) -> None:
             assert heading in {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in titles}
 
 
-def test_the_index_lists_every_module_and_names_no_other() -> None:
-    package = ROOT / "snapshot_assets"
-    modules = {path.relative_to(package).as_posix() for path in package.rglob("*.py")} - {"format/log_pb2.py"}
-    index = (ROOT / "docs/files.md").read_text()
-    assert set(re.findall(r"^- `([\w/]+\.py)`", index, re.MULTILINE)) == modules
-    assert set(re.findall(r"`([\w/]+\.py)` \|$", index, re.MULTILINE)) <= modules
-
-
-def test_the_files_that_the_architecture_names_are_there() -> None:
-    named = set(re.findall(r"`([\w/*]+\.py)`", (ROOT / "docs/architecture.md").read_text()))
+@pytest.mark.parametrize("document", ["docs/architecture.md", "docs/files.md"])
+def test_the_files_that_a_page_about_the_code_names_are_there(document: str) -> None:
+    named = set(re.findall(r"`([\w/*]+\.py)`", (ROOT / document).read_text()))
     assert len(named) > 20
     missing = [name for name in named if not any((ROOT / "snapshot_assets").rglob(name))]
     assert missing == []
+
+
+@pytest.mark.parametrize("package", ["catalog", "engine"])
+def test_the_map_of_a_package_names_each_of_its_modules_and_folders(package: str) -> None:
+    folder = ROOT / "snapshot_assets" / package
+    rows = re.findall(r"^\| (`.*?) \|", (folder / "__init__.py").read_text(), re.MULTILINE)
+    there = {path.stem for path in folder.glob("*.py")} | {
+        path.parent.name + "/" for path in folder.glob("*/__init__.py")
+    }
+    assert set(re.findall(r"`([\w/]+)`", " ".join(rows))) == there - {"__init__"}

@@ -20,6 +20,7 @@ from snapshot_assets_tests.cluster.tables import fill, live_ids, sums
 from snapshot_assets_tests.servers.ports import free_port, listens
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 from snapshot_assets_tests.servers.s3 import S3Server
+from snapshot_assets_tests.waiting import until
 
 PAGE = demo.ROOT / "docs/how-to/outgrow-one-machine.md"
 _TESTED = ("Spark standalone", "Spark Connect")
@@ -65,9 +66,7 @@ class HowTo:
                 shell, cwd=self.folder, env=self.environment, stdout=out, stderr=out, start_new_session=True
             )
         try:
-            while not ready(log.read_text()):
-                assert server.poll() is None, log.read_text()[-4000:]
-                time.sleep(0.2)
+            until(log.read_text, ready, process=server)
             yield
         finally:
             os.killpg(server.pid, signal.SIGINT)

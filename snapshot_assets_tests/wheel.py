@@ -4,8 +4,10 @@ It builds the wheel, installs it with nothing but the pinned dependencies that i
 the checkout exports, verifies and imports a DuckDB file with the command `snapshots`. Then it makes the project of
 docs/how-to/dagster-project.md, "In your own Dagster project", and one with an asset that returns a DataFrame, and runs
 both. With the extra `postgres` it also exports, verifies and imports a PostgreSQL database. One with every type goes
-there and back natively and as text: with the pinned versions, with all that `pip install` gives, and with the oldest
-driver that is allowed. It runs the commands of the section "In a project made by dg", and those of docs/install.md.
+there and back natively and as text: with the pinned versions, whose driver is the oldest that is allowed, and with all
+that `pip install` gives. It runs the commands of the section "In a project made by dg", and those of docs/install.md.
+
+Two parts run at a time: most of their time goes into starting Python and Java, one after the other.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from snapshot_assets_tests.databases.postgresql.values import TYPES, every_type_script
@@ -71,11 +75,11 @@ class Installation:
         self._wheel = wheel
         _run([_BIN / "uv", "venv", "--quiet", "--python", sys.executable, folder / "venv"], folder)
 
-    def install_unpinned(self, *options: str) -> None:
+    def install_newest(self) -> None:
         """Install the wheel as `pip install` does: with the newest versions of what it declares."""
         wanted = f"snapshot-assets[postgres] @ {self._wheel.as_uri()}"
         python = self._folder / "venv" / "bin" / "python"
-        _run([_BIN / "uv", "pip", "install", "--quiet", "--python", python, *options, wanted], self._folder)
+        _run([_BIN / "uv", "pip", "install", "--quiet", "--python", python, wanted], self._folder)
 
     def install(self, extras: str = "") -> None:
         """Install the wheel with its declared dependencies, at the pinned versions and hashes."""
@@ -204,19 +208,26 @@ def every_type(installed: Installation, server: PostgresqlServer, folder: Path) 
         assert found[0] == found[1], f"{table} with driver {driver}:\n{found[0]}\n{found[1]}"
 
 
-def drivers(wheel: Path, server: PostgresqlServer, folder: Path) -> None:
-    """Do the same with the oldest driver that is allowed, and with what `pip install` gives."""
-    for name, options in (("oldest", ("--resolution", "lowest-direct", "adbc-driver-postgresql")), ("newest", ())):
-        (folder / name).mkdir(parents=True)
-        installed = Installation(folder / name, wheel)
-        installed.install_unpinned(*options)
-        every_type(installed, server, folder / name / "types")
+def newest(wheel: Path, server: PostgresqlServer, folder: Path) -> None:
+    """Do the same with what `pip install` gives."""
+    folder.mkdir()
+    installed = Installation(folder, wheel)
+    installed.install_newest()
+    every_type(installed, server, folder / "types")
 
 
-def dg_project(wheel: Path, source: str, folder: Path, *, newest: bool = False) -> None:
+def check_pinned_driver() -> None:
+    """Fail if the pinned driver is not the oldest that is allowed: then that one needs a run of its own."""
+    settings = tomllib.loads((_ROOT / "pyproject.toml").read_text())
+    allowed = next(each for each in settings["project"]["optional-dependencies"]["postgres"] if "postgresql" in each)
+    pinned = next(each for each in settings["dependency-groups"]["dev"] if "adbc-driver-postgresql" in each)
+    assert pinned.replace("==", ">=") == allowed.partition(",")[0], f"{pinned} is not the oldest of {allowed}"
+
+
+def dg_project(wheel: Path, source: str, folder: Path, *, latest: bool = False) -> None:
     """Run the section "In a project made by dg": its commands, with a PostgreSQL database that is there.
 
-    With `newest`, the newest `create-dagster` makes the project, which overrides the pins as docs/install.md has it.
+    With `latest`, the newest `create-dagster` makes the project, which overrides the pins as docs/install.md has it.
     """
     text = [text for _, text in _blocks("dagster-project.md", "In a project made by dg")]
     for written, ours in (
@@ -230,7 +241,7 @@ def dg_project(wheel: Path, source: str, folder: Path, *, newest: bool = False) 
         assert any(written in each for each in text), f"the section lacks {written}"
         text = [each.replace(written, ours) for each in text]
     make, component, executor, export = text
-    if newest:
+    if latest:
         make = make.replace(f"create-dagster@{_DG}", "create-dagster@latest")
         make = make.replace("cd shop\n", f"cd shop\n{_override()}")
     files = ((component, "src/shop/defs/backups/defs.yaml"), (executor, "src/shop/defs/executor.py"))
@@ -241,7 +252,7 @@ def dg_project(wheel: Path, source: str, folder: Path, *, newest: bool = False) 
     (folder / "bin").mkdir()
     for program in ("uv", "uvx"):  # no other program of this environment
         (folder / "bin" / program).symlink_to(_BIN / program)
-    variables = {"UV_PYTHON": sys.executable} | ({} if newest else {"UV_CONSTRAINT": f"{folder}/pins"})
+    variables = {"UV_PYTHON": sys.executable} | ({} if latest else {"UV_CONSTRAINT": f"{folder}/pins"})
     script = f"set -e\nexec 2>&1\nPATH={folder}/bin:$PATH\n{make}{write}{export}"
     print(make, export, sep="", flush=True)  # noqa: T201
     printed = _run(["bash", "-c", script], folder, **variables)
@@ -290,26 +301,44 @@ def _there_and_back(installed: Installation, source: str, location: str, target:
     installed.snapshots("import", "--from", location, "--target", target)
 
 
+def without_extras(wheel: Path, folder: Path) -> None:
+    """Run what needs no extra of the package."""
+    installed = Installation(folder, wheel)
+    installed.install()
+    place = installed.python("import snapshot_assets; print(snapshot_assets.__file__)")
+    assert Path(place).is_relative_to(folder / "venv"), place
+    duckdb(installed, folder)
+    own_project(installed, folder / "python")
+    own_asset(installed, folder / "own")
+
+
+def with_postgresql(wheel: Path, server: PostgresqlServer, folder: Path) -> str:
+    """Run what needs the extra `postgres`; returns the URI of a database with a table."""
+    installed = Installation(folder, wheel)
+    installed.install("[postgres]")
+    every_type(installed, server, folder / "types")
+    return postgresql(installed, server, folder)
+
+
 def main() -> None:
     """Run all checks; the first failure ends the program with a status other than 0."""
+    check_pinned_driver()
     with tempfile.TemporaryDirectory(prefix="snapshot-assets-wheel-") as temporary:
         folder = Path(temporary)
         wheel = build(folder)
-        installed = Installation(folder, wheel)
-        installed.install()
-        place = installed.python("import snapshot_assets; print(snapshot_assets.__file__)")
-        assert Path(place).is_relative_to(folder / "venv"), place
-        duckdb(installed, folder)
-        own_project(installed, folder / "python")
-        own_asset(installed, folder / "own")
-        installed.install("[postgres]")
-        with start_postgresql() as server:
-            source = postgresql(installed, server, folder)
-            every_type(installed, server, folder / "types")
-            drivers(wheel, server, folder / "drivers")
-            dg_project(wheel, source, folder / "component")
-            dg_project(wheel, source, folder / "newest", newest=True)
-        install_page(wheel, folder / "install")
+        for name in ("plain", "postgres"):
+            (folder / name).mkdir()
+        with start_postgresql() as server, ThreadPoolExecutor(2) as pool:
+            source = pool.submit(with_postgresql, wheel, server, folder / "postgres")
+            others = [
+                pool.submit(without_extras, wheel, folder / "plain"),
+                pool.submit(newest, wheel, server, folder / "newest"),
+                pool.submit(install_page, wheel, folder / "install"),
+                pool.submit(dg_project, wheel, source.result(), folder / "component"),
+                pool.submit(dg_project, wheel, source.result(), folder / "latest", latest=True),
+            ]
+            for each in others:
+                each.result()
 
 
 if __name__ == "__main__":

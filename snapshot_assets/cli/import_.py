@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.catalog.log.replay import read_state
@@ -18,13 +17,13 @@ from snapshot_assets.cli.import_report import ImportWork, report, show_plan
 from snapshot_assets.cli.location import given_uri
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.cli.spark import refuse_unreachable_spark, start_spark_early
+from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.pin import unpin
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import RestoreSettings
-from snapshot_assets.engine.restore.spark_loader import is_spark, open_restore_target
 from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import PartlyRestoredError, PlanError, RestoreError, SchemaIncompleteError, SnapshotError
@@ -37,8 +36,6 @@ from snapshot_assets.plan.unset import NO_SOURCE
 from snapshot_assets.storage.base import ObjectStore
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from snapshot_assets.engine.progress import Progress
 
 
@@ -80,6 +77,7 @@ def _request_of(options: argparse.Namespace) -> _Request:
     configuration, plan = named_or_described(options, given, needed, source=NO_SOURCE, schema_only=True)
     if plan.target is None:
         raise PlanError(f"plan {plan.name!r} has no target; give --target T, or write target in the configuration.")
+    configuration.target_kind(plan)
     return _Request(
         configuration=configuration,
         named=plan,
@@ -94,8 +92,7 @@ def run(options: argparse.Namespace) -> int:
     request = _request_of(options)
     if options.forget_ledger:
         return _forget(options, request)
-    session = partial(_session, request)
-    run = RestoreRun(request.store, request.address, InlineRunner(), request.settings, session=session)
+    run = RestoreRun(request.store, request.address, InlineRunner(), request.settings)
     plan = run.prepare(depth="full" if options.dry_run else "quick", rehearse=options.dry_run)
     for warning in plan.warnings:
         show_message(f"warning: {warning}")
@@ -109,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
             run.finish()
         return report(options, request.store.uri, run, work)
     with only_results_on_stdout():
-        if plan.loads and not is_spark(request.address):
+        if plan.loads:
             refuse_unreachable_spark(request.configuration, request.named)
             start_spark_early(request.configuration, request.named)
         from snapshot_assets.cli.progress import progress  # only here, when data is about to move
@@ -135,16 +132,8 @@ def _check(run: RestoreRun, work: ImportWork) -> None:
     work.counts = run.check_counts()
 
 
-def _session(request: _Request) -> SparkSession:
-    """Return the session that reaches a Spark catalog; the import's assets then run in it too."""
-    from snapshot_assets.engine.session_start import start_session
-
-    with only_results_on_stdout():
-        return start_session(request.configuration.spark_settings(request.named))
-
-
 def _forget(options: argparse.Namespace, request: _Request) -> int:
-    with open_restore_target(request.address, partial(_session, request)) as target:
+    with closing(open_target(request.address)) as target:
         imports = target.imports()
         if options.dry_run:
             return _show_forgetting(options, request, imports)

@@ -10,7 +10,6 @@ from typing import Any
 
 from snapshot_assets.cli.exit_status import ExitStatus, exit_status
 from snapshot_assets.cli.output import show, show_json, show_message
-from snapshot_assets.engine.restore.damage import left_out, partly_restored
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.refusals import missing_facts
@@ -19,9 +18,11 @@ from snapshot_assets.engine.restore.report import (
     failing_lines,
     kept_facts,
     kept_lines,
+    left_out,
     lost_facts,
     lost_lines,
     made_lines,
+    partly_restored,
     schema_facts,
     step_lines,
     untried_lines,

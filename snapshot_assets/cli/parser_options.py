@@ -19,7 +19,9 @@ _NAME = re.compile(r'(?:"(?:[^"]|"")*"|[^",]|"(?!.*"))+', re.DOTALL)
 _QUOTED = re.compile(r'"(?:[^"]|"")+"')
 _ENTRY = re.compile(r'(.+)=("(?:[^"]|"")+"|[^="]+)', re.DOTALL)
 _RANGE = "2025-01-31, or RFC 3339 with a zone, such as 2025-01-31T12:00:00Z"
-_DATABASES = "alias, or postgresql://…, duckdb:///abs/path.duckdb, spark:<catalog>, with variables as ${NAME}"
+_VARIABLES = "with variables as ${NAME}"
+_DATABASES = f"alias, or postgresql://…, duckdb:///abs/path.duckdb, spark:<catalog>, {_VARIABLES}"
+_TARGETS = f"alias, or postgresql://…, duckdb:///abs/path.duckdb, {_VARIABLES} (default: the plan's)"
 
 _EXCLUDED = "tables and views to leave out: public.audit, public.tmp_*, …"
 
@@ -181,7 +183,7 @@ def import_(parser: argparse.ArgumentParser) -> None:
     """Add the options of `snapshots import`."""
     what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
     add_location_options(what, "--from", plan="a plan of the configuration: its location, target and new names")
-    what.add_argument("--target", action=DatabaseOption, metavar="T", help=f"{_DATABASES} (default: the plan's)")
+    what.add_argument("--target", action=DatabaseOption, metavar="T", help=_TARGETS)
     what.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: newest seal)")
     what.add_argument("--schemas", type=names, metavar="a,b", default=[], help="schemas (default: all)")
     what.add_argument("--tables", type=tables, metavar="s.t,…", default=[], help="tables (default: all)")

@@ -251,19 +251,22 @@ def _configured(
     )
 
 
-def identity_sequences(table: Table) -> dict[str, Sequence]:
+def identity_sequences(table: Table, recorded: Mapping[str, TableName]) -> dict[str, Sequence]:
     """Return the sequence of each identity column.
 
     A column may own several sequences; then the document records which one. Documents of earlier versions do not. The
     sequence with the most advanced value is correct for them: its next number is unused in any case.
+
+    Args:
+        table: The table.
+        recorded: The sequences that its options record, by column.
     """
-    recorded = table.options.get("identity_sequences", {})
     sequences: dict[str, Sequence] = {}
     for column in table.columns:
         owned = [each for each in table.sequences if each.owned and each.column == column.name]
         if column.identity is None or not owned:
             continue
-        own = [each for each in owned if recorded.get(column.name) == [each.schema_name, each.name]]
+        own = [each for each in owned if recorded.get(column.name) == each.table_name]
         sequences[column.name] = max(own or owned, key=_advance)
     return sequences
 

@@ -18,6 +18,7 @@ from snapshot_assets.databases.lost_details import TEXTS, changed_form, lost_det
 from snapshot_assets.databases.lost_objects import LostObjects
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.errors import DocumentError, UnsupportedTypeError
+from snapshot_assets.format.options import TableOptions
 from snapshot_assets.format.relations import (
     Carrier,
     Column,
@@ -62,20 +63,30 @@ def converted(schema: DatabaseSchema, kind: str, type_for: TypeFor) -> tuple[Dat
 
     Raises:
         UnsupportedTypeError: That kind has no type for some columns' Arrow types; names them all.
-        DocumentError: The documents do not have the form of that kind of source.
+        DocumentError: The documents are malformed.
     """
-    try:
-        conversion = _Conversion(schema, kind, type_for)
-        result = conversion.schema()
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        # Options have no model of their own: in a hostile document their values may be anything.
-        raise DocumentError(
-            f"The snapshot's schema documents do not have the form of {schema.database}'s:"
-            f" {type(error).__name__}: {' '.join(str(error).split()):.300}"
-        ) from error
+    _check_foreign_keys(schema)
+    conversion = _Conversion(schema, kind, type_for)
+    result = conversion.schema()
     if conversion.unsupported:
         raise UnsupportedTypeError(" ".join(conversion.unsupported), columns=conversion.unsupported)
     return result, tuple(dict.fromkeys(conversion.lost))
+
+
+def _check_foreign_keys(schema: DatabaseSchema) -> None:
+    """Refuse a foreign key of columns that its tables do not have."""
+    columns = {table.table_name: {column.name for column in table.columns} for table in schema.tables}
+    for table in schema.tables:
+        for key in table.foreign_keys:
+            referred = columns.get(TableName(key.referenced_schema, key.referenced_table), key.referenced_columns)
+            unknown = (set(key.columns) - columns[table.table_name]) | (set(key.referenced_columns) - set(referred))
+            if unknown or len(key.columns) != len(key.referenced_columns):
+                pair = f"({', '.join(key.columns)}) to ({', '.join(key.referenced_columns)})"
+                raise DocumentError(
+                    f"The snapshot's tables.json is malformed: foreign key {key.name} of table {table.table_name} is"
+                    f" {pair}; expected as many columns of both tables. Restore without that table.",
+                    object="tables.json",
+                )
 
 
 class _Conversion:
@@ -107,10 +118,10 @@ class _Conversion:
         return False
 
     def table(self, table: Table) -> Table:
-        name = table.table_name
-        sequences = tuple(self._sequences(table))
+        name, options = table.table_name, TableOptions.of(table)
+        sequences = tuple(self._sequences(table, options))
         drawing = {sequence.column: sequence for sequence in sequences}
-        columns = tuple(self._column(table, each, drawing.get(each.name)) for each in table.columns)
+        columns = tuple(self._column(table, options, each, drawing.get(each.name)) for each in table.columns)
         result = Table(
             schema_name=table.schema_name,
             name=table.name,
@@ -127,10 +138,10 @@ class _Conversion:
             self.lose(f"Large objects become rows of table {name}: only {self._source} has them.")
         for check in table.checks:
             self.lose(f"Check {check.name} of {name} is left out: {self._source}'s SQL {check.definition}.")
-        for sentence in lost_details(table, self._source, self._others):
+        for sentence in lost_details(table, options, self._source, self._others):
             self.lose(sentence)
-        if options := sorted(set(table.options) - _SILENT_OPTIONS):
-            self.lose(f"Of {name}, {', '.join(options)} are left out: only {self._source} has them.")
+        if others := sorted(set(table.options) - _SILENT_OPTIONS):
+            self.lose(f"Of {name}, {', '.join(others)} are left out: only {self._source} has them.")
         return result
 
     def _time_index(self, table: Table, columns: tuple[Column, ...]) -> str | None:
@@ -141,8 +152,8 @@ class _Conversion:
         self.lose(f"Chunks of {table.table_name} cannot be replaced: its times in {table.time_index} become texts.")
         return None
 
-    def _column(self, table: Table, column: Column, sequence: Sequence | None) -> Column:
-        where, settings = f"{table.table_name}.{column.name}", table.options.get("columns", {}).get(column.name, {})
+    def _column(self, table: Table, options: TableOptions, column: Column, sequence: Sequence | None) -> Column:
+        where = f"{table.table_name}.{column.name}"
         arrow_type = column.arrow_field().type
         try:
             type_text = self._type_for(arrow_type)
@@ -169,15 +180,15 @@ class _Conversion:
             name=column.name,
             type=type_text,
             arrow_type=column.arrow_type,
-            nullable=column.nullable or "not_null_not_valid" in settings,
+            nullable=column.nullable or options.column(column.name).not_null_not_valid is not None,
             default=_drawing(sequence) if sequence else None,
             comment=column.comment,
         )
 
-    def _sequences(self, table: Table) -> Iterator[Sequence]:
+    def _sequences(self, table: Table, options: TableOptions) -> Iterator[Sequence]:
         """Yield the sequences whose next number is the default of a column."""
         columns = {column.name: column for column in table.columns}
-        identities = identity_sequences(table)
+        identities = identity_sequences(table, options.identity_sequences)
         taken = set()
         for sequence in table.sequences:
             column = columns.get(sequence.column or "")
@@ -186,7 +197,7 @@ class _Conversion:
                 if column.identity is not None
                 else _draws_from(column.default, sequence)
             )
-            if column is None or not fills or column.name in taken or self._kind == "spark":
+            if column is None or not fills or column.name in taken:
                 self.lose(f"Sequence {sequence.table_name} of {table.table_name} is left out.")
                 continue
             taken.add(column.name)
@@ -226,7 +237,7 @@ class _Conversion:
         by_name = {table.table_name: table for table in tables}
         if self._kind == "duckdb":
             by_name |= {table.table_name: table for table in possible_keys(tables, self.lost)}
-        for name, table in by_name.items() if self._kind != "spark" else ():
+        for name, table in by_name.items():
             definitions = {key.name: key.definition or "" for key in self._tables[name].foreign_keys}
             for key in table.foreign_keys:
                 if match := _ACTIONS.search(definitions[key.name]):
@@ -234,7 +245,7 @@ class _Conversion:
         return tuple(by_name.values())
 
     def _lose_extras(self, definition: str | None, what: str) -> None:
-        if self._kind != "spark" and (extras := _EXTRAS.findall(definition or "")):
+        if extras := _EXTRAS.findall(definition or ""):
             self.lose(f"{what} is carried over without {' and '.join(extras)}.")
 
     def _unsafe(self, table: Table, key: ForeignKey) -> str:
@@ -256,7 +267,7 @@ class _Conversion:
 
     def _indexes(self, table: Table) -> Iterator[Index]:
         for index in table.indexes:
-            if self._kind == "spark" or not is_plain(index):
+            if not is_plain(index):
                 self.lose(f"Index {index.name} of {table.table_name} is left out: {index.definition}.")
                 continue
             head = f"CREATE {'UNIQUE ' if index.unique else ''}INDEX {identifier(index.name)}"

@@ -126,7 +126,7 @@ def record_steps(results: Sequence[StepResult]) -> str:
 
 
 def not_renewable(files: Sequence[LoadedFile]) -> str:
-    """Return the message for `RestoreTarget.renew` when the ledger does not hold the expected files."""
+    """Return the message for `SqlTarget.renew` when the ledger does not hold the expected files."""
     return (
         f"Chunk {files[0].chunk} of {files[0].table} was loaded by another run meanwhile. Run again to continue from"
         " its present state."

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import pyarrow as pa
 
 from snapshot_assets.databases.lost_objects import LostObjects
 from snapshot_assets.format.kinds import capital, not_in_snapshot
 from snapshot_assets.format.name_texts import printed_name
+from snapshot_assets.format.options import ColumnSettings, PartitionOptions, TableOptions, TypeDefinition
 from snapshot_assets.format.relations import Carrier, Column, Table, TableName, UserType
 
 _LIMITED = re.compile(
@@ -28,7 +28,6 @@ TEXTS = frozenset(("text", "varchar", "string"))
 
 _PLAIN_STRINGS = frozenset(("text", "varchar", "character varying", "string", "name"))
 _PLAIN_BINARIES = frozenset(("bytea", "blob", "binary", "uuid"))
-_OF_COLUMNS = ("storage", "compression", "statistics_target", "options")
 _ROWS_ONLY = ("view", "materialized view", "foreign table")
 
 
@@ -60,66 +59,65 @@ def lost_limit(type_text: str, becomes: str) -> str:
     return f"{'Length' if length else 'Precision'} {limit}"
 
 
-def lost_details(table: Table, source: str, others: LostObjects) -> Iterator[str]:
+def lost_details(table: Table, options: TableOptions, source: str, others: LostObjects) -> Iterator[str]:
     """Yield a sentence for each detail of a table that only its own kind of database has.
 
     Args:
         table: Its document.
+        options: Its options.
         source: Kind of its database.
         others: The objects of the snapshot that have sentences of their own.
     """
-    name, options = table.table_name, table.options
-    if options.get("relation") in _ROWS_ONLY:
-        yield f"{capital(options['relation'])} {name} was exported as its rows and is restored as a table."
-    for each in others.not_carried(options.get("not_carried", ()), name):
+    name = table.table_name
+    if options.relation is not None and options.relation in _ROWS_ONLY:
+        yield f"{capital(options.relation)} {name} was exported as its rows and is restored as a table."
+    for each in others.not_carried(options.not_carried, name):
         yield not_in_snapshot(each, f" of {name}")
     for kind in table.types:
         yield from _lost_of_type(kind, source)
-    yield from _lost_of_columns(table, source)
-    for part in options.get("partitions", ()):
+    yield from _lost_of_columns(table.table_name, options, source)
+    for part in options.partitions:
         yield from _lost_of_partition(table, part, source, others)
 
 
 def _lost_of_type(kind: UserType, source: str) -> Iterator[str]:
     """Yield what a domain demands of its values, which a column of its base type does not."""
-    name, fields = kind.table_name, kind.definition
     if kind.kind != "domain":
         return
-    for check in fields.get("constraints") or ():
-        yield f"Check {check['name']} of domain {name} is left out: {source}'s SQL {check['definition']}."
-    if fields.get("not_null"):
+    name, fields = kind.table_name, TypeDefinition.of_type(kind)
+    for check in fields.constraints:
+        yield f"Check {check.name} of domain {name} is left out: {source}'s SQL {check.definition}."
+    if fields.not_null:
         yield f"NOT NULL of domain {name} is left out: its columns accept NULL."
-    if "default" in fields:
-        yield f"Default {fields['default']} of domain {name} is left out: it is {source}'s SQL."
-    if "collation" in fields:
-        yield f"Collation {fields['collation']} of domain {name} is left out."
-    if limit := lost_limit(str(fields.get("base")), ""):
-        yield f"{limit} of domain {name} is left out: its base type is {fields['base']}."
+    if fields.default is not None:
+        yield f"Default {fields.default} of domain {name} is left out: it is {source}'s SQL."
+    if fields.collation is not None:
+        yield f"Collation {fields.collation} of domain {name} is left out."
+    if limit := lost_limit(fields.base or "", ""):
+        yield f"{limit} of domain {name} is left out: its base type is {fields.base}."
 
 
-def _lost_of_columns(table: Table, source: str) -> Iterator[str]:
-    settings = table.options.get("columns", {})
-    for column, options in settings.items():
-        if "not_null_not_valid" in options:
-            where = printed_name(*table.table_name, column)
+def _lost_of_columns(table: TableName, options: TableOptions, source: str) -> Iterator[str]:
+    for column, own in options.columns.items():
+        if own.not_null_not_valid is not None:
+            where = printed_name(*table, column)
             yield f"NOT NULL of column {where} is left out: {source} has not checked it (NOT VALID)."
-    for setting in _OF_COLUMNS:
-        if columns := [column for column, options in settings.items() if setting in options]:
+    for setting in ColumnSettings.model_fields:
+        if columns := [column for column, own in options.columns.items() if getattr(own, setting) not in (None, ())]:
             what = setting.replace("_", " ")
-            yield f"Of {table.table_name}, {what} of column {', '.join(columns)} is left out: only {source} has it."
+            yield f"Of {table}, {what} of column {', '.join(columns)} is left out: only {source} has it."
 
 
-def _lost_of_partition(table: Table, part: Mapping[str, Any], source: str, others: LostObjects) -> Iterator[str]:
+def _lost_of_partition(table: Table, part: PartitionOptions, source: str, others: LostObjects) -> Iterator[str]:
     """Yield what a partition has beside its table: its rows go into the table."""
-    name = TableName(part["schema"], part["name"])
-    for each in others.not_carried(part.get("not_carried", ()), name):
+    name = part.table_name
+    for each in others.not_carried(part.not_carried, name):
         yield not_in_snapshot(each, f" of {name}")
-    for kind in ("constraints", "indexes"):
-        for row in part.get(kind, ()):
-            if "parent" not in row:
-                what = "Constraint" if kind == "constraints" else "Index"
-                yield f"{what} {row['name']} of {name} is left out: {row['definition']}."
+    for what, own in (("Constraint", part.constraints), ("Index", part.indexes)):
+        for row in own:
+            if row.parent is None:
+                yield f"{what} {row.name} of {name} is left out: {row.definition}."
     defaults = {column.name: column.default for column in table.columns}
-    for column, default in part.get("defaults", {}).items():
+    for column, default in part.defaults.items():
         if default != defaults.get(column):
             yield f"Default {default} of column {printed_name(*name, column)} is left out: it is {source}'s SQL."

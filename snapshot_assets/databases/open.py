@@ -26,6 +26,9 @@ _FORMS = {
     "spark": "spark:catalog or spark:catalog.namespace",
     "asset": "asset:key of a Dagster asset, as a plan's source",
 }
+TARGETS = ("postgresql", "duckdb")
+"""Kinds of databases that a snapshot can be restored into."""
+_KINDS = {"spark": "Spark catalog", "asset": "Dagster asset"}
 DRIVERS = {"postgresql": ("adbc_driver_postgresql", "adbc_driver_manager"), "duckdb": ("duckdb",)}
 """Packages that connect to a kind of database."""
 _EXTRA = "snapshot-assets[postgres]"
@@ -35,20 +38,24 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
 class DatabaseModule(Protocol):
     """What the package of a database offers."""
 
-    ONE_WRITER: bool
-    """Whether only one connection at a time may write."""
-
     def open(self, address: DatabaseAddress) -> Database:
         """Connect for reading; see `open_database`."""
+
+    def default_alias(self, uri: str) -> str:
+        """Return a public name from the URI, without user or password."""
+
+
+class TargetModule(DatabaseModule, Protocol):
+    """What the package of a database offers into which a snapshot can be restored."""
+
+    ONE_WRITER: bool
+    """Whether only one connection at a time may write."""
 
     def open_target(self, address: DatabaseAddress) -> SqlTarget:
         """Connect for writing; see `open_database`."""
 
     def scratch(self, address: DatabaseAddress, name: str) -> AbstractContextManager[DatabaseAddress]:
         """Create a database beside the one of an address, and drop it at the end; see `scratch_database`."""
-
-    def default_alias(self, uri: str) -> str:
-        """Return a public name from the URI, without user or password."""
 
     def define(self, schema: DatabaseSchema, *, expressions: bool = True, code: bool = False) -> Definition:
         """Return how to create a schema that comes from the same kind of database.
@@ -148,9 +155,38 @@ def database_module(uri: str) -> DatabaseModule:
         ) from error
 
 
+def target_module(address: DatabaseAddress) -> TargetModule:
+    """Return the package for a database into which a snapshot is restored.
+
+    Raises:
+        UnknownSourceError: It is no target, its URI is of no known kind, or its driver is missing.
+    """
+    refuse_as_target(f"target {address.alias}", kind_of(address.uri))
+    return cast(TargetModule, database_module(address.uri))
+
+
+def refuse_as_target(name: str, kind: str | None) -> None:
+    """Refuse a database into which nothing can be restored.
+
+    Args:
+        name: The database, for the message.
+        kind: Its kind; None if it is not known yet.
+
+    Raises:
+        UnknownSourceError: It is no target.
+    """
+    if kind is not None and kind not in TARGETS:
+        of_spark = " Spark itself writes a snapshot's rows into a catalog: see docs/how-to/into-spark.md."
+        raise UnknownSourceError(
+            f"{name} is a {_KINDS[kind]}, into which nothing can be restored. Restore into a database: write"
+            f" postgresql://host/database or duckdb:///absolute/path.duckdb.{of_spark if kind == 'spark' else ''}",
+            found=kind,
+        )
+
+
 def open_target(address: DatabaseAddress) -> SqlTarget:
-    """Connect to a database as the target of a restore; see `open_database` for its errors."""
-    return database_module(address.uri).open_target(address)
+    """Connect to a database as the target of a restore; see `target_module` and `open_database` for errors."""
+    return target_module(address).open_target(address)
 
 
 def scratch_database(address: DatabaseAddress, name: str) -> AbstractContextManager[DatabaseAddress]:
@@ -163,7 +199,7 @@ def scratch_database(address: DatabaseAddress, name: str) -> AbstractContextMana
         name: Name of the scratch database.
 
     Raises:
-        UnknownSourceError: See `open_database`.
+        UnknownSourceError: See `target_module`.
         DatabaseError: It cannot be created, or another process uses it.
     """
-    return database_module(address.uri).scratch(address, name)
+    return target_module(address).scratch(address, name)

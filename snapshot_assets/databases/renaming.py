@@ -1,6 +1,6 @@
 """New names for schemas and tables of a restore: `--map-schema old=new` and `--map-table s.t=s.u`. Pure.
 
-`DatabaseModule.rename` applies a renaming to schema documents, with everything in them that names a renamed object.
+`TargetModule.rename` applies a renaming to schema documents, with everything in them that names a renamed object.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.kinds import capital
 from snapshot_assets.format.names import table_text
+from snapshot_assets.format.options import PartitionPlaces
 from snapshot_assets.format.relations import DatabaseSchema, ForeignKey, Schema, Table, TableName, View
 
 _Name = TypeVar("_Name", str, TableName)
@@ -121,9 +122,7 @@ def check_renaming(renaming: Renaming, schema: DatabaseSchema, restored: Collect
                 f"Schema {old!r} is mapped, but is not in the snapshot. {suggestion(old, schemas)}", schema=old
             )
     partitions = {
-        TableName(part["schema"], part["name"]): table.table_name
-        for table in schema.tables
-        for part in table.options.get("partitions", ())
+        part.table_name: table.table_name for table in schema.tables for part in PartitionPlaces.of(table).partitions
     }
     for name, _ in renaming.tables:
         if name in partitions:

@@ -13,14 +13,8 @@ from snapshot_assets.format.name_texts import shell_word, written_name
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 
-_LEDGER = {
-    "imports": "location_id",
-    "files": "import_id",
-    "steps": "import_id",
-    "large_objects": "oid",
-    LEDGER_SCHEMA: "facts",
-}
-"""The ledger's tables in any database, each with a column; a Spark catalog has one, named like the schema."""
+_LEDGER = {"imports": "location_id", "files": "import_id", "steps": "import_id", "large_objects": "oid"}
+"""The ledger's tables, each with a column."""
 
 
 def is_ledger_schema(schema: str) -> bool:
@@ -37,7 +31,7 @@ def refuse_reserved(selection: Selection, reserved: Mapping[TableName, Collectio
         refusals: Collects the errors.
     """
     for name, columns in sorted(reserved.items()):
-        ledger = LEDGER_SCHEMA in (name.schema.lower(), name.table) and _LEDGER.get(name.table) in columns
+        ledger = is_ledger_schema(name.schema) and _LEDGER.get(name.table) in columns
         if selects(selection, name) and not ledger:
             pattern = shell_word(f"{written_name(name.schema)}.*")
             refusals.note(

@@ -47,7 +47,7 @@ class SqlSteps(ABC):
 
     @abstractmethod
     def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
-        """Describe those of the tables that exist; see `RestoreTarget`."""
+        """Describe those of the tables that exist."""
 
     @abstractmethod
     def _has(self, table: TableName) -> bool:
@@ -79,7 +79,7 @@ class SqlSteps(ABC):
         return str(error.attributes.get("sqlstate", "")).startswith(_VIOLATION)
 
     def steps(self, location_id: str) -> dict[str, StepResult]:
-        """Return how the latest tries of steps ended; see `RestoreTarget`."""
+        """Return how the latest tries of steps ended, by name, in imports of a location; none without a ledger."""
         if not self._has(ledger.STEPS_TABLE):
             return {}
         rows = self._rows(ledger.step_results(location_id), "reading the ledger")
@@ -92,7 +92,19 @@ class SqlSteps(ABC):
         absent: Collection[TableName] = (),
         tried: Tried = ignore_tries,
     ) -> dict[str, StepResult]:
-        """Make steps, each by itself, and record how each ended; see `RestoreTarget`."""
+        """Make steps of an import that has begun, each whole or not at all, and record how each ended.
+
+        A step that fails keeps no other from being made, except those that belong to a relation that is not there.
+
+        Args:
+            record: The import. Steps that it has made already are not made again, unless they are `always`.
+            steps: The steps, in their order.
+            absent: Tables that could not be made: steps that belong to them are not tried.
+            tried: Called with the number of steps that were tried so far, now and then.
+
+        Returns:
+            The result of every step, by its name.
+        """
         if not steps:
             return {}
         if not self._has(ledger.STEPS_TABLE):  # an earlier version made the ledger
@@ -194,7 +206,7 @@ class SqlSteps(ABC):
         return failed
 
     def would_keep(self, record: RestoreRecord, steps: Sequence[SchemaStep]) -> dict[str, StepResult]:
-        """Return how those steps would end that keep the target's own objects; see `RestoreTarget`."""
+        """Return how those steps would end that leave the target's own objects as they are; runs only queries."""
         results = self.steps(record.location_id)
         kept = dict[str, StepResult]()
         for step in steps:

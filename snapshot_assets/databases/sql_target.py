@@ -20,27 +20,44 @@ from snapshot_assets.databases.source import AllRows, Rows
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.databases.sql_steps import SqlSteps
 from snapshot_assets.databases.steps import SchemaStep
-from snapshot_assets.databases.target import LEDGER_SCHEMA, Load, LoadedFile, RestoreRecord, RestoreTarget
+from snapshot_assets.databases.target import LEDGER_SCHEMA, Load, LoadedFile, OtherType, RestoreRecord, UnfitValues
 from snapshot_assets.databases.time_column import TimeColumn
 from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
 
 _MOST_TABLES = 50
 """Most tables of one query: a server locks each, with its indexes."""
 
 
-class SqlTarget(SqlSteps, RestoreTarget, ABC):
-    """A target with transactions, which a task opens, loads files into, and closes; see `RestoreTarget`.
+class SqlTarget(SqlSteps, ABC):
+    """A target of a restore. Its ledger is in a schema of its own, and transactions cover a file with its ledger row.
+
+    Every method may raise `DatabaseUnavailableError` (transient), `DatabaseDeniedError`, `DatabaseLockedError` or
+    `DatabaseError`.
 
     Attributes:
+        kind: The kind of database.
         time_column: The class of a timed table's predicates.
         deletes_parents: Whether a transaction that deletes referencing rows can then delete the referenced ones.
     """
 
+    kind: str
     time_column: ClassVar[type[TimeColumn]]
     deletes_parents = True
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection."""
+
+    @abstractmethod
+    def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
+        """Return the columns whose type in the target differs from that in the tables.
+
+        Spellings and greater lengths do not matter. A scale or precision that would round does. A smaller length does
+        if a value is longer, see `OtherType.limit`.
+        """
 
     @abstractmethod
     def _insert(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
@@ -69,34 +86,51 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
         """Return all foreign keys in the target that refer to the tables."""
 
     def missing(self, needs: Sequence[Need]) -> list[Need]:
-        """Return none: only PostgreSQL's snapshots need other objects; see `RestoreTarget`."""
+        """Return the objects that the target lacks, in order: none, because only PostgreSQL's snapshots need any."""
         return []
 
     def conflicts(self, tables: Sequence[Table]) -> list[str]:
-        """Return none: the definition knows all reasons; see `RestoreTarget`."""
+        """Return why the target cannot have the tables, a sentence each, such as a type of another form."""
         return []
 
+    def unfit_values(self, column: Column) -> UnfitValues | None:
+        """Return which values of a column's Arrow type the target cannot hold; None if it can hold all."""
+        return None
+
     def acting(self, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
-        """Return none: only PostgreSQL has triggers; see `RestoreTarget`."""
+        """Return what would act on the rows of tables and cannot be kept from it, a sentence for each table.
+
+        Args:
+            tables: Tables that rows are added to; those that do not exist have nothing that acts.
+            deletes: Whether rows are also deleted.
+        """
         return []
 
     def differing(self, schema: DatabaseSchema) -> list[str]:
-        """Return none: only PostgreSQL has a locale; see `RestoreTarget`."""
+        """Return what differs between the source's database and the target's as a whole, a sentence each.
+
+        Args:
+            schema: All documents of the snapshot, in the source's terms.
+        """
         return []
 
     def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:
-        """Run nothing: the definition has checked the statements; see `RestoreTarget`."""
+        """Run statements in a transaction that is rolled back, and return those that fail.
+
+        Statements that belong to what could not be made are left out, and those that could harm others are not run. By
+        default nothing is run: the definition has checked the statements.
+        """
         return Rehearsal()
 
     def imports(self) -> list[RestoreRecord]:
-        """Return the imports in the ledger, oldest first; see `RestoreTarget`."""
+        """Return the imports in the ledger, oldest first; none without a ledger."""
         if not self._has_ledger():
             return []
         rows = self._rows(f"SELECT * FROM {ledger.IMPORTS} ORDER BY number", "reading the ledger")
         return [ledger.restore_record(row) for row in rows]
 
     def loaded(self, location_id: str) -> list[LoadedFile]:
-        """Return the files of a location in the ledger; see `RestoreTarget`."""
+        """Return the files of a location in the ledger."""
         if not self._has_ledger():
             return []
         rows = self._rows(
@@ -112,7 +146,15 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
         return table in self.existing([table])
 
     def begin(self, record: RestoreRecord, newest: str) -> RestoreRecord:
-        """Record an import; see `RestoreTarget`."""
+        """Record an import; create the ledger if it does not exist.
+
+        Args:
+            record: The import.
+            newest: Id of the newest import into any of the tables that the caller read in the ledger, "" for none.
+
+        Returns:
+            `record`; or the newest import, without any change, if a concurrent run recorded one meanwhile.
+        """
         with self._transaction():
             self._lock()
             self._make_ledger()
@@ -123,7 +165,7 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
         return record
 
     def by_hand(self, step: SchemaStep) -> tuple[str, ...]:
-        """Return a step's statements as a user runs them in the target's own client; see `RestoreTarget`."""
+        """Return a step's statements as a user runs them in the target's own client."""
         those = (each for each in step.statements if not self._left_out(each))
         return tuple(each.by_hand for each in those if each.by_hand) or step.by_hand
 
@@ -244,7 +286,17 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
         return bool(self._rows(f"SELECT {_any(source)} AS value", doing)[0]["value"])
 
     def renew(self, record: RestoreRecord, old: Sequence[LoadedFile], new: Sequence[LoadedFile]) -> None:
-        """Record other files for rows that the tables hold; see `RestoreTarget`."""
+        """Record other files for rows that the tables hold, after a compaction, in one transaction.
+
+        Args:
+            record: The import.
+            old: Files in the ledger; a concurrent run may have replaced them already.
+            new: The files that replace them: all files of each table and chunk.
+
+        Raises:
+            OtherImportError: The import is no longer the newest one into a table.
+            RestoreError: The ledger holds other files. Nothing was changed.
+        """
         with self._transaction():
             self._lock()
             for name in {each.table for each in (*old, *new)}:
@@ -259,14 +311,14 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
                 self._execute(sql, "recording compacted files in the ledger")
 
     def finish(self, record: RestoreRecord, *, finished: bool = True) -> None:
-        """Mark an import as finished or not; see `RestoreTarget`."""
+        """Mark an import as finished, or as unfinished if tables are added that it left out."""
         update = f"UPDATE {ledger.IMPORTS} SET finished = {str(finished).lower()} WHERE id = {literal(record.id)}"
         with self._transaction():
             self._lock()
             self._execute(update, "finishing the import" if finished else "opening the import again")
 
     def counts(self, wanted: Sequence[tuple[Table, Rows]]) -> list[int]:
-        """Count rows of tables; see `RestoreTarget`."""
+        """Count rows of tables: of each all, those of a window, or those without a finite time."""
         asked = [
             Question(table.table_name, "count(*)", f" WHERE {self.time_column.predicate(table, rows)}")
             for table, rows in wanted
@@ -285,7 +337,7 @@ class SqlTarget(SqlSteps, RestoreTarget, ABC):
         return answers
 
     def forget(self) -> None:
-        """Drop the ledger; see `RestoreTarget`."""
+        """Drop the ledger."""
         if not self._has_ledger():
             return
         with self._transaction():

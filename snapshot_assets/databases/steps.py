@@ -2,8 +2,8 @@
 
 A definition is a list of statements (`definition.Statement`). Each has the key of what it makes. Consecutive statements
 of one key are one step, which is made whole or not at all. Its name is the key's text, such as
-`function public.f(integer)`. Targets make each step on its own (`RestoreTarget.make`): one that fails is recorded with
-the server's message, and the others are made. Its name identifies a step in the ledger, also if its SQL changes later.
+`function public.f(integer)`. Targets make each step on its own (`SqlTarget.make`): one that fails is recorded with the
+server's message, and the others are made. Its name identifies a step in the ledger, also if its SQL changes later.
 
 Another module adds steps to a definition with `placed`. It gives the statements and the place in the order where they
 stand, and nothing else: the ledger, repeated tries, the report and the asset's metadata follow from that.

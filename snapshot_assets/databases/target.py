@@ -1,4 +1,4 @@
-"""The protocol of a database as the target of a restore.
+"""What a restore exchanges with its target; see `SqlTarget`.
 
 A restore creates tables from the schema documents, loads files, and then creates keys, indexes and views. The target
 has a ledger in a schema of its own. A transaction loads each file together with its ledger row, so a resumed restore
@@ -7,15 +7,12 @@ neither misses nor repeats a row. `steps` describes how statements become steps 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from snapshot_assets.databases.definition import Rehearsal, Statement
-from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.source import Rows
-from snapshot_assets.databases.steps import SchemaStep, StepResult
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.relations import Table, TableName
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,6 +52,21 @@ class OtherType:
     found: str
     expected: str
     limit: int | None = None
+
+
+@dataclass(frozen=True)
+class UnfitValues:
+    """Values of a column's Arrow type that the target's column cannot hold.
+
+    Attributes:
+        what: The values, for a message.
+        count: Returns how many of some values are among them.
+        bounds: The first and last value that fits, as Arrow's integers; None if statistics cannot prove that all fit.
+    """
+
+    what: str
+    count: Callable[[pa.Array], int]
+    bounds: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -114,126 +126,6 @@ Tried = Callable[[int], None]
 
 def ignore_tries(_: int) -> None:
     """Take the number of steps that were tried, and do nothing."""
-
-
-class RestoreTarget(Protocol):
-    """A target of a restore, except for the loading of rows; see `SqlTarget` for that. Closed after use.
-
-    Every method may raise `DatabaseUnavailableError` (transient), `DatabaseDeniedError`, `DatabaseLockedError` or
-    `DatabaseError`.
-    """
-
-    kind: str
-
-    def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
-        """Describe those of the tables that exist."""
-
-    def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
-        """Return the columns whose type in the target differs from that in the tables.
-
-        Spellings and greater lengths do not matter. A scale or precision that would round does. A smaller length does
-        if a value is longer, see `OtherType.limit`.
-        """
-
-    def missing(self, needs: Sequence[Need]) -> list[Need]:
-        """Return the objects that the target lacks, in order."""
-
-    def conflicts(self, tables: Sequence[Table]) -> list[str]:
-        """Return why the target cannot have the tables, a sentence each, such as a type of another form."""
-
-    def acting(self, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
-        """Return what would act on the rows of tables and cannot be kept from it, a sentence for each table.
-
-        Args:
-            tables: Tables that rows are added to; those that do not exist have nothing that acts.
-            deletes: Whether rows are also deleted.
-        """
-
-    def differing(self, schema: DatabaseSchema) -> list[str]:
-        """Return what differs between the source's database and the target's as a whole, a sentence each.
-
-        Args:
-            schema: All documents of the snapshot, in the source's terms.
-        """
-
-    def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:
-        """Run statements in a transaction that is rolled back, and return those that fail.
-
-        Statements that belong to what could not be made are left out, and those that could harm others are not run. A
-        target without such transactions runs nothing.
-        """
-
-    def would_keep(self, record: RestoreRecord, steps: Sequence[SchemaStep]) -> dict[str, StepResult]:
-        """Return how those steps would end that would leave the target's own objects as they are; runs only queries."""
-
-    def imports(self) -> list[RestoreRecord]:
-        """Return the imports in the ledger, oldest first; none without a ledger."""
-
-    def loaded(self, location_id: str) -> list[LoadedFile]:
-        """Return the files of a location in the ledger."""
-
-    def begin(self, record: RestoreRecord, newest: str) -> RestoreRecord:
-        """Record an import; create the ledger if it does not exist.
-
-        Args:
-            record: The import.
-            newest: Id of the newest import into any of the tables that the caller read in the ledger, "" for none.
-
-        Returns:
-            `record`; or the newest import, without any change, if a concurrent run recorded one meanwhile.
-        """
-
-    def steps(self, location_id: str) -> dict[str, StepResult]:
-        """Return how the latest tries of steps ended, by name, in imports of a location; none without a ledger."""
-
-    def make(
-        self,
-        record: RestoreRecord,
-        steps: Sequence[SchemaStep],
-        absent: Collection[TableName] = (),
-        tried: Tried = ignore_tries,
-    ) -> dict[str, StepResult]:
-        """Make steps of an import that has begun, each whole or not at all, and record how each ended.
-
-        A step that fails keeps no other from being made, except those that belong to a relation that is not there.
-
-        Args:
-            record: The import. Steps that it has made already are not made again, unless they are `always`.
-            steps: The steps, in their order.
-            absent: Tables that could not be made: steps that belong to them are not tried.
-            tried: Called with the number of steps that were tried so far, now and then.
-
-        Returns:
-            The result of every step, by its name.
-        """
-
-    def by_hand(self, step: SchemaStep) -> tuple[str, ...]:
-        """Return a step's statements as a user runs them in the target's own client."""
-
-    def renew(self, record: RestoreRecord, old: Sequence[LoadedFile], new: Sequence[LoadedFile]) -> None:
-        """Record other files for rows that the tables hold, after a compaction, in one transaction.
-
-        Args:
-            record: The import.
-            old: Files in the ledger; a concurrent run may have replaced them already.
-            new: The files that replace them: all files of each table and chunk.
-
-        Raises:
-            OtherImportError: The import is no longer the newest one into a table.
-            RestoreError: The ledger holds other files. Nothing was changed.
-        """
-
-    def finish(self, record: RestoreRecord, *, finished: bool = True) -> None:
-        """Mark an import as finished, or as unfinished if tables are added that it left out."""
-
-    def counts(self, wanted: Sequence[tuple[Table, Rows]]) -> list[int]:
-        """Count rows of tables: of each all, those of a window, or those without a finite time."""
-
-    def forget(self) -> None:
-        """Drop the ledger."""
-
-    def close(self) -> None:
-        """Close the connection."""
 
 
 @dataclass(frozen=True)

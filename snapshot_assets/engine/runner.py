@@ -17,11 +17,10 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from snapshot_assets.engine.executors import prepare_session
+from snapshot_assets.engine.executors import prepare_session, reporting_waits
 from snapshot_assets.engine.export.tasks import ChunkResult, Task, write_table
 from snapshot_assets.engine.reports import Driver, Report, Reports, reporter, reporting
 from snapshot_assets.engine.session import Session, cancel_jobs, driver_addresses, spark_errors, tagged_jobs, task_frame
-from snapshot_assets.engine.waiting import reporting_waits
 from snapshot_assets.errors import InterruptedTaskError, SnapshotError
 from snapshot_assets.format.relations import Table
 

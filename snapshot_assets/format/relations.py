@@ -7,7 +7,7 @@ SQL text of the source only where no neutral form exists: types, default and che
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -32,6 +32,23 @@ class TableName(NamedTuple):
     def dotted(self) -> str:
         """Both names with a dot between, as documents and the names of a restore's steps have them."""
         return f"{self.schema}.{self.table}"
+
+
+class Role(StrEnum):
+    """What a text in the documents names; marks the type of a field. A `TableName` always names a relation or type."""
+
+    SQL = "sql"  # SQL text of the source
+    INDEX = "index"  # an index of the relation, or a constraint with one
+    CONSTRAINT = "constraint"  # a constraint or index of the relation
+    PARENT_INDEX = "parent index"  # an index of the partition's parent, or a constraint with one
+    SEQUENCE = "sequence"  # `schema.name`
+    STATISTICS = "statistics"  # without the schema if that is the relation's
+    MULTIRANGE = "multirange"  # in SQL, without the schema if that is the type's
+
+
+SqlText = Annotated[str, Role.SQL]
+IndexName = Annotated[str, Role.INDEX]
+ConstraintName = Annotated[str, Role.CONSTRAINT]
 
 
 class Document(BaseModel):
@@ -77,12 +94,12 @@ class Column(Document):
     """
 
     name: str
-    type: str
+    type: SqlText
     arrow_type: str
     carrier: Carrier = Carrier.NATIVE
     nullable: bool = True
-    default: str | None = None
-    generated: str | None = None
+    default: SqlText | None = None
+    generated: SqlText | None = None
     generated_kind: Literal["stored", "virtual"] | None = None
     identity: Literal["always", "by default"] | None = None
     collation: str | None = None
@@ -100,7 +117,7 @@ class Column(Document):
 class UniqueConstraint(Document):
     """A unique constraint: its name, its columns in order, and the source's full definition."""
 
-    name: str
+    name: IndexName
     columns: tuple[str, ...]
     definition: str | None = None
 
@@ -108,8 +125,8 @@ class UniqueConstraint(Document):
 class CheckConstraint(Document):
     """A check (or, in PostgreSQL, exclusion) constraint: its name and the source's full definition."""
 
-    name: str
-    definition: str
+    name: ConstraintName
+    definition: SqlText
 
 
 class ForeignKey(Document):
@@ -120,16 +137,16 @@ class ForeignKey(Document):
     referenced_schema: str
     referenced_table: str
     referenced_columns: tuple[str, ...]
-    definition: str | None = None
+    definition: SqlText | None = None
 
 
 class Index(Document):
     """An index that no constraint owns: its name and the source's full definition."""
 
-    name: str
+    name: IndexName
     columns: tuple[str, ...] = ()
     unique: bool = False
-    definition: str
+    definition: SqlText
 
 
 class Sequence(SchemaObject):
@@ -169,7 +186,7 @@ class UserType(SchemaObject):
 class PrimaryKey(Document):
     """The primary key: its name where it has one, and its columns in order."""
 
-    name: str | None = None
+    name: IndexName | None = None
     columns: tuple[str, ...]
     definition: str | None = None
 

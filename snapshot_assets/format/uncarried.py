@@ -3,61 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from snapshot_assets.format.kinds import kind_words
-from snapshot_assets.format.name_texts import printed_name
-from snapshot_assets.format.relations import DatabaseSchema, Table, View
-
-PARTS = frozenset(("shell type", "operator family members", "text search mapping", "trigger state", "rule state"))
-"""Kinds of code that are parts of other objects, which have sentences of their own."""
+from snapshot_assets.format.options import CodeEntry, SchemaOptions, TableOptions, ViewOptions
+from snapshot_assets.format.relations import DatabaseSchema, TableName
 
 
 def code_by_kind(schema: DatabaseSchema) -> dict[str, list[str]]:
-    """Return the names of the code in documents by kind: what a restore creates only if the user asks for it."""
+    """Return the names of the code in documents by kind: what a restore creates only if the user asks for it.
+
+    Raises:
+        DocumentError: The documents are malformed.
+    """
     found: dict[str, list[str]] = {}
     for entry in _code(schema):
-        of = f" of {printed_name(*entry['on'])}" if "on" in entry else ""
-        if entry["kind"] not in PARTS:
-            found.setdefault(str(entry["kind"]), []).append(f"{entry['name']}{of}")
+        if not entry.is_part:
+            of = f" of {entry.on}" if entry.on is not None else ""
+            found.setdefault(entry.kind, []).append(f"{entry.name}{of}")
     return {kind: sorted(names) for kind, names in sorted(found.items())}
 
 
 def uncarried_by_kind(schema: DatabaseSchema) -> dict[str, list[str]]:
-    """Return by kind the names of what a snapshot does not carry."""
-    code = {(f"{entry['kind']} {entry['name']}", tuple(entry.get("on", ()))) for entry in _code(schema)}
-    routines = {f"function {entry['name']}" for entry in _code(schema)}  # as views name those that they call
+    """Return by kind the names of what a snapshot does not carry.
+
+    Raises:
+        DocumentError: The documents are malformed.
+    """
+    code = {(entry.key, entry.on) for entry in _code(schema)}
+    routines = {f"function {entry.name}" for entry in _code(schema)}  # as views name those that they call
     found: dict[str, set[str]] = {}
     for name, relation in _uncarried(schema):
         if (name, relation) not in code and name not in routines:
             kind = kind_words(name)
-            of = f" of {printed_name(*relation)}" if relation else ""
+            of = f" of {relation}" if relation else ""
             found.setdefault(kind, set()).add(f"{name[len(kind) :].lstrip()}{of}")
     return {kind: sorted(names) for kind, names in sorted(found.items())}
 
 
-def _code(schema: DatabaseSchema) -> Iterator[Mapping[str, Any]]:
-    """Yield the entries for code; options have no model, so what has another form is left out."""
-    for each in schema.schemas:
-        entries = each.options.get("code", ())
-        for entry in entries if isinstance(entries, list | tuple) else ():
-            texts = [entry.get("kind"), entry.get("name"), *entry.get("on", ())] if isinstance(entry, dict) else [None]
-            if all(isinstance(text, str) for text in texts):
-                yield entry
+def _code(schema: DatabaseSchema) -> list[CodeEntry]:
+    return [entry for each in schema.schemas for entry in SchemaOptions.of(each).code]
 
 
-def _uncarried(schema: DatabaseSchema) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the names in `not_carried`, each with schema and name of the relation that it belongs to, if any."""
+def _uncarried(schema: DatabaseSchema) -> Iterator[tuple[str, TableName | None]]:
+    """Yield the names in `not_carried`, each with the relation that it belongs to, if any."""
     for each in schema.schemas:
-        for name in each.options.get("not_carried", ()):
-            yield str(name), ()
-    relations: tuple[Table | View, ...] = (*schema.tables, *schema.views)
-    for relation in relations:
-        parts = relation.options.get("partitions", ())
-        every = [(relation.table_name, relation.options), *(((p["schema"], p["name"]), p) for p in parts)]
-        for table_name, options in every:
-            for name in options.get("not_carried", ()):
-                yield str(name), tuple(table_name)
+        yield from ((name, None) for name in SchemaOptions.of(each).not_carried)
+    for table in schema.tables:
+        options = TableOptions.of(table)
+        yield from ((name, table.table_name) for name in options.not_carried)
+        yield from ((name, part.table_name) for part in options.partitions for name in part.not_carried)
+    for view in schema.views:
+        yield from ((name, view.table_name) for name in ViewOptions.of(view).not_carried)
 
 
 def kinds_text(by_kind: Mapping[str, list[str]], most: int = 5) -> str:

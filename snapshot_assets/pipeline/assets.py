@@ -141,12 +141,8 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
     require_range(plan)
     if plan.kind == "query":
         return copy_definitions(plan, spark_key)
-    target = configuration.kind(plan.target) if plan.target else None
-    if plan.scratch and configuration.kind(plan.scratch) == "spark":
-        raise PlanError(
-            f"plan {plan.name!r}: scratch {plan.scratch} is a Spark catalog; a restore drill needs a PostgreSQL"
-            " server, or a DuckDB file whose folder it uses"
-        )
+    target = configuration.target_kind(plan)
+    configuration.target_kind(plan, "scratch")
     if plan.source_asset and dg.AssetKey(plan.source_asset) in {asset_key(plan, name) for name in _OWN_NAMES}:
         raise PlanError(f"plan {plan.name!r}: {plan.source} is an asset of the plan itself; name the asset of your own")
     jobs = plan_jobs(plan, spark_key)

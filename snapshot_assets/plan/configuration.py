@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from snapshot_assets.databases.open import kind_of
+from snapshot_assets.databases.open import kind_of, refuse_as_target
 from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import PlanError, UnknownSourceError
@@ -177,6 +178,17 @@ class Configuration:
         """
         address = self._written_source(reference)
         return address.kind if isinstance(address, UnsetAddress) else kind_of(address.uri)
+
+    def target_kind(self, plan: Plan, role: Literal["target", "scratch"] = "target") -> str | None:
+        """Return the kind of the database into which a plan restores, or beside which its drill does; see `kind`.
+
+        Raises:
+            UnknownSourceError: Nothing can be restored into it; see also `kind`.
+        """
+        reference: DatabaseReference | None = getattr(plan, role)
+        kind = self.kind(reference) if reference else None
+        refuse_as_target(f"plan {plan.name!r}: {role} {reference}", kind)
+        return kind
 
     def _written_source(self, named: DatabaseReference) -> DatabaseAddress:
         if named.uri is not None:

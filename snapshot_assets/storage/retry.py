@@ -15,13 +15,53 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from contextvars import ContextVar
+from concurrent.futures import Future, wait
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import wraps
+from traceback import clear_frames
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from snapshot_assets.errors import StorageError, StoreUnavailableError
-from snapshot_assets.storage.interruptible import interruptible
+
+_Result = TypeVar("_Result")
+_SECONDS = 0.5
+
+
+def interruptible(request: Callable[[], _Result]) -> _Result:
+    """Return a request's result. In the main thread, an exception of a signal's handler ends the wait.
+
+    Python handles a signal between two of its own steps, and a request of a native client is one step, which a store
+    that never answers prolongs to minutes. So the request runs in a thread, which does not keep the process alive. It
+    goes on after a signal, and its outcome is unknown then.
+
+    Args:
+        request: Sends the request.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return request()
+    result: Future[_Result] = Future()
+    threading.Thread(
+        target=copy_context().run, args=(_settle, result, request), name="storage-request", daemon=True
+    ).start()
+    try:
+        while not result.done():  # a signal that another thread received does not end a wait
+            wait([result], _SECONDS)
+        return result.result()
+    finally:
+        del result  # it holds the error, whose trace holds this frame
+
+
+def _settle(result: Future[_Result], request: Callable[[], _Result]) -> None:
+    try:
+        result.set_result(request())
+    except BaseException as error:  # raised again by whoever made the request
+        cause: BaseException | None = error
+        while cause is not None:  # OpenDAL's listers must end in the thread that made them
+            clear_frames(cause.__traceback__)
+            cause = cause.__context__
+        result.set_exception(error)
+
 
 FIRST_WAIT = 0.2
 LONGEST_WAIT = 10.0
@@ -34,7 +74,6 @@ _WARN_AFTER = 5
 _LOG = logging.getLogger(__name__)
 
 _Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)

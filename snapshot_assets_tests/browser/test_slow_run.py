@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from snapshot_assets_tests.browser.project import DAYS
-from snapshot_assets_tests.browser.ui import EVERY_PARTITION, SECONDS, Ui
-from snapshot_assets_tests.e2e.graphql import until
+from snapshot_assets_tests.browser.ui import EVERY_PARTITION, Ui
+from snapshot_assets_tests.waiting import until
 
 _MATERIALIZED = """
 query Partitions($key: AssetKeyInput!) {
@@ -21,7 +21,7 @@ def test_a_run_shows_what_it_commits_and_leaves_it_when_it_is_terminated(ui: Ui)
     run = ui.materialise("slow/chunks", EVERY_PARTITION)
     ui.open(f"runs/{run}")
     ui.expect_text("Committed ")
-    assert until(lambda: materialized(ui, "slow"), bool, SECONDS)
+    until(lambda: materialized(ui, "slow"))
     assert ui.runs()[run] == "STARTED"
     ui.button("Terminate").click()
     ui.page.get_by_role("dialog").get_by_role("button", name="Terminate").click()

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from playwright.sync_api import Locator, Page, expect
 
-from snapshot_assets_tests.e2e.graphql import until
 from snapshot_assets_tests.servers.dagster import DagsterServers
+from snapshot_assets_tests.waiting import until
 
 ENDED = ("SUCCESS", "FAILURE", "CANCELED")
 EVERY_PARTITION = "All"
@@ -49,12 +49,12 @@ class Ui:
         """Do what launches one run, and return the run's id."""
         before = self.runs()
         act()
-        [run] = until(lambda: self.runs().keys() - before.keys(), bool, SECONDS)
+        [run] = until(lambda: self.runs().keys() - before.keys())
         return str(run)
 
     def end(self, run: str) -> str:
         """Wait until a run ends, and return its status."""
-        return str(until(lambda: self.runs()[run], lambda status: status in ENDED, SECONDS))
+        return str(until(lambda: self.runs()[run], lambda status: status in ENDED))
 
     def runs(self) -> dict[str, str]:
         """Return the status of every run."""

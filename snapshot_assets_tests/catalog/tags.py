@@ -1,8 +1,7 @@
 """Helpers for the tests of pins."""
 
 import threading
-import time
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
@@ -13,8 +12,11 @@ from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import TagExistsError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import is_probe
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.probe import probe
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage
+from snapshot_assets_tests.waiting import until
 
 NOW = timedelta(0)
 SEAL = 5
@@ -170,15 +172,20 @@ def file_of(writer: Writer, revision: int, chunk: int = 1) -> str:
     return found
 
 
-def wait_for_clock(store) -> None:
-    """Wait until the last commit is past: commit times of many quick commits run ahead of the clock."""
-    ahead = read_state(store).committed_at - datetime.now(UTC)
-    time.sleep(max(ahead.total_seconds(), 0) + 0.002)
+def wait_for_clock(store: ObjectStore, committed_at: datetime) -> None:
+    """Wait until all of a location is older than its store's clock, which may move in steps.
+
+    Args:
+        store: The location.
+        committed_at: When its last transaction was committed: many quick commits run ahead of the clock.
+    """
+    newest = max(committed_at, *(info.modified for info in store.list()))
+    until(lambda: probe(store, single_writer=True).store_time > newest)
 
 
 def collected(writer: Writer) -> set[str]:
     """Collect garbage and return the deleted data files."""
-    wait_for_clock(writer.store)
+    wait_for_clock(writer.store, read_state(writer.store).committed_at)
     before = {info.path for info in writer.store.list("data/") if info.path.endswith(".parquet")}
     collect_garbage(Catalog.open_for_writing(writer.store), grace=NOW, unsafe=True)
     return before - {info.path for info in writer.store.list("data/")}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import shutil
-import time
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
@@ -47,7 +46,7 @@ from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, delete_rows, expire, prune, rollback
 from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
 from snapshot_assets_tests.catalog.rebuild.losses import LOSSES, OTHERS, Rebuilt, highest_named, lose, shows_nothing
-from snapshot_assets_tests.catalog.tags import damage, delete_savepoint
+from snapshot_assets_tests.catalog.tags import damage, delete_savepoint, wait_for_clock
 
 NOW = timedelta(0)
 NUMBERS = st.integers(0, 9)
@@ -253,7 +252,7 @@ class PinnedStates(RuleBasedStateMachine):
 
     @rule()
     def collect(self) -> None:
-        time.sleep(0.01)  # the clock of the disk moves in steps of a few milliseconds
+        wait_for_clock(self.writer.store, self.catalog.state.committed_at)
         collect_garbage(self.catalog, grace=NOW, unsafe=True)
         kinds = ("data/", "schema/", "tag/", "savepoint/", "transactions/probe-")
         there = {info.path for info in self.writer.store.list() if info.path.startswith(kinds)}

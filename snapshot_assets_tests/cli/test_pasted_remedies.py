@@ -182,10 +182,9 @@ def test_an_import_that_gives_clashing_tables_or_schemas_other_names(name: str) 
     one, other = f"{name}a", f"{name}A"
     tables = tuple(table_of(TableName("public", each), "id") for each in (one, other))
     some_schemas = tuple(table_of(TableName(each, "t"), "id") for each in (one, other))
-    [of_tables] = clashes(DatabaseSchema(database="postgresql", tables=tables), "Spark")
+    [of_tables] = clashes(DatabaseSchema(database="postgresql", tables=tables))
     [of_schemas] = clashes(
-        DatabaseSchema(database="postgresql", schemas=(Schema(name=one), Schema(name=other)), tables=some_schemas),
-        "Spark",
+        DatabaseSchema(database="postgresql", schemas=(Schema(name=one), Schema(name=other)), tables=some_schemas)
     )
 
     table = between(of_tables, "--map-table ", "<schema>")

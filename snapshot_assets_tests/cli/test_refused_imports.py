@@ -28,7 +28,7 @@ def test_what_an_export_warns_of_is_refused_and_mended_in_one_step(
     exported = snapshots(*create)
     assert exported.status == 0, exported.err
     assert "warning: A restore needs 1 object that" in exported.out
-    assert "warning: A restore into DuckDB or Spark will be refused." in exported.out
+    assert "warning: A restore into DuckDB will be refused." in exported.out
     assert len(snapshots(*create, "--json").json["warnings"]) == 2
 
     call = ("import", "--from", location, "--target", target)

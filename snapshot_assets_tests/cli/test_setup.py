@@ -360,8 +360,9 @@ def test_doctor_names_the_driver_of_postgresql_and_what_it_writes_slowly(
 ) -> None:
     execute(postgresql_database, "CREATE TABLE t (id int)")
     wrong = postgresql_database.replace("postgres:", "nobody:")
-    databases = {"shop": postgresql_database, "there": make_postgresql_database(), "wrong": wrong}
-    plans = {name: f"{{source: shop, to: '{tmp_path.as_uri()}/{name}', target: {name}}}" for name in ("there", "wrong")}
+    databases = {"shop": postgresql_database, "there": make_postgresql_database(), "wrong": wrong, "lake": "spark:lake"}
+    targets = ("there", "wrong", "lake")
+    plans = {name: f"{{source: shop, to: '{tmp_path.as_uri()}/{name}', target: {name}}}" for name in targets}
     listed = [f"{name}: {text}" for name, text in plans.items()]
     sources = [f"{name}: '{uri}'" for name, uri in databases.items()]
     Path("snapshots.yaml").write_text(f"sources: {{{', '.join(sources)}}}\nplans: {{{', '.join(listed)}}}\n")
@@ -372,6 +373,8 @@ def test_doctor_names_the_driver_of_postgresql_and_what_it_writes_slowly(
     assert found["target", "there"]["detail"].removesuffix(", which loads numeric slowly, as text") == postgresql
     assert not found["target", "wrong"]["ok"]
     assert "password" in found["target", "wrong"]["detail"]
+    assert not found["target", "lake"]["ok"]
+    assert "is a Spark catalog, into which nothing can be restored" in found["target", "lake"]["detail"]
 
 
 def test_doctor_checks_the_location_of_the_replica(snapshots: Snapshots, source: str, tmp_path: Path) -> None:

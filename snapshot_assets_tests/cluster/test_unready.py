@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from snapshot_assets_tests.cluster.tables import fill, live_ids
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 from snapshot_assets_tests.servers.s3 import S3Server
 from snapshot_assets_tests.servers.spark_cluster import SparkCluster
+from snapshot_assets_tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 ROWS = 3000
@@ -52,8 +52,7 @@ def test_cores_that_another_application_holds_are_waited_for_and_that_is_reporte
     module_cluster: SparkCluster, driver: Driver, export: tuple[str, ...], s3_server: S3Server, s3_location: str
 ) -> None:
     with module_cluster.connect_server():
-        while module_cluster.free_cores():
-            time.sleep(0.1)
+        until(lambda: module_cluster.free_cores() == 0)
         process = driver.start(module_cluster.settings, export)
         assert process.stderr is not None
         waiting = next((line for line in process.stderr if "Runs are recorded in" not in line), "")

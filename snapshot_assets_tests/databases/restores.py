@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.definition import Definition, Statement
-from snapshot_assets.databases.open import database_module, kind_of, open_database, open_target
+from snapshot_assets.databases.open import kind_of, open_database, open_target, target_module
 from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Scan, Selection
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.steps import steps_of
-from snapshot_assets.databases.target import LoadedFile, RestoreRecord, RestoreTarget
+from snapshot_assets.databases.target import LoadedFile, RestoreRecord
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
 
 LOCATION = "0" * 32
@@ -56,7 +56,7 @@ def extracted(
 
 
 def definition_of(schema: DatabaseSchema, into: DatabaseAddress, *, expressions: bool = True) -> Definition:
-    module, kind = database_module(into.uri), kind_of(into.uri)
+    module, kind = target_module(into), kind_of(into.uri)
     if schema.database == kind:
         return module.define(schema, expressions=expressions)
     mapped, lost = converted(schema, kind, module.type_for)
@@ -73,7 +73,7 @@ def entry(table: TableName, record: RestoreRecord, path: str = "") -> LoadedFile
     return LoadedFile(LOCATION, table, path or f"data/0/{table}.parquet", 0, "f" * 64, record.id)
 
 
-def make(opened: RestoreTarget, record: RestoreRecord, statements: Iterable[Statement]) -> None:
+def make(opened: SqlTarget, record: RestoreRecord, statements: Iterable[Statement]) -> None:
     """Make all steps of statements; fails if one of them does."""
     results = opened.make(record, steps_of(statements))
     assert [each for each in results.values() if each.failed] == []

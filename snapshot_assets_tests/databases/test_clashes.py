@@ -30,7 +30,7 @@ def test_each_group_of_names_that_differ_only_in_case_is_one_sentence() -> None:
         ),
         views=(View(schema_name="s", name="OTHER", definition=""),),
     )
-    found = [sentence.partition(" would be one in DuckDB")[0] for sentence in clashes(schema, "DuckDB")]
+    found = [sentence.partition(" would be one in DuckDB")[0] for sentence in clashes(schema)]
     assert found == [
         "Schemas s and S",
         "Tables s.T1 and s.t1",
@@ -41,15 +41,14 @@ def test_each_group_of_names_that_differ_only_in_case_is_one_sentence() -> None:
     ]
 
 
-def test_only_spark_ignores_the_case_of_other_letters() -> None:
+def test_letters_that_are_not_of_ascii_keep_their_case() -> None:
     schema = DatabaseSchema(database="postgresql", tables=(table("s", "t", "Ä", "ä"),))
-    assert clashes(schema, "DuckDB") == ()
-    assert clashes(schema, "Spark")[0].startswith("Columns Ä and ä of s.t would be one in Spark")
+    assert not list(clashes(schema))
 
 
 def test_different_names_do_not_clash() -> None:
     schema = DatabaseSchema(database="postgresql", tables=(table("s", "a", "x", "y"), table("t", "a", "x")))
-    assert clashes(schema, "DuckDB") == ()
+    assert not list(clashes(schema))
 
 
 def test_names_of_more_than_63_bytes_are_too_long_for_postgresql() -> None:
@@ -64,6 +63,6 @@ def test_names_of_more_than_63_bytes_are_too_long_for_postgresql() -> None:
 def test_names_that_hold_dots_show_which_part_does() -> None:
     one, other = table("a", "b.c"), table("a", "B.c")
 
-    [sentence] = clashes(DatabaseSchema(database="postgresql", tables=(one, other)), "Spark")
+    [sentence] = clashes(DatabaseSchema(database="postgresql", tables=(one, other)))
 
     assert 'Tables a."b.c" and a."B.c" would be one' in sentence

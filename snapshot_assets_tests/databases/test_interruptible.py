@@ -22,6 +22,7 @@ from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets_tests.databases.postgresql.helpers import client, queries_that_run
+from snapshot_assets_tests.waiting import until
 
 FOR_HOURS = "SELECT count(*) AS n FROM generate_series(1, 100000000000) AS g(n)"
 
@@ -45,8 +46,7 @@ def interrupted_when(ready: Callable[[], object]) -> Iterator[None]:
     """Send SIGINT to this process once something is so; expect the handler's exception."""
 
     def send() -> None:
-        while not ready():
-            time.sleep(0.05)
+        until(ready)
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=send)
@@ -135,8 +135,8 @@ def test_a_connection_that_is_interrupted_while_a_cursor_opens_is_closed(
         connection.rows("SELECT 1", "counting")
     monkeypatch.undo()
     with client(postgresql_database) as run:
-        while run("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()") != [(1,)]:
-            time.sleep(0.05)  # the server notices a closed connection later
+        sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        until(lambda: run(sessions) == [(1,)])  # the server notices a closed connection later
 
 
 def test_a_server_that_never_answers_is_not_waited_for() -> None:

@@ -1,4 +1,4 @@
-"""Nothing of a PostgreSQL database is lost in silence in DuckDB or Spark."""
+"""Nothing of a PostgreSQL database is lost in silence in DuckDB."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from snapshot_assets.databases.convert import TypeFor, converted
+from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.duckdb import type_for as duckdb_type
 from snapshot_assets.databases.indexes import is_plain
-from snapshot_assets.databases.lost_objects import PARTS
 from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.spark.ddl import define as define_spark
-from snapshot_assets.databases.spark.ddl import type_for as spark_type
 from snapshot_assets.errors import DocumentError
+from snapshot_assets.format.options import PARTS
 from snapshot_assets.format.relations import DatabaseSchema, Index
 from snapshot_assets_tests.databases.duckdb.files import make_file, path_of
 from snapshot_assets_tests.databases.duckdb.shop import fresh
@@ -59,7 +57,7 @@ CREATE TRIGGER tr BEFORE INSERT ON part FOR EACH ROW EXECUTE FUNCTION nothing();
 INSERT INTO limits (id, name, price) VALUES (1, 'a', 1);
 """
 
-IN_BOTH = (
+LOST = (
     "Check above of domain public.positive is left out: postgresql's SQL CHECK ((VALUE > 0))",
     "Check below of domain public.small is left out",
     "NOT NULL of domain public.small is left out",
@@ -85,8 +83,6 @@ IN_BOTH = (
     "Trigger tr of public.part is not restored: it is code of the snapshot, in postgresql's SQL.",
     "Function public.nothing() is not restored: it is code of the snapshot, in postgresql's SQL.",
     "Default 'b'::text of column public.part.k is left out",
-)
-IN_DUCKDB = (
     "Primary key of public.limits is carried over without DEFERRABLE",
     "Unique constraint once of public.limits is carried over without INCLUDE (code)",
     "Foreign key children_id_fkey of public.children is carried over without ON DELETE CASCADE",
@@ -106,7 +102,7 @@ def special(origin: DatabaseAddress) -> DatabaseSchema:
 
 def test_everything_that_duckdb_does_not_have_is_listed(special: DatabaseSchema, tmp_path: Path) -> None:
     lost = "\n".join(definition_of(special, fresh(tmp_path)).lost)
-    for words in (*IN_BOTH, *IN_DUCKDB):
+    for words in LOST:
         assert words in lost
     for name in "gjhbsw":
         assert f"Index {name} of public.limits is left out: CREATE INDEX {name} ON public.limits USING" in lost
@@ -118,14 +114,6 @@ def test_everything_that_duckdb_does_not_have_is_listed(special: DatabaseSchema,
         "limits.free",
     ):
         assert kept not in lost
-
-
-def test_everything_that_spark_does_not_have_is_listed(special: DatabaseSchema) -> None:
-    mapped, lost = converted(special, "spark", spark_type)
-    text = "\n".join((*lost, *define_spark(mapped).lost))
-    for words in (*IN_BOTH, "Index plain of public.limits is left out", "Index g of public.limits is left out"):
-        assert words in text
-    assert "carried over" not in text
 
 
 def test_no_foreign_key_is_listed_both_as_carried_over_and_as_left_out(special: DatabaseSchema, tmp_path: Path) -> None:
@@ -173,13 +161,10 @@ CREATE POLICY p ON t;
 """
 
 
-@pytest.mark.parametrize(("kind", "type_for"), [("duckdb", duckdb_type), ("spark", spark_type)])
-def test_every_object_of_code_is_named_once(
-    postgresql_server: PostgresqlServer, postgresql_database: str, kind: str, type_for: TypeFor
-) -> None:
+def test_every_object_of_code_is_named_once(postgresql_server: PostgresqlServer, postgresql_database: str) -> None:
     postgresql_server.psql_script(postgresql_database, CODE)
     schema = extracted(DatabaseAddress("server", postgresql_database))
-    _, lost = converted(schema, kind, type_for)
+    _, lost = converted(schema, "duckdb", duckdb_type)
     end = " is not restored: it is code of the snapshot, in postgresql's SQL."
     code = [sentence.partition(end) for sentence in lost]
     assert sorted(what for what, rest, _ in code if rest) == [
@@ -258,5 +243,12 @@ def test_options_of_another_form_are_refused(options: dict[str, object]) -> None
     columns = [{"name": "a", "type": "integer", "arrow_type": "int32"}]
     table = {"schema": "s", "name": "t", "columns": columns, "options": options}
     schema = DatabaseSchema.model_validate({"database": "postgresql", "tables": [table]})
-    with pytest.raises(DocumentError, match="do not have the form of postgresql's"):
-        converted(schema, "spark", spark_type)
+    with pytest.raises(DocumentError, match=r"tables\.json is malformed: options\..* of table s\.t "):
+        converted(schema, "duckdb", duckdb_type)
+
+
+@pytest.mark.parametrize("options", [{"types": [{}]}, {"sequences": 5}])
+def test_options_of_another_form_are_refused_by_duckdb(options: dict[str, object], tmp_path: Path) -> None:
+    document = {"database": "duckdb", "schemas": [{"name": "main", "options": options}]}
+    with pytest.raises(DocumentError, match=r"schemas\.json is malformed: options\..* of schema main "):
+        definition_of(DatabaseSchema.model_validate(document), fresh(tmp_path))

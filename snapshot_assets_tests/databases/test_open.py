@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from snapshot_assets.databases.open import default_alias, kind_of, open_database
+from snapshot_assets.databases.open import default_alias, kind_of, open_database, open_target, scratch_database
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import UnknownSourceError
 
@@ -59,6 +59,18 @@ def test_an_unknown_kind_is_refused_with_all_forms_and_without_secrets(uri: str)
 def test_spark_uris_that_name_no_catalog_are_refused(uri: str) -> None:
     with pytest.raises(UnknownSourceError, match="spark:<catalog>"):
         default_alias(uri)
+
+
+@pytest.mark.parametrize(
+    ("uri", "found"),
+    [("spark:spark_catalog", "Spark catalog, into .*into-spark.md"), ("asset:rows", "Dagster asset, into")],
+)
+def test_what_nothing_can_be_restored_into_is_no_target(uri: str, found: str) -> None:
+    address = DatabaseAddress("lake", uri)
+    with pytest.raises(UnknownSourceError, match=f"target lake is a {found}"):
+        open_target(address)
+    with pytest.raises(UnknownSourceError, match=f"target lake is a {found}"):
+        scratch_database(address, "drill")
 
 
 def test_a_spark_catalog_is_not_opened_without_a_session() -> None:

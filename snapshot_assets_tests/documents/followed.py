@@ -12,6 +12,7 @@ LOCAL = (
     "docs/how-to/hide-columns.md",
     "docs/how-to/maintain.md",
     "docs/how-to/read.md",
+    "docs/how-to/into-spark.md",
     "docs/how-to/repair.md",
     "docs/how-to/restore.md",
     "docs/how-to/retention.md",

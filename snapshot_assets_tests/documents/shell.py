@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-_SECONDS = 300
+from snapshot_assets_tests.waiting import until
 
 
 @dataclass(frozen=True)
@@ -62,12 +61,8 @@ class Shell:
         """Run a command that serves until it is interrupted, which happens when it is ready."""
         # A process in the background of a script ignores Ctrl-C, unless it has a group of its own.
         process = int(self._send(command, "&").split()[-1])
-        deadline = time.monotonic() + _SECONDS
         try:
-            while not ready(self._read(0)):
-                assert time.monotonic() < deadline, self._read(0)
-                time.sleep(0.5)
-            printed = self._read(0)
+            printed = until(lambda: self._read(0), ready)
         finally:
             os.killpg(process, signal.SIGINT)
             self._send(f"wait {process}", "")

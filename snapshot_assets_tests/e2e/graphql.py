@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 import urllib.request
 from collections.abc import Callable, Sequence
 from typing import Any
+
+from snapshot_assets_tests.waiting import until
 
 Graphql = Callable[..., dict[str, Any]]
 
@@ -72,7 +72,7 @@ def _backfill(graphql: Graphql, given: dict[str, Any]) -> None:
     finished = until(
         lambda: graphql(BACKFILL, id=launched["backfillId"])["partitionBackfillOrError"],
         lambda backfill: backfill["status"] not in ("REQUESTED", "COMPLETING"),
-        500,
+        seconds=500,
     )
     assert finished["status"] == "COMPLETED_SUCCESS", finished
 
@@ -111,7 +111,6 @@ def end_of(graphql: Graphql, run: str) -> str:
     status: str = until(
         lambda: graphql(RUN_STATUS, id=run)["runOrError"]["status"],
         lambda status: status in ("SUCCESS", "FAILURE", "CANCELED"),
-        300,
     )
     return status
 
@@ -125,14 +124,6 @@ def ask(port: str, query: str, variables: dict[str, Any]) -> dict[str, Any]:
         answer = json.load(response)
     assert "errors" not in answer, answer["errors"]
     return answer["data"]
-
-
-def until(answer: Callable[[], Any], accept: Callable[[Any], bool], seconds: float) -> Any:
-    """Repeat a question until its answer is acceptable or time is over, and return the last answer."""
-    deadline = time.monotonic() + seconds
-    while not accept(found := answer()) and time.monotonic() < deadline:
-        threading.Event().wait(0.5)
-    return found
 
 
 def listening(graphql: Graphql) -> bool:

@@ -13,8 +13,9 @@ import duckdb
 import pytest
 
 from snapshot_assets_tests.databases.postgresql.helpers import queries_that_run
-from snapshot_assets_tests.e2e.graphql import Graphql, backfill, end_of, launch, materialise, terminate, until
+from snapshot_assets_tests.e2e.graphql import Graphql, backfill, end_of, launch, materialise, terminate
 from snapshot_assets_tests.servers.dagster import ROOT, start_dagster
+from snapshot_assets_tests.waiting import until
 
 EXAMPLES = ROOT / "examples"
 DAYS = [f"2025-01-0{day}T00:00" for day in (1, 2, 3)]
@@ -139,8 +140,7 @@ def test_copies_are_launched_from_the_ui_and_by_their_schedule_and_show_their_ro
         graphql = servers.graphql
         materialise(graphql, ["carriers", "copy"], "definitions.py")
         backfill(graphql, ["days", "copy"], DAYS)
-        done = until(lambda: graphql(RUNS)["runsOrError"]["results"], lambda runs: {"status": "SUCCESS"} in runs, 300)
-        assert {"status": "SUCCESS"} in done, done
+        until(lambda: graphql(RUNS)["runsOrError"]["results"], lambda runs: {"status": "SUCCESS"} in runs)
         carriers, days = events(graphql, "carriers", "copy"), events(graphql, "days", "copy")
     assert len(carriers) >= 2
     for event in carriers:
@@ -165,7 +165,7 @@ def test_a_run_that_is_terminated_in_the_ui_ends_its_query(postgresql_database: 
     with start_dagster(tmp_path, ["-f", "definitions.py"]) as servers:
         graphql = servers.graphql
         run = launch(graphql, ["endless", "copy"], "definitions.py")
-        assert until(lambda: queries_that_run(postgresql_database), bool, 300)
+        until(lambda: queries_that_run(postgresql_database))
         terminate(graphql, run)
         assert end_of(graphql, run) == "CANCELED"
     assert queries_that_run(postgresql_database) == 0

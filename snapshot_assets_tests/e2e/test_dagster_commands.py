@@ -16,8 +16,9 @@ import dagster as dg
 import psutil
 import pytest
 
-from snapshot_assets_tests.e2e.graphql import Graphql, ask, backfill_job, listening, run_job, until
+from snapshot_assets_tests.e2e.graphql import Graphql, ask, backfill_job, listening, run_job
 from snapshot_assets_tests.pipeline.project import ROOT, ROWS, write_project
+from snapshot_assets_tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -76,7 +77,7 @@ def test_the_documents_recipe_for_the_ui_seals_a_snapshot_and_shows_its_numbers(
     [recipe] = [line for line in page.splitlines() if line.startswith("make ui  ")]
     assert recipe.endswith("# launch the job shop_export, or a backfill of it")
     with make_ui(folder) as graphql:
-        assert until(lambda: listening(graphql) and "the following daemons" in printed(folder), bool, 240)
+        until(lambda: listening(graphql) and "the following daemons" in printed(folder))
         assert [line for line in printed(folder).splitlines() if "warn" in line.lower()] == [], printed(folder)
         backfill_job(graphql, "demo_export", KEYS[:2])
         run_job(graphql, "demo_export")
@@ -131,7 +132,7 @@ def make_ui(folder: Path) -> Iterator[Graphql]:
         os.killpg(process.pid, signal.SIGINT)
         process.wait(120)
     # The code server ends by itself once nobody asks it any more.
-    assert until(lambda: running(process.pid), lambda left: not left, 60) == []
+    until(lambda: running(process.pid), lambda left: not left)
 
 
 def running(group: int) -> list[str]:

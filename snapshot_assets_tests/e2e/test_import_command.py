@@ -122,11 +122,19 @@ def test_a_target_that_is_no_target_is_the_calls_mistake(
     snapshots: Snapshots, exported: Path, source: str, tmp_path: Path
 ) -> None:
     config = tmp_path / "snapshots.yaml"
-    config.write_text(f"sources: {{live: '{source}'}}\nplans:\n  shop: {{source: live, to: '{exported.as_uri()}'}}\n")
+    plan = f"{{source: live, to: '{exported.as_uri()}'}}"
+    config.write_text(f"sources: {{live: '{source}', lake: 'spark:lake'}}\nplans:\n  shop: {plan}\n")
     call = ("--config", str(config), "import", "--dry-run", "--plan", "shop", "--target")
     same = snapshots(*call, "live")
     assert same.status == 2
     assert "the call beside plan 'shop' has 1 mistake:\n  --target: live is the source itself" in same.err
+    for catalog in ("lake", "spark:spark_catalog.shop"):
+        refused = snapshots(*call, catalog)
+        assert (refused.status, refused.out) == (2, "")
+        named = f"target {catalog.removeprefix('spark:')} is a Spark catalog, into which nothing can be restored."
+        assert named in refused.err
+        assert "write postgresql://host/database or duckdb:///absolute/path.duckdb." in refused.err
+        assert "docs/how-to/into-spark.md" in refused.err
     unknown = snapshots(*call, "lvie")
     assert (unknown.status, "Did you mean 'live'?" in unknown.err) == (2, True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import snapshot_assets
+from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.catalog.tags import wait_for_clock
 from snapshot_assets_tests.cli.helpers import RANGE, Snapshots, differing
 from snapshot_assets_tests.e2e.test_import_command import execute
 from snapshot_assets_tests.engine.reading.data_source import rows, store_options
@@ -87,10 +88,10 @@ def test_a_tagged_state_outlives_everything_and_is_restored_row_by_row(
     call("tag", "delete", "friday", "--yes")
     call("savepoint", "delete", "1", "--yes")
     call("catalog", "expire", "--keep-last", "1", "--yes")
-    time.sleep(1)  # an S3 server's clock has whole seconds, and what expired within one of them is not garbage yet
+    store = open_store(parse_location(s3_location), s3_server.options)
+    wait_for_clock(store, read_state(store).committed_at)
     call("catalog", "gc", *NOW)
     assert call("export", "verify")["faults"] == []
-    store = open_store(parse_location(s3_location), s3_server.options)
     named = {line.split("  ", 1)[1] for line in store.get("SHA256SUMS", limit=1 << 20).decode().splitlines()}
     there = {info.path for info in store.list("data/") if info.path.endswith(".parquet")}
     assert there == {path for path in named if path.endswith(".parquet")}

@@ -12,12 +12,11 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from snapshot_assets.engine import executors, waiting
-from snapshot_assets.engine.executors import modules_of_tasks, prepare_session, python_of_tasks
+from snapshot_assets.engine import executors
+from snapshot_assets.engine.executors import modules_of_tasks, prepare_session, python_of_tasks, reporting_waits
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.engine.session import send_package
 from snapshot_assets.engine.task_python import TaskPython, describe_python
-from snapshot_assets.engine.waiting import reporting_waits
 from snapshot_assets.errors import TaskFailedError
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
@@ -129,7 +128,7 @@ class Moments:
 
 
 @pytest.mark.parametrize(
-    ("classic", "executors", "reports"),
+    ("classic", "counts", "reports"),
     [
         (True, [0, 1, 0, 1, 0], 0),  # one that is lost is soon replaced
         (True, [0, 0, 0, 0, 0], 1),
@@ -139,13 +138,13 @@ class Moments:
     ],
 )
 def test_a_job_without_executors_is_reported_once(
-    classic: bool, executors: list[int], reports: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    classic: bool, counts: list[int], reports: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(waiting, "is_classic", lambda _: classic)
-    monkeypatch.setattr(waiting, "executors_of", lambda session: session.executors)
-    monkeypatch.setattr(waiting, "master_of", lambda _: "spark://host:7077")
-    for moments in (session := Moments(*executors), session):
-        waiting._watch(cast(Any, session), cast(Any, moments))
+    monkeypatch.setattr(executors, "is_classic", lambda _: classic)
+    monkeypatch.setattr(executors, "executors_of", lambda session: session.executors)
+    monkeypatch.setattr(executors, "master_of", lambda _: "spark://host:7077")
+    for moments in (session := Moments(*counts), session):
+        executors._watch(cast(Any, session), cast(Any, moments))
     texts = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(texts) == reports
     for text in texts:
@@ -158,6 +157,6 @@ def test_a_job_without_executors_is_reported_once(
 
 @pytest.mark.slow
 def test_a_local_session_is_not_watched(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "_watch", lambda *_: pytest.fail("watched"))
+    monkeypatch.setattr(executors, "_watch", lambda *_: pytest.fail("watched"))
     with reporting_waits(spark, short=True):
         assert not [each for each in threading.enumerate() if each.name == "spark-waiting"]

@@ -13,6 +13,7 @@ import pytest
 from snapshot_assets.engine import reports
 from snapshot_assets.engine.reports import Driver, Report, Reports, reporter, reporting
 from snapshot_assets.errors import InterruptedTaskError
+from snapshot_assets_tests.waiting import until
 
 BATCH = pa.RecordBatch.from_pydict({"n": pa.array(range(10), pa.int64())})
 
@@ -38,13 +39,6 @@ def work(chunk: int, batches: Iterable[pa.RecordBatch], cancel: Callable[[], Non
     with reporter().work(chunk, cancel):
         for _ in reporter().counted(batches):
             pass
-
-
-def until(ready: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not ready():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_rows_bytes_and_files_are_reported_while_the_work_runs(listener: Reports, received: list[Report]) -> None:

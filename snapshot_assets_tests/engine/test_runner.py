@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from snapshot_assets.engine import runner as runners
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import InterruptedTaskError, TaskLostError
+from snapshot_assets_tests.waiting import until
 
 
 def test_a_task_that_does_not_listen_is_killed(
@@ -33,8 +34,7 @@ def test_a_task_that_does_not_listen_is_killed(
 
     thread = threading.Thread(target=run)
     thread.start()
-    while not (tmp_path / "started").exists():
-        time.sleep(0.05)
+    until((tmp_path / "started").exists)
     runner.interrupt()
     thread.join()
     assert "cancelled" in str(failures[0])

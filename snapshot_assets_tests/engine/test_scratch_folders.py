@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import duckdb
@@ -16,6 +15,7 @@ from snapshot_assets import scratch_folders
 from snapshot_assets.engine.session_settings import driver_settings, worker_settings
 from snapshot_assets.engine.session_start import archive_file, session_config
 from snapshot_assets.scratch_folders import remove_left, scratch_folder
+from snapshot_assets_tests.waiting import until
 
 _START = """
 import sys
@@ -174,11 +174,12 @@ def test_a_killed_spark_leaves_nothing_after_the_next_start_of_another_process(t
     following = start(_START, folder)
     said(following)
     end(following)
-    deadline = time.monotonic() + 60
-    while list(folder.iterdir()) and time.monotonic() < deadline:  # Python workers end when they notice
+
+    def left() -> list[Path]:
         remove_left(folder, "snapshot-assets-process")
-        time.sleep(0.5)
-    assert list(folder.iterdir()) == []
+        return list(folder.iterdir())
+
+    until(left, lambda paths: not paths)  # Python workers end when they notice
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
@@ -31,7 +30,7 @@ from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune, rollback, upgrade
 from snapshot_assets_tests.catalog.operations.test_upgrade import next_version
-from snapshot_assets_tests.catalog.tags import delete_savepoint, save
+from snapshot_assets_tests.catalog.tags import delete_savepoint, save, wait_for_clock
 from snapshot_assets_tests.servers.s3 import S3Server
 
 PROGRAM = Path(__file__).parents[2] / "examples/read_catalog.py"
@@ -82,7 +81,7 @@ def history(writer: Writer) -> list[int]:
     seal(writer.catalog)
     delete_tag(writer.catalog, "first")
     write_checkpoint(writer.store, writer.catalog.state)
-    time.sleep(1.1)  # the S3 server's clock has whole seconds
+    wait_for_clock(writer.store, writer.catalog.state.committed_at)
     purged = collect_garbage(writer.catalog, grace=timedelta(0), unsafe=True).deleted
     assert any(each.reason == "replaced" and each.path.endswith(".parquet") for each in purged)
     writer.catalog.commit(rules.in_progress(writer.catalog.token(), [2], "run"))

@@ -62,7 +62,7 @@ def source(scratch) -> str:
 
 
 EVERY = int(os.environ.get("EVERY", "6"))
-"""One of so many cases is tried; `make test-slow EVERY=1` tries them all, which takes six times as long."""
+"""One of so many cases is tried; `make test-nightly EVERY=1` tries them all, which takes six times as long."""
 
 T = TypeVar("T")
 

@@ -41,10 +41,11 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into
 from snapshot_assets_tests.faults.source import CHUNKS, PLAN, differences
-from snapshot_assets_tests.faults.store import Fault, FaultyStore, wait_for
+from snapshot_assets_tests.faults.store import Fault, FaultyStore
+from snapshot_assets_tests.waiting import until
 
 _TARGET_CALLS = ("_execute", "_rows", "_insert")
-_TARGET_USERS = ("snapshot_assets.engine.restore.spark_loader", "snapshot_assets.engine.restore.tasks")
+_TARGET_USERS = ("snapshot_assets.engine.restore.run", "snapshot_assets.engine.restore.tasks")
 
 
 @dataclass
@@ -117,7 +118,7 @@ def _run(source: str, store: FaultyStore, runner: Recorder, plan: dict[str, Any]
 def _reported(result: dict[str, Any], start_after: str, signal_to: str) -> Iterator[None]:
     """Wait for one file, put an error of the run into its result, and create the other file."""
     if start_after:
-        wait_for(Path(start_after))
+        until(Path(start_after).exists)
     try:
         yield
     except SnapshotError as error:

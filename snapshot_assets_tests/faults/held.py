@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 from snapshot_assets.databases.duckdb.target import DuckDBTarget
 from snapshot_assets.storage.local import LocalStore
+from snapshot_assets_tests.waiting import until
 
 _FILES, _BYTES, _REACHED = "TEST_HELD_FILES", "TEST_HELD_BYTES", "TEST_HELD_REACHED"
 _SITE = Path(__file__).with_name("held_site")
@@ -39,9 +39,7 @@ class HeldCommand:
 
     def kill(self) -> None:
         """Wait until it stops, and kill it and all that it started."""
-        while not self.reached.exists():
-            assert self.process.poll() is None, self.process.communicate()[1]
-            time.sleep(0.01)
+        until(self.reached.exists, explain=lambda: self.process.communicate()[1], process=self.process)
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
 

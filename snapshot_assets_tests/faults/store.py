@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any
 
 from snapshot_assets.errors import ObjectExistsError, StoreUnavailableError
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+from snapshot_assets_tests.waiting import until
 
 KINDS = (
     "kill-before",
@@ -103,7 +103,7 @@ class FaultyStore:
             raise StoreUnavailableError(f"The store did not take {operation} {path}.")
         if self.fault.kind == "pause-before":
             Path(self.fault.reached).touch()
-            wait_for(Path(self.fault.go))
+            until(Path(self.fault.go).exists)
 
     def _drop(self) -> None:
         self.dropped = True
@@ -180,12 +180,6 @@ class HidingStore:
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         return (info for info in self.inner.list(prefix) if not self.hides(info.path))
-
-
-def wait_for(path: Path) -> None:
-    """Return as soon as a file exists; the test's own timeout is the limit."""
-    while not path.exists():
-        time.sleep(0.005)
 
 
 def kind_of_object(path: str) -> str:

@@ -16,6 +16,7 @@ from snapshot_assets.format.layout import (
     folders_of,
     in_layout,
     is_temporary,
+    partition_folder,
     revision_of,
     table_stem,
     tag_path,
@@ -23,7 +24,6 @@ from snapshot_assets.format.layout import (
     verification_of,
     verification_path,
 )
-from snapshot_assets.format.partition_folders import partition_folder
 from snapshot_assets.format.relations import TableName
 
 

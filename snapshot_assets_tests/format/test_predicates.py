@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from snapshot_assets.engine.files.batches import evaluate
 from snapshot_assets.errors import DocumentError, PlanError, UnsupportedVersionError
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.checksums import canonical_json
-from snapshot_assets.format.evaluation import evaluate
 from snapshot_assets.format.literals import Literal
 from snapshot_assets.format.messages import decode_predicate, encode_predicate
 from snapshot_assets.format.predicate_text import MAX_TEXT, parse_predicate

@@ -15,7 +15,7 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.engine.restore.run import RestoreRun
-from snapshot_assets.errors import PlanError
+from snapshot_assets.errors import PlanError, UnknownSourceError
 from snapshot_assets.pipeline import drill, restore_sensor
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
@@ -253,10 +253,12 @@ def test_the_example_drills_a_location_that_it_does_not_export(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_scratch_database_in_a_spark_catalog_is_refused_when_definitions_load(
-    make_project: Callable[..., Project],
+@pytest.mark.parametrize("role", ["target", "scratch"])
+def test_a_spark_catalog_as_target_or_scratch_is_refused_when_definitions_load(
+    make_project: Callable[..., Project], role: str
 ) -> None:
-    project = make_project(scratch="lake")
+    project = make_project(**{role: "lake"})
     project.sources["lake"] = "spark:lake"
-    with pytest.raises(PlanError, match="scratch lake is a Spark catalog; a restore drill needs a PostgreSQL server"):
+    refused = f"plan 'demo': {role} lake is a Spark catalog, into which nothing can be restored.*into-spark.md"
+    with pytest.raises(UnknownSourceError, match=refused):
         project.definitions()

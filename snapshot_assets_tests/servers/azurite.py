@@ -10,9 +10,7 @@ import base64
 import hmac
 import os
 import shutil
-import socket
 import subprocess
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -25,11 +23,11 @@ from urllib.request import Request, urlopen
 import pytest
 
 from snapshot_assets.storage.options import StoreOptions
-from snapshot_assets_tests.servers.ports import free_port
+from snapshot_assets_tests.servers.ports import free_port, listens
+from snapshot_assets_tests.waiting import until
 
 _ACCOUNT = "snapshots"
 _KEY = base64.b64encode(b"only for tests, and never for data of anybody").decode()
-_START_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -85,16 +83,7 @@ def azure_location(azure_server: AzureServer) -> str:
 
 
 def _wait(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            if server.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"Azurite did not start:\n{log.read_text(errors='replace')[-4000:]}") from None
-            time.sleep(0.05)
-        else:
-            return
+    until(lambda: listens(port), explain=lambda: log.read_text(errors="replace")[-4000:], process=server)
 
 
 def _new_container(options: StoreOptions) -> str:

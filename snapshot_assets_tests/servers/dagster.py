@@ -14,8 +14,9 @@ from typing import Any
 
 import dagster as dg
 
-from snapshot_assets_tests.e2e.graphql import ask, listening, until
+from snapshot_assets_tests.e2e.graphql import ask, listening
 from snapshot_assets_tests.servers.ports import free_port
+from snapshot_assets_tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 _BIN = Path(sys.executable).parent
@@ -70,7 +71,7 @@ def start_dagster(
                 processes.append(
                     subprocess.Popen(command, cwd=folder, env=variables, stdout=out, stderr=out, start_new_session=True)
                 )
-            assert until(lambda: listening(servers.graphql), bool, 120), servers.output.read_text()
+            until(lambda: listening(servers.graphql), explain=servers.output.read_text)
             yield servers
         finally:
             _stop(processes)

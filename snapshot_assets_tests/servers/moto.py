@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import socket
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 
@@ -14,10 +12,10 @@ import boto3
 import pytest
 
 from snapshot_assets.storage.options import StoreOptions
-from snapshot_assets_tests.servers.ports import free_port
+from snapshot_assets_tests.servers.ports import free_port, listens
+from snapshot_assets_tests.waiting import until
 
 _BUCKET = "snapshots"
-_START_SECONDS = 60
 
 
 @pytest.fixture(scope="session")
@@ -31,15 +29,7 @@ def moto_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreOptio
         command = [sys.executable, "-m", "moto.server", "--host", "127.0.0.1", "--port", str(port)]
         server = subprocess.Popen(command, stdout=written, stderr=subprocess.STDOUT)
     try:
-        deadline = time.monotonic() + _START_SECONDS
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                if server.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"moto did not start:\n{log.read_text()[-4000:]}") from None
-                time.sleep(0.05)
+        until(lambda: listens(port), explain=lambda: log.read_text()[-4000:], process=server)
         options = StoreOptions(
             endpoint=f"http://127.0.0.1:{port}",
             region="us-east-1",

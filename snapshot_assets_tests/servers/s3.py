@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,16 +19,17 @@ import boto3
 import pytest
 
 from snapshot_assets.errors import StorageError
+from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets_tests.servers.ports import free_port
+from snapshot_assets_tests.waiting import until
 
 BUCKET = "snapshots"
 BACKUPS = ("backups", "backups-elsewhere")
 """Buckets of the fixture `backups`, as documents and examples name them."""
 
-_START_SECONDS = 60
 _COMPONENTS = ("master", "volume", "filer", "s3", "admin")
 _USERS = {
     "admin": ["Admin", "Read", "Write", "List", "Tagging"],
@@ -199,26 +199,25 @@ def _arguments(home: Path, config: Path, ports: list[int]) -> list[str]:
 
 def _wait_until_ready(server: subprocess.Popen[bytes], endpoint: str, log: Path) -> None:
     """Wait until the server refuses a request without credentials."""
-    deadline = time.monotonic() + _START_SECONDS
-    while _status(f"{endpoint}/{BUCKET}") != 403:
-        if server.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"weed mini did not start:\n{log.read_text(errors='replace')[-4000:]}")
-        time.sleep(0.05)
+    until(
+        lambda: _status(f"{endpoint}/{BUCKET}") == 403,
+        explain=lambda: log.read_text(errors="replace")[-4000:],
+        process=server,
+    )
 
 
 def _wait_for_bucket(options: StoreOptions) -> None:
     """Wait until the bucket exists: the server creates it soon after its first answers."""
     store = open_store(parse_location(f"s3://{BUCKET}/ready"), options)
-    deadline = time.monotonic() + _START_SECONDS
-    while True:
-        try:
-            list(store.list())
-        except StorageError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
-        else:
-            return
+    until(lambda: _lists(store))
+
+
+def _lists(store: ObjectStore) -> bool:
+    try:
+        list(store.list())
+    except StorageError:
+        return False
+    return True
 
 
 def _status(url: str) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,8 +18,8 @@ import pyspark
 import pytest
 
 from snapshot_assets_tests.servers.ports import free_port, listens
+from snapshot_assets_tests.waiting import until
 
-_START_SECONDS = 120
 _DEPLOY = "org.apache.spark.deploy"
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
@@ -151,11 +150,8 @@ class SparkCluster:
             )
 
     def _wait(self, ready: Any, process: subprocess.Popen[bytes], name: str) -> None:
-        deadline = time.monotonic() + _START_SECONDS
-        while not ready():
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"{name} did not start:\n{(self.folder / f'{name}.log').read_text()[-4000:]}")
-            time.sleep(0.1)
+        log = self.folder / f"{name}.log"
+        until(ready, explain=lambda: log.read_text()[-4000:], process=process)
 
 
 @contextmanager

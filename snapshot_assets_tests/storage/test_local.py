@@ -6,10 +6,11 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import reduce
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -27,9 +28,8 @@ from snapshot_assets.errors import (
     StoreUnavailableError,
     UnsafePathError,
 )
-from snapshot_assets.storage.local import LocalStore
+from snapshot_assets.storage.local import LocalStore, storage_error
 from snapshot_assets.storage.location import Location, parse_location
-from snapshot_assets.storage.os_errors import storage_error
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.servers.disks import Disk, files_limited_to
 from snapshot_assets_tests.storage.conftest import MIB, SPAWN, kill_while_streaming
@@ -211,13 +211,22 @@ def _stream_to(local: LocalStore):  # type: ignore[no-untyped-def]
     return write
 
 
-def test_missing_rights_name_the_operation_and_the_object(local: LocalStore, root: Path) -> None:
+@pytest.fixture
+def open_root() -> Iterator[Path]:
+    """A location that other users reach: pytest closes its own temporary folders whenever another run starts."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder) / "location"
+
+
+def test_missing_rights_name_the_operation_and_the_object(open_root: Path) -> None:
+    root, local = open_root, LocalStore(parse_location(open_root.as_uri()))
     local.put("data/1/a", b"x")
     root.chmod(0o755)
     (root / "data/1/a").chmod(0o000)
     (root / "data/1").chmod(0o555)
     with ProcessPoolExecutor(1, SPAWN) as pool:
-        outcomes = pool.submit(_try_as_other_user, local, _reachable(root)).result()
+        outcomes = pool.submit(_try_as_other_user, local).result()
     (root / "data/1").chmod(0o755)
     denied = {operation: message for operation, (kind, message) in outcomes.items() if kind == "StoreDeniedError"}
     assert set(denied) == {"get", "put", "create", "open_writer", "delete"}
@@ -227,21 +236,22 @@ def test_missing_rights_name_the_operation_and_the_object(local: LocalStore, roo
     assert "right to delete" in denied["delete"]
 
 
-def test_a_folder_that_cannot_be_listed_hides_no_other_snapshot(local: LocalStore, root: Path) -> None:
+def test_a_folder_that_cannot_be_listed_hides_no_other_snapshot(open_root: Path) -> None:
     """A location at the root of a disk lies beside `lost+found`."""
+    root, local = open_root, LocalStore(parse_location(open_root.as_uri()))
     local.put("other/a", b"x")
     local.put("closed/a", b"x")
     Writer(LocalStore(parse_location((root / "location").as_uri()))).begin()
     root.chmod(0o755)
     (root / "closed").chmod(0o700 if os.geteuid() == 0 else 0o000)
     with ProcessPoolExecutor(1, SPAWN) as pool:
-        folders, found = pool.submit(_list_as_other_user, root.as_uri(), _reachable(root)).result()
+        folders, found = pool.submit(_list_as_other_user, root.as_uri()).result()
     (root / "closed").chmod(0o755)
     assert folders == ("closed", "location", "other")
     assert found == {"location": "incomplete", "closed": "unreadable"}
 
 
-def _list_as_other_user(uri: str, closed: list[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+def _list_as_other_user(uri: str) -> tuple[tuple[str, ...], dict[str, str]]:
     root = parse_location(uri)
 
     def found() -> dict[str, str]:
@@ -249,24 +259,17 @@ def _list_as_other_user(uri: str, closed: list[str]) -> tuple[tuple[str, ...], d
         return {summary.uri.rsplit("/", 1)[-1]: summary.status for summary in each}
 
     found()  # imports what the other user may not read
-    _become_other_user(closed)
+    _become_other_user()
     return LocalStore(root).folders(), found()
 
 
-def _become_other_user(closed: list[str]) -> None:
+def _become_other_user() -> None:
     if os.geteuid() == 0:
-        for folder in closed:  # pytest's own temporary folders
-            os.chmod(folder, 0o755)
         os.seteuid(OTHER_USER)
 
 
-def _reachable(root: Path) -> list[str]:
-    """Return the folders above a location that another user cannot enter."""
-    return [str(folder) for folder in root.parents if not folder.stat().st_mode & 0o001]
-
-
-def _try_as_other_user(local: LocalStore, closed: list[str]) -> dict[str, tuple[str, str]]:
-    _become_other_user(closed)
+def _try_as_other_user(local: LocalStore) -> dict[str, tuple[str, str]]:
+    _become_other_user()
     calls = {
         "get": lambda: local.get("data/1/a"),
         "put": lambda: local.put("data/1/b", b""),

@@ -27,6 +27,7 @@ from snapshot_assets.storage.probe import probe
 from snapshot_assets_tests.servers.proxy import Fault, Proxy, proxy_of
 from snapshot_assets_tests.servers.s3 import S3Server
 from snapshot_assets_tests.storage.opendal_s3 import open_opendal
+from snapshot_assets_tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -244,8 +245,7 @@ def test_a_closed_reader_ends_its_requests(proxy: Proxy, s3_location: str) -> No
 
         thread = threading.Thread(target=read_on)
         thread.start()
-        while not proxy.statuses("GET .*/there"):
-            time.sleep(0.01)
+        until(lambda: proxy.statuses("GET .*/there"))
         raw.close()
         thread.join(10)
         assert not thread.is_alive()

@@ -16,8 +16,7 @@ from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.store import append
 from snapshot_assets.catalog.manifest import shown_state, write_hints
-from snapshot_assets.catalog.rebuild.base import Base
-from snapshot_assets.catalog.rebuild.changes import fold
+from snapshot_assets.catalog.rebuild.base import Base, fold
 from snapshot_assets.catalog.rebuild.inventory import Inventory
 from snapshot_assets.catalog.rebuild.pins import KeptPins, keep_pins
 from snapshot_assets.catalog.rebuild.unproved_chunks import Recovered

@@ -15,8 +15,7 @@ from datetime import timedelta
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from snapshot_assets.catalog.rebuild.base import Base
-from snapshot_assets.catalog.rebuild.changes import MICROSECOND, assumed_header, completed_chunk
+from snapshot_assets.catalog.rebuild.base import MICROSECOND, Base, assumed_header, completed_chunk
 from snapshot_assets.catalog.rebuild.inventory import Inventory
 from snapshot_assets.catalog.receipts.selection import ReceiptAt, age_of, by_chunk, newest_complete, schema_checksums
 from snapshot_assets.catalog.rules.chunks import chunk_action

@@ -1,6 +1,8 @@
 """Receipts: what one finished attempt at a chunk is about to commit, written before the commit.
 
-A resume adopts a complete receipt instead of reading the source again; a rebuild finds the data by receipts.
+A resume adopts a complete receipt instead of reading the source again; a rebuild finds the data by receipts. A repair
+writes a lost receipt again from what the log records: the log has the SHA-256 of the lost one, and cannot give its
+bytes. So the new one names that SHA-256 and has a checksum of its own (FORMAT.md, section 7).
 """
 
 from __future__ import annotations
@@ -13,15 +15,23 @@ from typing import Any, cast
 from google.protobuf.message import DecodeError, Message
 from pydantic import TypeAdapter, ValidationError
 
-from snapshot_assets.errors import ConflictError, DocumentError, SnapshotError
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.errors import ConflictError, DamageError, DocumentError, SnapshotError, UnsupportedVersionError
 from snapshot_assets.format import codec
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.actions import AddFile, Header, ObjectRef
-from snapshot_assets.format.checksums import sha256_hex
+from snapshot_assets.format.checksums import canonical_json, sha256_hex
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.documents import FORMAT_VERSION, MAX_DOCUMENT_BYTES, check_writable, parse_json, pretty_json
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.layout import check_data_path, receipt_path
+from snapshot_assets.format.layout import (
+    attempt_of,
+    check_data_path,
+    chunk_of,
+    is_receipt,
+    receipt_attempt,
+    receipt_path,
+)
 from snapshot_assets.format.messages import decode_file, encode_file
 from snapshot_assets.format.units import duration_text, parse_time, time_text
 from snapshot_assets.storage.base import ObjectStore
@@ -215,3 +225,60 @@ def _from_json(value: dict[str, Any], name: str) -> Receipt:
 def _first_error(cause: ValidationError) -> str:
     error = cause.errors(include_url=False)[0]
     return f"{'.'.join(map(str, error['loc']))}: {error['msg']}"
+
+
+_REPLACES, _CHECKSUM = "replaces", "checksum"
+
+
+def stands_for(data: bytes, ref: ObjectRef) -> bool:
+    """Return whether bytes are those that the log names, or a receipt that was written again in their place.
+
+    Args:
+        data: The object's bytes.
+        ref: The object, as the log names it.
+    """
+    return sha256_hex(data) == ref.sha256 or (is_receipt(ref.path) and _is_written_again(data, ref))
+
+
+def _is_written_again(data: bytes, ref: ObjectRef) -> bool:
+    try:
+        document = parse_json(data, ref.path)
+    except (DamageError, UnsupportedVersionError):
+        return False
+    checksum = document.pop(_CHECKSUM, None)
+    return document.get(_REPLACES) == ref.sha256 and checksum == sha256_hex(canonical_json(document))
+
+
+def receipt_again(state: State, ref: ObjectRef, known: frozenset[str]) -> bytes:
+    """Return a receipt of all files of a chunk, as the log gives them.
+
+    Its base is the revision before the one that committed these files, so that no run adopts it after that commit.
+
+    Args:
+        state: The newest readable state whose chunk names the receipt.
+        ref: The receipt, as the log names it.
+        known: Paths of all files that the log has, so that the receipt of a replaced chunk says so.
+    """
+    number = chunk_of(ref.path)
+    assert number is not None
+    chunk, files = state.chunks[number], tuple(known.file for known in state.live_files(number))
+    schema_id = max((file.schema_id for file in files), default=state.schema_id)
+    times = {event.revision: event.committed_at for event in state.events}
+    before = {attempt_of(path) for path in known if chunk_of(path) == number} - {file.attempt for file in files}
+    receipt = Receipt(
+        snapshot_id=state.snapshot_id,
+        base_revision=chunk.revision - 1,
+        schema_sha256=state.schemas[schema_id].sha256,
+        chunk=number,
+        attempt=receipt_attempt(ref.path),
+        opened_at=times.get(chunk.revision, state.committed_at),
+        fence=dict(chunk.chunk.fence),
+        files=files,
+        supersedes=tuple(sorted(before)),
+        run=chunk.chunk.run,
+        location_id=state.location_id,
+        header=state.header,
+        version=state.format_version,
+    )
+    document = receipt_json(receipt) | {_REPLACES: ref.sha256}
+    return pretty_json(document | {_CHECKSUM: sha256_hex(canonical_json(document))})

@@ -5,33 +5,94 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import cast
+from itertools import chain
+from typing import Any, cast
 
-from snapshot_assets.catalog.log.replay import despite_pruning, recorded_state
+from snapshot_assets.catalog.log.replay import despite_pruning, read_entries, recorded_state
+from snapshot_assets.catalog.log.store import list_log
 from snapshot_assets.catalog.log.truncation import newest_recorded_state
 from snapshot_assets.catalog.replica import Replica, marker_or_fault, promotion_text, read_marker
 from snapshot_assets.catalog.replication.log_plan import LogPlan, plan_log
 from snapshot_assets.catalog.replication.losses import refuse_losses
-from snapshot_assets.catalog.replication.mending import MendedStore, damaged_transactions
-from snapshot_assets.catalog.replication.needed import needed_objects
 from snapshot_assets.catalog.replication.objects import check_existing
+from snapshot_assets.catalog.state.chain import LogEntry
 from snapshot_assets.catalog.state.chosen import with_versions
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.retained_events import documents_of, needed_events
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.records import damage_on_record
 from snapshot_assets.errors import (
     DamageError,
     LocationDeletedError,
+    MisnamedError,
     NoSnapshotError,
     ReplicaConflictError,
     ReplicaError,
     UsageError,
 )
 from snapshot_assets.format.actions import ObjectRef
-from snapshot_assets.format.layout import REPLICA, in_layout, is_probe, revision_of
+from snapshot_assets.format.layout import REPLICA, in_layout, is_probe, revision_of, transaction_path
 from snapshot_assets.format.name_texts import shell_word
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.listed import Listed
+
+
+def damaged_transactions(source: ObjectStore, target: ObjectStore) -> tuple[str, ...]:
+    """Return the paths of a replica's transactions that are damaged, and whole in its source.
+
+    One that is whole under the name of another revision was written by something else.
+    """
+    own = read_entries(target, list_log(target).transactions)
+    faults = {revision: entry for revision, entry in own if isinstance(entry, DamageError)}
+    damaged = {revision for revision, fault in faults.items() if not isinstance(fault, MisnamedError)}
+    there = sorted(damaged.intersection(list_log(source).transactions))
+    return tuple(transaction_path(each) for each, entry in read_entries(source, there) if isinstance(entry, LogEntry))
+
+
+class MendedStore:
+    """A replica's store with some objects as its source has them. All other methods are the replica's own.
+
+    Args:
+        target: The replica's store.
+        source: The source's store.
+        paths: Paths of the objects that are read from the source.
+    """
+
+    def __init__(self, target: ObjectStore, source: ObjectStore, paths: Collection[str]) -> None:
+        self._target, self._source, self._paths = target, source, paths
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("_target", "_source", "_paths"):  # asked while it is unpickled
+            raise AttributeError(name)
+        return getattr(self._target, name)
+
+    def _having(self, path: str) -> ObjectStore:
+        return self._source if path in self._paths else self._target
+
+    def get(self, path: str, *, limit: int | None = None) -> bytes:
+        """Return an object's bytes; see `ObjectStore.get`."""
+        return self._having(path).get(path, limit=limit)
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        """Return a part of an object; see `ObjectStore.get_range`."""
+        return self._having(path).get_range(path, start, length)
+
+    def head(self, path: str) -> ObjectInfo:
+        """Return an object's size and time; see `ObjectStore.head`."""
+        return self._having(path).head(path)
+
+
+def needed_objects(state: State) -> dict[str, ObjectRef]:
+    """Return by path the objects that a head needs, with checksum and size; all but its log and its hints."""
+    from snapshot_assets.catalog.verify.retained import older_files
+
+    files = chain((known.file for known in state.live_files()), (file for file, _ in older_files(state)))
+    needed = {file.path: ObjectRef(file.path, file.sha256, file.bytes) for file in files}
+    events = needed_events(state, recent_expiries=False)
+    documents = (ref for event in events for action in event.actions for ref in documents_of(action))
+    pins = (known.pin.object for known in state.pins)
+    return needed | {ref.path: ref for ref in chain(documents, pins)}
+
 
 _READS = 3
 _COLLECTED = ("data/", "schema/", "tag/", "savepoint/")

@@ -197,13 +197,13 @@ def _check_target(configuration: Configuration, plan: Plan) -> Iterator[Check]:
     """Connect to a PostgreSQL target, and report what its driver writes slowly."""
     if plan.target is None or configuration.unset([plan.target]):
         return
-    address, subject = configuration.source(plan.target), plan.target.alias
-    if kind_of(address.uri) != "postgresql":
-        return
+    subject = plan.target.alias
     try:
+        if configuration.target_kind(plan) != "postgresql":
+            return
         from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 
-        with closing(PostgresqlTarget(address)) as target:
+        with closing(PostgresqlTarget(configuration.source(plan.target))) as target:
             slow = ", ".join(target.slow_types())
         found = f"postgresql, with {_driver()}"
         yield Check("target", subject, True, f"{found}, which loads {slow} slowly, as text" if slow else found)

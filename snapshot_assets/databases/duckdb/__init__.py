@@ -101,21 +101,21 @@ def open_target(address: DatabaseAddress) -> SqlTarget:
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = False) -> Definition:
-    """Return the statements that create a schema; see `DatabaseModule.define`. `code` changes nothing."""
+    """Return the statements that create a schema; see `TargetModule.define`. `code` changes nothing."""
     from snapshot_assets.databases.duckdb.ddl import define as define_schema
 
     return define_schema(schema, expressions=expressions)
 
 
 def rename(schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, tuple[str, ...]]:
-    """Return documents with new names, and what is lost; see `DatabaseModule.rename`."""
+    """Return documents with new names, and what is lost; see `TargetModule.rename`."""
     from snapshot_assets.databases.duckdb.renaming import rename as rename_schema
 
     return rename_schema(schema, renaming)
 
 
 def type_for(arrow_type: pa.DataType) -> str:
-    """Return the type that holds an Arrow type's values exactly; see `DatabaseModule.type_for`."""
+    """Return the type that holds an Arrow type's values exactly; see `TargetModule.type_for`."""
     from snapshot_assets.databases.duckdb.types import type_for as type_text
 
     return type_text(arrow_type)
@@ -123,7 +123,7 @@ def type_for(arrow_type: pa.DataType) -> str:
 
 @contextmanager
 def scratch(address: DatabaseAddress, name: str) -> Iterator[DatabaseAddress]:
-    """Yield the address of a file in a new folder beside the file that is named; see `DatabaseModule.scratch`."""
+    """Yield the address of a file in a new folder beside the file that is named; see `TargetModule.scratch`."""
     from snapshot_assets.databases.duckdb.scratch_folders import scratch_folder
 
     query = urlsplit(address.uri).query

@@ -25,6 +25,7 @@ from snapshot_assets.databases.renaming import (
 )
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.errors import DocumentError
+from snapshot_assets.format.options import SchemaOptions
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 
 _PART = rb'(?:"(?:[^"]|"")*"|[^\s".,()\'\[\]:;]+)'
@@ -45,7 +46,7 @@ class _NotUnderstood(Exception):
 
 
 def rename(schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, tuple[str, ...]]:
-    """Return documents with new names, and what is lost; see `DatabaseModule.rename`."""
+    """Return documents with new names, and what is lost; see `TargetModule.rename`."""
     with closing(duckdb.connect(config=CONFIG)) as connection:
         return _Documents(schema, renaming, connection).renamed()
 
@@ -57,8 +58,10 @@ class _Documents:
         self._relations = {item.table_name: renaming.table(item.table_name) for item in items}
         self._known = by_folded_name(list(self._relations))
         sequences = [each.table_name for table in schema.tables for each in table.sequences]
-        self._sequences = by_folded_name([*sequences, *_in_options(schema, "sequences")])
-        self._types = by_folded_name(list(_in_options(schema, "types")))
+        options = [SchemaOptions.of(each) for each in schema.schemas]
+        loose = [each.table_name for every in options for each in every.sequences]
+        self._sequences = by_folded_name([*sequences, *loose])
+        self._types = by_folded_name([kind.table_name for every in options for kind in every.types])
         self._lost: list[str] = []
         check_distinct_folded((f"table {old}", new) for old, new in self._relations.items())
 
@@ -202,19 +205,13 @@ class _Documents:
         return tree
 
 
-def _in_options(schema: DatabaseSchema, option: str) -> Iterator[TableName]:
-    for each in schema.schemas:
-        for entry in each.options.get(option, ()):
-            yield TableName(entry["schema"], entry["name"])
-
-
 def _with_own_names(schema: Schema) -> Schema:
     """Return a schema's document whose types and sequences are in it."""
-    options = {
-        option: [{**entry, "schema": schema.name} if isinstance(entry, dict) else entry for entry in entries]
-        for option, entries in schema.options.items()
-    }
-    return schema.model_copy(update={"options": options})
+    options, own = SchemaOptions.of(schema), {"schema_name": schema.name}
+    types = tuple(kind.model_copy(update=own) for kind in options.types)
+    sequences = tuple(each.model_copy(update=own) for each in options.sequences)
+    renamed = options.model_copy(update={"types": types, "sequences": sequences})
+    return schema.model_copy(update={"options": renamed.values()})
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:

@@ -56,7 +56,7 @@ _MACROS = "SELECT 1 AS found FROM duckdb_functions() WHERE database_name = ? AND
 
 
 class DuckDBTarget(DuckDBConnection, SqlTarget):
-    """A database file that is written to; see `RestoreTarget`.
+    """A database file that is written to; see `SqlTarget`.
 
     The first write creates the file or opens it for writing. Until then it is open read-only, which does not change it
     or its write-ahead log. See `open_database` for its errors; `DatabaseDeniedError` also means that the file, or its
@@ -131,7 +131,7 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         self._connection.interrupt()
 
     def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
-        """Describe the tables that exist; see `RestoreTarget`."""
+        """Describe the tables that exist; see `SqlTarget`."""
         if self._opened is None or not tables:
             return {}
         schemas = self.schema_names()
@@ -149,7 +149,7 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         }
 
     def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
-        """Return the columns whose type in the target differs from the tables' type; see `RestoreTarget`."""
+        """Return the columns whose type in the target differs from the tables' type; see `SqlTarget`."""
         existing = self.existing([table.table_name for table in tables])
         present = [table for table in tables if table.table_name in existing]
         if not present:
@@ -171,7 +171,7 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
             yield TableName(schemas[schema], table), column
 
     def would_keep(self, record: RestoreRecord, steps: Sequence[SchemaStep]) -> dict[str, StepResult]:
-        """Return the steps that would keep what the file has; none if there is no file yet. See `RestoreTarget`."""
+        """Return the steps that would keep what the file has; none if there is no file yet. See `SqlTarget`."""
         return {} if self._opened is None else super().would_keep(record, steps)
 
     def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:
@@ -212,7 +212,7 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         absent: Collection[TableName] = (),
         tried: Tried = ignore_tries,
     ) -> dict[str, StepResult]:
-        """Make steps; see `RestoreTarget`.
+        """Make steps; see `SqlTarget`.
 
         DuckDB builds indexes in memory. This does not run in a task, so DuckDB's own limit of memory applies.
         """
@@ -222,7 +222,7 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         return super().make(record, steps, absent, tried)
 
     def by_hand(self, step: SchemaStep) -> tuple[str, ...]:
-        """Return a step's statements without the name that the file has here; see `RestoreTarget`."""
+        """Return a step's statements without the name that the file has here; see `SqlTarget`."""
         own, name = f"{identifier(TARGET)}.", literal(TARGET)
         return tuple(sql.replace(own, "").replace(name, "current_database()") for sql in step.by_hand)
 

@@ -139,7 +139,7 @@ def ingest(table: TableName, column: Column, kind: DuckDBPyType) -> tuple[pa.Dat
 
 @cache
 def type_for(arrow_type: pa.DataType) -> str:
-    """Return the DuckDB type that holds an Arrow type's values exactly; see `DatabaseModule.type_for`."""
+    """Return the DuckDB type that holds an Arrow type's values exactly; see `TargetModule.type_for`."""
     if pa.types.is_list(arrow_type):
         return f"{type_for(arrow_type.value_type)}[]"
     if pa.types.is_map(arrow_type):

@@ -1,13 +1,15 @@
-"""Compares the user-defined types of a snapshot with those of the same names in a target, which an import keeps."""
+"""Compares types of a snapshot with those of a target: user-defined ones of the same names, and limits of columns."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.sql import identifier, literal
+from snapshot_assets.format.options import TypeDefinition
 from snapshot_assets.format.relations import Table, TableName, UserType
 
 _EXISTING = """
@@ -24,6 +26,10 @@ SELECT n.nspname AS schema, t.typname AS name, CASE t.typtype WHEN 'e' THEN 'enu
 FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
 WHERE t.typisdefined AND (n.nspname, t.typname) IN ({names})
 """
+
+_LIMITS = re.compile(r"\((\d+)(?:,\s*(-?\d+))?\)")
+_MOST_PRECISE = 6
+"""Decimal digits of a second in a type without a precision."""
 
 
 def conflicts(connection: PostgresqlConnection, tables: Iterable[Table]) -> list[str]:
@@ -54,17 +60,17 @@ def _differences(kind: UserType, row: Mapping[str, Any]) -> Iterator[str]:
 
 def _other_parts(kind: UserType, row: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence for each part in which a type differs so that values would change, or might not fit."""
-    fields, name = kind.definition, kind.table_name
+    fields, name = TypeDefinition.of_type(kind), kind.table_name
     then = "Drop or rename it, and let the import make it; or restore into another schema with --map-schema."
     if kind.kind == "composite":
-        wanted = [f"{identifier(each['name'])} {each['type']}" for each in fields.get("attributes") or ()]
+        wanted = [f"{identifier(each.name)} {each.type}" for each in fields.attributes]
         if row["attributes"] != wanted:
             yield f"Type {name} is in the target as ({', '.join(row['attributes'])}), not ({', '.join(wanted)}). {then}"
         return
-    of = {"domain": "base", "range": "subtype"}.get(kind.kind)
-    if of is not None and row["of"] != str(fields.get(of)):
-        yield f"Type {name} is in the target as {kind.kind} over {row['of']}, not over {fields.get(of)}. {then}"
-    if kind.kind == "domain" and row["not_null"] and not fields.get("not_null"):
+    of = {"domain": fields.base, "range": fields.subtype}.get(kind.kind)
+    if of is not None and row["of"] != of:
+        yield f"Type {name} is in the target as {kind.kind} over {row['of']}, not over {of}. {then}"
+    if kind.kind == "domain" and row["not_null"] and not fields.not_null:
         yield f"Type {name} is in the target with NOT NULL, which it is not in the snapshot. {then}"
 
 
@@ -79,7 +85,7 @@ def domains_of(table: Table) -> dict[str, str]:
     for kind in table.types:
         if kind.kind == "domain":
             for schema, name in product(*((each, identifier(each)) for each in (kind.schema_name, kind.name))):
-                bases[f"{schema}.{name}"] = str(kind.definition.get("base"))
+                bases[f"{schema}.{name}"] = TypeDefinition.of_type(kind).base or ""
     return bases
 
 
@@ -88,3 +94,36 @@ def base_type(type_text: str, domains: Mapping[str, str]) -> str:
     for _ in domains:
         type_text = domains.get(type_text, type_text)
     return type_text
+
+
+def rounds(found: str, expected: str) -> bool:
+    """Return whether a type rounds values of the expected type."""
+    existing, wanted = _LIMITS.search(found), _LIMITS.search(expected)
+    if existing is None:
+        return False
+    if found.startswith("numeric"):
+        return wanted is None or int(existing[2] or 0) < int(wanted[2] or 0)
+    if found.startswith(("time", "interval")):
+        return int(existing[1]) < (int(wanted[1]) if wanted else _MOST_PRECISE)
+    return False
+
+
+def smaller_limit(found: str, expected: str) -> int | None:
+    """Return how long a value may be for a type, if the expected type has longer ones; else None.
+
+    Args:
+        found: The type that a column has: of characters, bits, or numbers.
+        expected: The type of the values, whose digits after the decimal point all fit.
+    """
+    existing, wanted = _LIMITS.search(found), _LIMITS.search(expected)
+    if existing is None or not found.startswith(("character", "bit", "numeric")):
+        return None
+    limit, longest = _length(found, existing), _length(expected, wanted)
+    return limit if longest is None or longest > (limit or 0) else None
+
+
+def _length(type_text: str, limits: re.Match[str] | None) -> int | None:
+    if limits is None:
+        return 1 if type_text in ("character", "bit") else None
+    scale = int(limits[2] or 0) if type_text.startswith("numeric") else 0
+    return int(limits[1]) - scale

@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
 
-from snapshot_assets.databases.postgresql.ddl.checked_sql import INDEX, reading_options
+from snapshot_assets.databases.postgresql.ddl.checked_sql import INDEX, refusal
 from snapshot_assets.databases.renaming import LONGEST, derived_name
 from snapshot_assets.databases.sql import identifier, qualified
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
-
-FORMER = "former"
-"""Option of a partition that the newest document lacks."""
+from snapshot_assets.format.options import PartitionOptions, PartitionPart, TableOptions
+from snapshot_assets.format.relations import Table, TableName
 
 _DEFAULT = "DEFAULT"
 _CONSTANT = re.compile(r"'(?:[^']|'')*'|[^\s,()']+")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _DATE = re.compile(r"'\d{4}-\d\d-\d\d[^A-Z]*'")
-_KEPT = ("partition_by", "persistence", "access_method", "storage_parameters", "comment")
-
-_Part = Mapping[str, Any]
+_HASH = re.compile(r"FOR VALUES WITH \(modulus ([1-9]\d*), remainder (\d+)\)")
+_KEPT = {"partition_by", "persistence", "access_method", "storage_parameters", "comment"}
 
 
 def with_former_partitions(table: Table, older: Iterable[Table], taken: set[TableName]) -> Table:
@@ -39,81 +35,62 @@ def with_former_partitions(table: Table, older: Iterable[Table], taken: set[Tabl
         older: The table as the schemas have it that its files were written with, newest first.
         taken: Names that no partition can get; those of the partitions that are brought back are added.
     """
-    if table.options.get("partition_by") is None:
+    options = TableOptions.of(table)
+    if options.partition_by is None:
         return table
-    with reading_options():
-        places = _Places(table, taken)
-        for each in older:
-            places.add_lost(each)
-    return table.model_copy(update={"options": {**table.options, "partitions": places.parts}})
-
-
-def former_partitions(table: Table) -> list[TableName]:
-    """Return the partitions that only rows of older windows need."""
-    return [_name(part) for part in table.options.get("partitions", ()) if part.get(FORMER)]
-
-
-def partitions_of(table: Table) -> list[TableName]:
-    """Return the partitions of all levels."""
-    return [_name(part) for part in table.options.get("partitions", ())]
-
-
-def relation_names(schema: DatabaseSchema) -> set[TableName]:
-    """Return the names of all tables and partitions."""
-    return {name for table in schema.tables for name in (table.table_name, *partitions_of(table))}
-
-
-def _name(part: _Part) -> TableName:
-    return TableName(part["schema"], part["name"])
+    places = _Places(table, options, taken)
+    for each in older:
+        places.add_lost(each.table_name, TableOptions.of(each))
+    return table.model_copy(
+        update={"options": {**table.options, "partitions": [each.values() for each in places.parts]}}
+    )
 
 
 class _Places:
     """The partitions of a table, to which those are added that it has lost."""
 
-    def __init__(self, table: Table, taken: set[TableName]) -> None:
-        self.parts: list[_Part] = []
+    def __init__(self, table: Table, options: TableOptions, taken: set[TableName]) -> None:
+        self.parts: list[PartitionOptions] = []
         self._table, self._taken = table, taken
-        self._named: dict[TableName, _Part] = {table.table_name: table.options}
+        self._named: dict[TableName, TableOptions | PartitionOptions] = {table.table_name: options}
         self._children: defaultdict[TableName, dict[str, TableName]] = defaultdict(dict)  # by bounds
-        for part in table.options.get("partitions", ()):
+        for part in options.partitions:
             self._append(part)
 
-    def _append(self, part: _Part) -> None:
+    def _append(self, part: PartitionOptions) -> None:
         self.parts.append(part)
-        self._named[_name(part)] = part
-        self._children[TableName(*part["of"])][part["bounds"]] = _name(part)
+        self._named[part.table_name] = part
+        self._children[part.of][part.bounds] = part.table_name
 
-    def add_lost(self, older: Table) -> None:
-        """Add what an older document of the table has more."""
+    def add_lost(self, name: TableName, older: TableOptions) -> None:
+        """Add what older options of the table, and its name then, have more."""
         own = self._table.table_name
-        now = {older.table_name: own}  # by the older name of each parent: its present name, if it is divided alike
-        if older.options.get("partition_by") != self._key(own):
+        now = {name: own}  # by the older name of each parent: its present name, if it is divided alike
+        if older.partition_by != self._key(own):
             self._take_all(own)
             return
-        for part in older.options.get("partitions", ()):
-            parent = now.get(TableName(*part["of"]))
+        for part in older.partitions:
+            parent = now.get(part.of)
             if parent is None:
                 continue
-            found = self._children[parent].get(part["bounds"]) or self._add_alike(parent, part)
+            found = self._children[parent].get(part.bounds) or self._add_alike(parent, part)
             if found is None:
-                self._take_all(parent, part["bounds"])
-            elif self._key(found) == part.get("partition_by"):
-                now[_name(part)] = found
+                self._take_all(parent, part.bounds)
+            elif self._key(found) == part.partition_by:
+                now[part.table_name] = found
             elif self._key(found) is not None:
                 self._take_all(found)
 
     def _key(self, name: TableName) -> str | None:
         """Return the partition key of the table, or of a partition."""
-        key: str | None = self._named[name].get("partition_by")
-        return key
+        return self._named[name].partition_by
 
-    def _add_alike(self, parent: TableName, part: _Part) -> TableName | None:
+    def _add_alike(self, parent: TableName, part: PartitionOptions) -> TableName | None:
         """Add an older partition, unless others may take some of its rows."""
         there = self._children[parent]
-        if _DEFAULT in there or not all(_disjoint(part["bounds"], each) for each in there):
+        if _DEFAULT in there or not all(_disjoint(part.bounds, each) for each in there):
             return None
-        kept = {option: part[option] for option in _KEPT if option in part}
-        return self._add(parent, _name(part), part["bounds"], kept)
+        return self._add(parent, part.table_name, part.bounds, part)
 
     def _take_all(self, parent: TableName, bounds: str = _DEFAULT) -> None:
         """Let a partitioned relation, and those of its partitions that may overlap bounds, take every row."""
@@ -121,20 +98,26 @@ class _Places:
         if str(self._key(parent)).startswith("HASH"):
             for modulus, remainder in _uncovered(there):
                 one = f"FOR VALUES WITH (modulus {modulus}, remainder {remainder})"
-                self._add(parent, TableName(parent.schema, f"{parent.table}_{remainder}"), one, {})
+                self._add(parent, TableName(parent.schema, f"{parent.table}_{remainder}"), one)
         elif _DEFAULT not in there:
-            self._add(parent, TableName(parent.schema, f"{parent.table}_default"), _DEFAULT, {})
+            self._add(parent, TableName(parent.schema, f"{parent.table}_default"), _DEFAULT)
         for others, name in there.items():
             apart = _DEFAULT not in (bounds, others) and _disjoint(bounds, others)
             if self._key(name) is not None and not apart:
                 self._take_all(name)
 
-    def _add(self, parent: TableName, wanted: TableName, bounds: str, options: Mapping[str, Any]) -> TableName:
-        name = self._free(wanted)
-        of_table = parent == self._table.table_name
-        keys = _keys_of_table(self._table) if of_table else _keys_of_partition(self._named[parent])
-        place = {"schema": name.schema, "name": name.table, "of": list(parent), "bounds": bounds, FORMER: True}
-        self._append({**place, **options, **_keys_of_place(name, parent, keys)})
+    def _add(
+        self, parent: TableName, wanted: TableName, bounds: str, older: PartitionOptions | None = None
+    ) -> TableName:
+        name, above = self._free(wanted), self._named[parent]
+        keys = _keys_of_partition(above) if isinstance(above, PartitionOptions) else _keys_of_table(self._table)
+        kept = older.model_dump(include=_KEPT) if older is not None else {}
+        own = _keys_of_place(name, parent, keys)
+        self._append(
+            PartitionOptions(
+                schema_name=name.schema, name=name.table, of=parent, bounds=bounds, **kept, **own, former=True
+            )
+        )
         self._taken.add(name)
         return name
 
@@ -162,17 +145,15 @@ def _keys_of_table(table: Table) -> _Keys:
     return _Keys(named, tuple((index.name, index.definition) for index in table.indexes))
 
 
-def _keys_of_partition(part: _Part) -> _Keys:
-    rows = [(row["name"], row["definition"]) for row in part.get("constraints", ())]
-    keys = tuple(row for row in rows if not row[1].startswith(("CHECK", "FOREIGN KEY")))
-    return _Keys(keys, tuple((row["name"], row["definition"]) for row in part.get("indexes", ())))
+def _keys_of_partition(part: PartitionOptions) -> _Keys:
+    return _Keys(*(tuple((each.name, each.definition) for each in parts) for parts in (part.keys, part.indexes)))
 
 
-def _keys_of_place(name: TableName, parent: TableName, keys: _Keys) -> dict[str, list[dict[str, str]]]:
+def _keys_of_place(name: TableName, parent: TableName, keys: _Keys) -> dict[str, list[PartitionPart]]:
     """Return the constraints and indexes by which a partition takes part in those of its parent."""
 
-    def row(of: str, definition: str) -> dict[str, str]:
-        return {"name": derived_name(of, parent.table, name.table), "definition": definition, "parent": of}
+    def row(of: str, definition: str) -> PartitionPart:
+        return PartitionPart(name=derived_name(of, parent.table, name.table), definition=definition, parent=of)
 
     indexes = []
     for of, definition in keys.indexes:
@@ -196,13 +177,17 @@ def _disjoint(one: str, other: str) -> bool:
     if " IN (" in one:
         return not {*_CONSTANT.findall(one.partition(" IN ")[2])} & {*_CONSTANT.findall(other.partition(" IN ")[2])}
     (first, end), (others_first, others_end) = _range(one), _range(other)
+    if len({*map(len, (first, end, others_first, others_end))}) > 1:
+        return False
     comparable = [*zip(end, others_first, strict=True)], [*zip(others_end, first, strict=True)]
     return any(_at_most(pairs) for pairs in comparable)
 
 
 def _hash(bounds: str) -> tuple[int, int]:
-    modulus, remainder = re.findall(r"\d+", bounds)
-    return int(modulus), int(remainder)
+    match = _HASH.fullmatch(bounds)
+    if match is None:
+        raise refusal("A partition", bounds, "a hash partition's bounds")
+    return int(match[1]), int(match[2])
 
 
 def _uncovered(bounds: Iterable[str]) -> Iterator[tuple[int, int]]:

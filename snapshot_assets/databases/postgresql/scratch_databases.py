@@ -20,7 +20,7 @@ _OURS = "Scratch database of snapshot_assets: dropped after use, or by the next 
 
 @contextmanager
 def scratch(address: DatabaseAddress, name: str) -> Iterator[DatabaseAddress]:
-    """Yield the address of a new database; see `DatabaseModule.scratch`."""
+    """Yield the address of a new database; see `TargetModule.scratch`."""
     name = name.encode()[:_MOST_BYTES].decode(errors="ignore")
     drop = f"DROP DATABASE {identifier(name)} WITH (FORCE)", f"dropping the scratch database {name}"
     with closing(PostgresqlConnection(address)) as server:

@@ -13,7 +13,14 @@ from snapshot_assets.databases.feed import Feed
 from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.postgresql.database_locale import differing_locale
 from snapshot_assets.databases.postgresql.driver import refused, refused_types
-from snapshot_assets.databases.postgresql.existing_types import base_type, conflicts, domains_of, names_of
+from snapshot_assets.databases.postgresql.existing_types import (
+    base_type,
+    conflicts,
+    domains_of,
+    names_of,
+    rounds,
+    smaller_limit,
+)
 from snapshot_assets.databases.postgresql.large_objects import (
     COLUMNS,
     LARGE_OBJECTS,
@@ -23,21 +30,21 @@ from snapshot_assets.databases.postgresql.large_objects import (
     is_large_objects,
     pages_of_imports,
 )
-from snapshot_assets.databases.postgresql.limits import rounds, smaller_limit
 from snapshot_assets.databases.postgresql.objects import lookup
 from snapshot_assets.databases.postgresql.quiet import acting, every_row, forced, only_reading, quiet
 from snapshot_assets.databases.postgresql.references import references_to
 from snapshot_assets.databases.postgresql.rehearsal import rehearse
 from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
+from snapshot_assets.databases.postgresql.value_limits import unfit_values
 from snapshot_assets.databases.postgresql.write_forms import Receiver, WriteForm, receivers, receivers_query, write_form
 from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.sql_target import Question, SqlTarget
-from snapshot_assets.databases.target import ExistingTable, Load, OtherType
+from snapshot_assets.databases.target import ExistingTable, Load, OtherType, UnfitValues
 from snapshot_assets.errors import PlanError, SnapshotError
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
 
 # A commit waits for the disk whatever the role's default, unless it says otherwise; see `flush`.
 _SETTINGS = SETTINGS | {"temp_buffers": "64MB", "synchronous_commit": "on"}
@@ -96,7 +103,7 @@ ORDER BY schema, name, "column"
 
 
 class PostgresqlTarget(PostgresqlConnection, SqlTarget):
-    """One connection that writes; see `RestoreTarget` and `PostgresqlConnection`."""
+    """One connection that writes; see `SqlTarget` and `PostgresqlConnection`."""
 
     kind = "postgresql"
     time_column = PostgresqlTimeColumn
@@ -113,7 +120,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         self._transacting = False
 
     def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
-        """Describe those of the tables that exist; see `RestoreTarget`."""
+        """Describe those of the tables that exist; see `SqlTarget`."""
         if not tables:
             return {}
         existing = {}
@@ -127,7 +134,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         return existing
 
     def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
-        """Return the columns to which values of the tables' types cannot be written; see `RestoreTarget`.
+        """Return the columns to which values of the tables' types cannot be written; see `SqlTarget`.
 
         COPY's binary stream carries no types: the eight bytes of a bigint would become some double precision number.
         The server resolves the text of types, so spellings do not matter, and a domain counts as its base type. A
@@ -152,25 +159,29 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         return others
 
     def missing(self, needs: Sequence[Need]) -> list[Need]:
-        """Return the objects that the target lacks; see `RestoreTarget`."""
+        """Return the objects that the target lacks; see `SqlTarget`."""
         rows = self.rows(lookup(needs), "looking up what tables depend on") if needs else []
         there = {(row["kind"], row["name"]) for row in rows}
         return [need for need in needs if (need.kind, need.name) not in there]
 
     def conflicts(self, tables: Sequence[Table]) -> list[str]:
-        """Return how types of the target differ from those of the tables; see `RestoreTarget`."""
+        """Return how types of the target differ from those of the tables; see `SqlTarget`."""
         return conflicts(self, tables)
 
+    def unfit_values(self, column: Column) -> UnfitValues | None:
+        """Return which values PostgreSQL cannot hold; see `SqlTarget`."""
+        return unfit_values(column)
+
     def acting(self, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
-        """Return the triggers and rules that the role cannot disable; see `RestoreTarget`."""
+        """Return the triggers and rules that the role cannot disable; see `SqlTarget`."""
         return list(acting(self, tables, deletes=deletes))
 
     def differing(self, schema: DatabaseSchema) -> list[str]:
-        """Return how the target's locale differs from the source's; see `RestoreTarget`."""
+        """Return how the target's locale differs from the source's; see `SqlTarget`."""
         return list(differing_locale(self, schema))
 
     def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:
-        """Return the statements that the server refuses; see `RestoreTarget`."""
+        """Return the statements that the server refuses; see `SqlTarget`."""
         return rehearse(self, statements)
 
     def slow_types(self) -> list[str]:

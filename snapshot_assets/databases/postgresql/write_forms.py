@@ -10,6 +10,8 @@ has that of text, and a type of the same name in another schema has its own.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,12 +19,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from snapshot_assets.databases.postgresql.json_texts import json_texts
 from snapshot_assets.databases.postgresql.wire.arrays import arrays
 from snapshot_assets.databases.postgresql.wire.layout import Encoder
 from snapshot_assets.databases.postgresql.wire.numbers import decimals
 from snapshot_assets.databases.postgresql.wire.texts import ENCODERS, finite_intervals
 from snapshot_assets.databases.sql import identifier, literal
+from snapshot_assets.format.arrow_types import with_leaves
 from snapshot_assets.format.relations import Carrier, Column, TableName
 
 # Types whose cast from text differs from their input function: regclass(text) refuses `-`, which means no class, and
@@ -155,14 +157,14 @@ def write_form(column: Column, receiver: Receiver) -> WriteForm:
 def _nested(column: Column, name: str) -> WriteForm:
     """Return how nested values are loaded, which the driver cannot write: as JSON text."""
     if column.type == "json":
-        return WriteForm(pa.string(), "json", name, json_texts)
+        return WriteForm(pa.string(), "json", name, _json_texts)
     value = f"{name}::{column.type}"
     if column.type.endswith("[]"):
         element = column.type.removesuffix("[]")
         elements = f"pg_catalog.json_array_elements_text({name}::json) WITH ORDINALITY AS e (value, number)"
         array = f"ARRAY(SELECT e.value::{element} FROM {elements} ORDER BY e.number)"
         value = f"CASE WHEN {name} IS NOT NULL THEN {array} END"
-    return WriteForm(pa.string(), "text", value, json_texts)
+    return WriteForm(pa.string(), "text", value, _json_texts)
 
 
 def _native_encoder(arrow_type: pa.DataType, function: str) -> Encoder | None:
@@ -194,3 +196,32 @@ def _scalar(arrow_type: pa.DataType, type_text: str, name: str) -> WriteForm:
     if pa.types.is_fixed_size_binary(arrow_type):
         return WriteForm(pa.binary(), type_text, name)
     return WriteForm(_WIDENED.get(arrow_type, arrow_type), type_text, name)
+
+
+def _json_texts(array: pa.Array) -> pa.Array:
+    """Return each nested value as JSON text, which PostgreSQL casts to arrays; NULL stays NULL.
+
+    JSON itself has finite numbers, texts and booleans. All other values are the text that PostgreSQL reads: decimals,
+    dates, times, `NaN`, hex digits for bytes. A map becomes a list of pairs, because its keys may have any type.
+    """
+    dumps = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    values = array.cast(with_leaves(array.type, _text_leaf)).to_pylist()
+    return pa.array([None if value is None else dumps(_plain(value)) for value in values], pa.string())
+
+
+def _text_leaf(kind: pa.DataType) -> pa.DataType:
+    """Return the string type for temporal and decimal types: Python's types cannot hold all their values."""
+    return pa.string() if pa.types.is_temporal(kind) or pa.types.is_decimal(kind) else kind
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case bytes():
+            return "\\x" + value.hex()
+        case dict():
+            return {name: _plain(member) for name, member in value.items()}
+        case list() | tuple():
+            return [_plain(member) for member in value]
+    return value

@@ -37,7 +37,7 @@ class SparkRelations:
 
     Attributes:
         relations: Its tables and views, temporary ones left out; whether each is a view.
-        reserved: Its tables and views that have names of the ledger of imports, with the parts of these names.
+        reserved: Its tables and views in a schema named like the ledger of imports, with the parts of their names.
         namespaces: Its namespaces, by the names that documents use.
     """
 
@@ -56,7 +56,7 @@ class SparkRelations:
             names = {row["tableName"] for row in tables if not row["isTemporary"]}
             views = {row["viewName"] for row in self._views(where) if not row["isTemporary"]}
             for name in names | views:  # some catalogs do not list views among their tables
-                if is_ledger_schema(schema) or is_ledger_schema(name):
+                if is_ledger_schema(schema):
                     self.reserved[TableName(schema, name)] = (*path, name)
                 else:
                     self.relations[TableName(schema, name)] = name in views

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from snapshot_assets.databases.clashes import clashes, too_long
 from snapshot_assets.databases.needs import carried_types, merged, recorded
 from snapshot_assets.format.counts import counted, noun
+from snapshot_assets.format.options import TableOptions
 from snapshot_assets.format.relations import DatabaseSchema
 
 _SHOWN = 10
@@ -19,7 +20,7 @@ def restore_warnings(schema: DatabaseSchema) -> tuple[str, ...]:
 
 def _needed(schema: DatabaseSchema) -> Iterator[str]:
     carried = carried_types(schema)
-    every = merged(need for table in schema.tables for need in recorded(table))
+    every = merged(need for table in schema.tables for need in recorded(table.table_name, TableOptions.of(table).needs))
     needs = [need for need in every if need.label not in carried]
     if needs:
         some = "; ".join(f"{need.label} (for {need.used_by[0]})" for need in needs[:_SHOWN])
@@ -33,9 +34,8 @@ def _needed(schema: DatabaseSchema) -> Iterator[str]:
 
 def _names(schema: DatabaseSchema) -> Iterator[str]:
     """Yield names that targets of another kind cannot have."""
-    ignoring = [kind for kind in ("DuckDB", "Spark") if kind.lower() != schema.database]
-    if some := clashes(schema, " and in ".join(ignoring)):
-        yield f"A restore into {' or '.join(ignoring)} will be refused. {_first(some)}"
+    if schema.database != "duckdb" and (some := tuple(clashes(schema))):
+        yield f"A restore into DuckDB will be refused. {_first(some)}"
     if schema.database != "postgresql" and (some := too_long(schema)):
         yield f"A restore into PostgreSQL will be refused. {_first(some)}"
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from snapshot_assets.errors import DatabaseError, PlanError, UnsupportedTypeError
-from snapshot_assets.format.partition_folders import MAX_FOLDER_BYTES, partition_folder
+from snapshot_assets.format.layout import MAX_FOLDER_BYTES, partition_folder
 from snapshot_assets.format.relations import Table
 
 _SHOWN = 60

@@ -4,22 +4,144 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from weakref import WeakKeyDictionary
 
+import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from snapshot_assets.catalog.verify.objects import HASHING_THREADS, hash_object
+from snapshot_assets.engine.files.read import check_sha256
 from snapshot_assets.engine.reading.filters import InexpressibleError
-from snapshot_assets.engine.reading.hadoop import hadoop_root
-from snapshot_assets.engine.reading.hashing import hash_files
 from snapshot_assets.engine.reading.native import NativeRead, plan_native
 from snapshot_assets.engine.reading.options import ReadOptions, parse_options
+from snapshot_assets.engine.reading.parts import FilePart, grouped
 from snapshot_assets.engine.reading.planning import PlannedRead, TableRead
 from snapshot_assets.engine.reading.source import open_read
-from snapshot_assets.engine.session import master_of, send_package, task_frame
-from snapshot_assets.errors import PlanError, TaskFailedError, TaskLostError
-from snapshot_assets.storage.location import FILE
+from snapshot_assets.engine.session import master_of, send_package, spark_errors, task_frame
+from snapshot_assets.errors import ObjectNotFoundError, PlanError, TaskFailedError, TaskLostError
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.in_parallel import hashing_threads, threads
+from snapshot_assets.storage.location import FILE, Location
 from snapshot_assets.storage.options import StoreOptions
+
+_Known = tuple[str, str, str, datetime | None]
+_hashed: WeakKeyDictionary[SparkSession, set[_Known]] = WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def hash_files(spark: SparkSession, store: ObjectStore, parts: Sequence[FilePart], *, local: bool) -> None:
+    """Hash the files that this session has not hashed yet, and compare them with the log.
+
+    A local file counts as another one once its time has changed.
+
+    Args:
+        spark: The session.
+        store: The location.
+        parts: The files.
+        local: Whether the files are on this machine: then this process hashes them in threads, else a Spark job does.
+
+    Raises:
+        ChecksumMismatchError: A file has another SHA-256; names it and both values.
+        ObjectNotFoundError: A file is missing.
+        TaskFailedError, TaskLostError: The job failed.
+    """
+    with _lock:
+        known = _hashed.setdefault(spark, set())
+    wanted = [(_identity(store, part.file, local), part) for part in parts]
+    new = [(identity, part) for identity, part in wanted if identity not in known]
+    files = {part.file.path: part.file for _, part in new}
+    found = _in_threads(store, files.values()) if local else _in_tasks(spark, store, [part for _, part in new])
+    for path, sha256 in found:
+        if sha256 is None:
+            raise ObjectNotFoundError(f"There is no object {path} in {store.uri}.", uri=f"{store.uri}/{path}")
+        check_sha256(files[path], sha256)
+    known.update(identity for identity, _ in new)
+
+
+def forget(spark: SparkSession) -> None:
+    """Let a session hash all files again."""
+    with _lock:
+        _hashed.pop(spark, None)
+
+
+def _identity(store: ObjectStore, file: DataFile, local: bool) -> _Known:
+    return store.uri, file.path, file.sha256, store.head(file.path).modified if local else None
+
+
+def _in_threads(store: ObjectStore, files: Iterable[DataFile]) -> Iterator[tuple[str, str | None]]:
+    with threads(hashing_threads(store, HASHING_THREADS)) as pool:
+        yield from pool.map(lambda file: (file.path, _sha256(store, file.path)), files)
+
+
+def _in_tasks(spark: SparkSession, store: ObjectStore, parts: Sequence[FilePart]) -> Iterator[tuple[str, str | None]]:
+    def read(group: Sequence[FilePart]) -> Iterator[pa.RecordBatch]:
+        rows = [(part.file.path, _sha256(store, part.file.path)) for part in group]
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(column, pa.string()) for column in zip(*rows, strict=True)], names=["path", "sha256"]
+        )
+
+    if parts:
+        with spark_errors():
+            rows = task_frame(send_package(spark), grouped(parts), "path string, sha256 string", read).collect()
+        yield from ((row.path, row.sha256) for row in rows)
+
+
+def _sha256(store: ObjectStore, path: str) -> str | None:
+    try:
+        return hash_object(store, path)[0]
+    except ObjectNotFoundError:
+        return None
+
+
+_SCHEMES = {"s3": ("s3", "s3a"), "gs": ("gs",), "oss": ("oss",)}
+"""Hadoop's names of a scheme, which a cluster's connectors may have. Azure's need an account, which no URI names."""
+
+
+def hadoop_root(spark: SparkSession, location: Location, options: StoreOptions) -> str | None:
+    """Return a location's path for Spark's own file system; None if that does not reach it.
+
+    Folders are reached: reading one is refused unless Spark's tasks run on this machine. A store is reached if the
+    session's Hadoop knows its scheme, and the read names no endpoint and no credentials, of which Hadoop knows nothing.
+
+    Args:
+        spark: The session.
+        location: The location.
+        options: Storage options of the read; the environment completes them.
+    """
+    if location.scheme == FILE:
+        return f"file://{location.local_path}"
+    plain = StoreOptions(retries=options.retries, retry_timeout=options.retry_timeout, region=options.region)
+    named = replace(options, requests_per_second=None) != plain
+    if named or options.resolved(location.scheme).endpoint is not None:
+        return None
+    for scheme in _SCHEMES.get(location.scheme, ()):
+        if _is_configured(spark, scheme):
+            return f"{scheme}://{location.bucket}/{location.prefix}"
+    return None
+
+
+def _is_configured(spark: SparkSession, scheme: str) -> bool:
+    """Return whether the session's Hadoop can open a scheme; behind Spark Connect, only settings are known."""
+    session, jvm = getattr(spark, "_jsparkSession", None), getattr(spark, "_jvm", None)
+    if session is None or jvm is None:
+        return bool(spark.conf.get(f"spark.hadoop.fs.{scheme}.impl", None))
+    try:
+        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, session.sessionState().newHadoopConf())
+    except PySparkException:
+        return False
+    except Exception as cause:
+        # Java's exceptions that PySpark has no name for come through py4j, which not every session has.
+        if type(cause).__module__.startswith("py4j."):
+            return False
+        raise
+    return True
+
 
 _log = logging.getLogger(__name__)
 

@@ -4,24 +4,71 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from functools import reduce
 from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
 from pyspark.sql.types import StructType
 
 from snapshot_assets.engine.reading.federated import plan_federated
 from snapshot_assets.engine.reading.options import ReadOptions, parse_options
 from snapshot_assets.engine.reading.planning import PlannedRead, TableRead, TimeIndex, choose_read
-from snapshot_assets.engine.reading.pushdown import PUSHDOWN, pushed_range
 from snapshot_assets.engine.session import master_of, send_package
 from snapshot_assets.engine.session_settings import is_local
+from snapshot_assets.engine.time_range import in_zone
 from snapshot_assets.errors import PlanError
 from snapshot_assets.storage.location import FILE, Location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import VARIABLES, StoreOptions
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+"""Setting without which Spark fails a read whose reader takes filters."""
+
+_LOWER, _UPPER = (EqualTo, GreaterThan, GreaterThanOrEqual), (EqualTo, LessThan, LessThanOrEqual)
+_AFTER = timedelta(microseconds=1)
+"""From a time that belongs to a range to its end: Spark's times have microseconds."""
+
+
+def pushed_range(filters: Iterable[Filter], column: str, zone: str) -> tuple[datetime | None, datetime | None]:
+    """Return the start and the end of the times that filters leave; None for an end that they leave open.
+
+    Args:
+        filters: Filters of which all are true for every row.
+        column: The time index.
+        zone: IANA zone of times without one.
+    """
+    starts, ends = [], []
+    for each in filters:
+        if isinstance(each, (*_LOWER, *_UPPER)) and each.attribute == (column,):
+            for time in _instants(each.value, zone):
+                starts += [time] if isinstance(each, _LOWER) else []
+                ends += [time + _AFTER] if isinstance(each, _UPPER) else []
+    return max(starts, default=None), min(ends, default=None)
+
+
+def _instants(value: Any, zone: str) -> Iterator[datetime]:
+    """Yield a value as an instant, unless it is no time, or lies at an end of the calendar."""
+    if not isinstance(value, date) or not 1 < value.year < 9999:
+        return
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        yield value.astimezone(UTC)
+    else:
+        local = pa.array([value], pa.timestamp("us") if isinstance(value, datetime) else pa.date32())
+        yield in_zone(local.cast(pa.timestamp("us")), zone).cast(pa.timestamp("us", "UTC"))[0].as_py()
+
 
 _REDACTED = "(?i:account_key|service_account)"
 """Names of options whose values Spark would show in plans; it redacts those of other secrets itself."""

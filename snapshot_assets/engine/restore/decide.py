@@ -1,20 +1,38 @@
-"""What a restore does with each chunk, decided before anything is recorded or loaded."""
+"""What a restore does with each chunk, decided before anything is recorded or loaded: load, replace, renew, or nothing.
+
+A compaction writes the same rows into other files. Such rows need not be loaded again. They are known to be the same
+if the chunk was exported before the revision that they were loaded from: then only compactions came after it.
+Compactions and tombstones only remove rows, so the later rows are among the earlier ones; if there are as many, they
+are the same. Every other chunk counts as changed, also one that was loaded from a newer revision than the restored one.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
-from snapshot_assets.engine.restore.changes import ChunkChange
-from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan
-from snapshot_assets.engine.restore.ledger import Renewal
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.databases.target import LoadedFile, RestoreRecord
+from snapshot_assets.engine.restore.files import (
+    ChunkFiles,
+    FilePlan,
+    TombstoneDeletions,
+    as_carried,
+    changed_carriers,
+    parents_first,
+)
+from snapshot_assets.engine.restore.target import Renewal, TargetLedger
 from snapshot_assets.errors import RestoreError
-from snapshot_assets.format.counts import some_text
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.counts import counted, number_text, some_text
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+
+_OTHER_ROWS = (act.Begin, act.SchemaAdded, act.Rebuilt, act.Rollback)
 
 
 @dataclass(frozen=True)
@@ -63,18 +81,141 @@ class ChunkLoad:
         return sum(plan.file.bytes for plan in self.plans)
 
 
-def check_replaceable(chunk: ChunkFiles, change: ChunkChange, *, allowed: bool, into_nonempty: bool) -> None:
-    """Refuse to replace a chunk.
+def entry_of(plan: FilePlan, record: RestoreRecord, rows: int = 0) -> LoadedFile:
+    """Return the ledger row of a file that a restore loads."""
+    name, path = plan.key
+    return LoadedFile(record.location_id, name, path, plan.file.chunk, plan.file.sha256, record.id, rows)
+
+
+@dataclass(frozen=True)
+class ChunkChange:
+    """How a chunk's rows differ from those that were loaded.
+
+    Attributes:
+        reason: The difference, as the end of a sentence; "" if the rows are the same, or none were loaded.
+        tables: The tables whose rows differ, or lie in other files now.
+        renewal: The ledger rows to replace, where the same rows lie in other files now; None for none.
+    """
+
+    reason: str = ""
+    tables: frozenset[TableName] = frozenset()
+    renewal: Renewal | None = None
+
+
+@dataclass(frozen=True)
+class ChunkChanges:
+    """Compares chunks of the restored revision with their rows in a target's ledger.
+
+    Attributes:
+        head: The newest state.
+        state: The state at the restored revision.
+        deleted: What tombstones delete, at this revision and at those of the ledger.
+        record: The restore that the comparison is for.
+    """
+
+    head: State
+    state: State
+    ledger: TargetLedger
+    deleted: TombstoneDeletions
+    record: RestoreRecord
+
+    def of(self, chunk: ChunkFiles) -> ChunkChange:
+        """Return how a chunk's rows differ from those that were loaded."""
+        loaded = self.ledger.by_chunk.get(chunk.chunk, frozenset())
+        current = {plan.key for plan in chunk.files}
+        moved = {table for table, _ in loaded - current}
+        if outdated := {plan.key[0] for plan in chunk.files if plan.key in loaded and self._is_outdated(plan)}:
+            why = f"was loaded when other rows of {_table_names(outdated)} were deleted"
+            return ChunkChange(why, frozenset(outdated | moved))
+        if not moved:
+            return ChunkChange()
+        old = [self.ledger.files[key] for key in sorted(loaded) if key[0] in moved]
+        new = [plan for plan in chunk.files if plan.table.table_name in moved]
+        reason = self._not_the_same(chunk.chunk, sorted(moved), old, new)
+        if reason is not None:
+            return ChunkChange(f"was loaded from other files of {_table_names(moved)}{reason}", frozenset(moved))
+        entries = tuple(entry_of(plan, self.record, plan.file.rows) for plan in new)
+        return ChunkChange("", frozenset(moved), Renewal(tuple(old), entries))
+
+    def to_load(self, chunk: ChunkFiles, absent: Collection[TableName]) -> tuple[FilePlan, ...]:
+        """Return the files of a chunk to load, all if it changed, without those of tables that could not be made."""
+        made = chunk.without(absent)
+        return made.files if self.of(chunk).reason else self.ledger.missing(made)
+
+    def _is_outdated(self, plan: FilePlan) -> bool:
+        """Return whether a file was loaded without rows that are live now, or with rows that are deleted now."""
+        entry = self.ledger.files[plan.key]
+        fewer = plan.whole and entry.rows != plan.file.rows  # also where the log lost the tombstone that deleted them
+        return fewer or self.deleted.differ(plan.file, self.ledger.revisions.get(entry.import_id))
+
+    def _not_the_same(
+        self, chunk: int, moved: Iterable[TableName], old: list[LoadedFile], new: list[FilePlan]
+    ) -> str | None:
+        """Return why the rows of some tables may not be the same, as the end of a sentence; None if they are."""
+        finished = {record.id: record.revision for record in self.ledger.earlier if record.finished}
+        revisions = {finished.get(entry.import_id) for entry in old}
+        compacted = self._only_compacted(chunk, {revision for revision in revisions if revision is not None})
+        if compacted is None:
+            return ""
+        # An unfinished restore may have loaded only some of a chunk's files.
+        if not compacted or None in revisions or not all(plan.whole for plan in new):
+            return " (they were compacted, and nothing proves that they hold the same rows)"
+        different = []
+        for table in moved:
+            there = sum(entry.rows for entry in old if entry.table == table)
+            here = sum(plan.file.rows for plan in new if plan.table.table_name == table)
+            if there != here:
+                rows = counted(there, "row")
+                different.append(f"the target has {rows} of {table}, this revision {number_text(here)}")
+        return f" (compactions left out rows: {' and '.join(different)})" if different else None
+
+    def _only_compacted(self, chunk: int, revisions: set[int]) -> bool | None:
+        """Return whether only compactions changed a chunk since its rows were loaded; None if none is recorded."""
+        known = self.state.chunks.get(chunk)
+        if known is None or not known.chunk.exported:
+            return None
+        if not revisions or max(revisions) > self.state.revision:
+            return False
+        first = min(revisions)
+        if any(first < revision <= self.state.revision for revision in self._other_rows):
+            return False
+        return known.exported <= first and self.head.rolled_back <= first
+
+    @cached_property
+    def _other_rows(self) -> list[int]:
+        """The revisions after which any chunk may have rows or columns that it did not have before."""
+        events = self.head.events
+        return [each.revision for each in events if any(isinstance(action, _OTHER_ROWS) for action in each.actions)]
+
+
+def decide(chunk: ChunkFiles, changes: ChunkChanges, *, again: bool, replace: bool) -> ChunkLoad:
+    """Decide what a restore does with a chunk.
+
+    A changed chunk is replaced; of any other, the files are loaded that the ledger lacks. If the same rows lie in other
+    files now, only ledger rows are replaced.
 
     Args:
-        chunk: The chunk.
-        change: How its rows differ from those that were loaded.
-        allowed: Whether the user lets rows be replaced.
-        into_nonempty: Whether the tables had rows of others before a restore.
+        chunk: The chunk, without tables that could not be made.
+        changes: Compares it with what was loaded before.
+        again: Whether it is to be replaced, whatever the ledger lists.
+        replace: Whether the user lets changed chunks be replaced.
 
     Raises:
-        RestoreError: It is not allowed, or its rows cannot be identified.
+        RestoreError: It changed, and replacing it is not allowed, or its rows cannot be identified.
     """
+    change = changes.of(chunk)
+    if change.renewal is not None and not again:
+        renewed = changes.ledger.renewed([change.renewal])
+        return ChunkLoad(chunk, renewed.missing(chunk), renewal=change.renewal)
+    ordered = parents_first(chunk)
+    if again or change.reason:
+        _check_replaceable(chunk, change, allowed=again or replace, into_nonempty=changes.record.into_nonempty)
+        return ChunkLoad(ordered, ordered.files, replace=True)
+    return ChunkLoad(chunk, changes.ledger.missing(ordered))
+
+
+def _check_replaceable(chunk: ChunkFiles, change: ChunkChange, *, allowed: bool, into_nonempty: bool) -> None:
+    """Refuse to replace a chunk, unless the user lets rows be replaced and its rows can be identified."""
     if not allowed:
         raise RestoreError(
             f"Chunk {chunk.chunk} {change.reason}, at another revision. Give --replace to delete its rows from the"
@@ -101,7 +242,7 @@ def check_files(
     tables: Mapping[TableName, Table],
     documents: Mapping[int, DatabaseSchema],
     *,
-    any_carrier: bool,
+    same_kind: bool,
 ) -> None:
     """Check that the target can read the columns of files, and filter their rows, without reading the files.
 
@@ -109,7 +250,8 @@ def check_files(
         loads: What is loaded.
         tables: Tables as the target holds them.
         documents: Schemas by id.
-        any_carrier: Whether the target can read a column whose carrier differs from that of the newest schema.
+        same_kind: Whether the target is of the snapshot's kind: then it reads columns of other carriers than the newest
+            schema's.
 
     Raises:
         RestoreError: The target cannot read a column's carrier; names file and columns.
@@ -124,7 +266,7 @@ def check_files(
         checked.add(kind)
         written = documents[plan.file.schema_id]
         changed = changed_carriers(written, plan.source, plan.table)
-        if changed and not any_carrier:
+        if changed and not same_kind:
             raise RestoreError(
                 f"{plan.file.path} carries {', '.join(sorted(changed))} of {name} otherwise than the snapshot's newest"
                 f" schema, and only a {written.database} database can read both. Restore into one.",
@@ -135,34 +277,5 @@ def check_files(
             plan.cut.filter(pa.RecordBatch.from_pylist([], table.arrow_schema()), table)
 
 
-def changed_carriers(written: DatabaseSchema, name: TableName, newest: Table) -> dict[str, Column]:
-    """Return the columns, by name, that had another carrier when a file was written: a plan may change carriers.
-
-    Args:
-        written: The schema that the file was written with.
-        name: The table's name in it.
-        newest: The table as the snapshot's newest schema has it.
-
-    Returns:
-        Each column as it was when the file was written.
-    """
-    try:
-        old = {column.name: column for column in written.table(name).columns}
-    except KeyError:
-        return {}
-    return {
-        column.name: old[column.name]
-        for column in newest.columns
-        if column.name in old and old[column.name].carrier is not column.carrier
-    }
-
-
-def as_carried(target: Table, changed: Mapping[str, Column]) -> Table:
-    """Return a target's table with some columns carried as in a file that was written with other carriers."""
-    columns = [
-        column.model_copy(update={"carrier": before.carrier, "arrow_type": before.arrow_type})
-        if (before := changed.get(column.name))
-        else column
-        for column in target.columns
-    ]
-    return target.model_copy(update={"columns": tuple(columns)})
+def _table_names(tables: Iterable[TableName]) -> str:
+    return some_text([str(table) for table in sorted(tables)])

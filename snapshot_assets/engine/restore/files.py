@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from snapshot_assets.catalog.state.file_pruning import deletions, written_schemas
 from snapshot_assets.catalog.state.fold import State
@@ -11,15 +12,18 @@ from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.references import parents_first as tables_parents_first
 from snapshot_assets.databases.source import AllRows, Rows, TimelessRows, WindowRows
 from snapshot_assets.engine.files.read import TextOf, TextSchema
-from snapshot_assets.engine.restore.ledger import FileKey
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.format.actions import Tombstone
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.predicates import Predicate
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
-from snapshot_assets.format.windows import Window
+from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
+from snapshot_assets.format.units import time_text
+from snapshot_assets.format.windows import TimeRange, Window
+
+FileKey = tuple[TableName, str]
+"""Identifies a file in the ledger: its table and its path."""
 
 
 class TombstoneDeletions:
@@ -171,17 +175,17 @@ def chunk_files(
     time_range = None
     if filters.start is not None or filters.end is not None:
         time_range = TimeFilter(filters.start, filters.end, header.time_zone)
-    chosen = _chosen(state, tables, target_tables)
+    restored = _restored_tables(state, tables, target_tables)
     chunks = []
     for chunk in sorted(state.chunks):
         window = state.window(chunk) if chunk != UNTIMED_CHUNK else None
         if window is None or time_range is None or time_range.overlaps(window.start, window.end):
-            chunks.append(_chunk_files(state, chosen, chunk, window, time_range, deleted, text_of))
+            chunks.append(_chunk_files(state, restored, chunk, window, time_range, deleted, text_of))
     return chunks
 
 
 @dataclass(frozen=True)
-class _Chosen:
+class _RestoredTable:
     """A table that is restored.
 
     Attributes:
@@ -195,9 +199,9 @@ class _Chosen:
     windowed: bool
 
 
-def _chosen(
+def _restored_tables(
     state: State, tables: Mapping[TableName, Table], target_tables: Sequence[Table]
-) -> dict[TableName, _Chosen]:
+) -> dict[TableName, _RestoredTable]:
     """Return the tables that are restored, by their names in the snapshot."""
     timed = {table.table_name: table.time_index is not None for table in target_tables}
     windowed = {
@@ -206,7 +210,7 @@ def _chosen(
         if known.file.chunk != UNTIMED_CHUNK
     }
     return {
-        name: _Chosen(table, timed[table.table_name], name in windowed)
+        name: _RestoredTable(table, timed[table.table_name], name in windowed)
         for name, table in tables.items()
         if table.table_name in timed
     }
@@ -214,7 +218,7 @@ def _chosen(
 
 def _chunk_files(
     state: State,
-    chosen: Mapping[TableName, _Chosen],
+    restored: Mapping[TableName, _RestoredTable],
     chunk: int,
     window: Window | None,
     time_range: TimeFilter | None,
@@ -223,11 +227,11 @@ def _chunk_files(
 ) -> ChunkFiles:
     assert state.header is not None
     zone = state.header.time_zone
-    rows = {name: _rows_of(each, window, zone, time_range) for name, each in chosen.items()}
+    rows = {name: _rows_of(each, window, zone, time_range) for name, each in restored.items()}
     covered = window is None or time_range is None or time_range.covers(window.start, window.end)
     files, live = [], list(state.live_files(chunk))
     for known in live:
-        each = chosen.get(TableName(known.file.schema, known.file.table))
+        each = restored.get(TableName(known.file.schema, known.file.table))
         if each is None:
             continue
         has_time = each.table.time_index is not None
@@ -235,11 +239,11 @@ def _chunk_files(
             cut = time_range if has_time and not covered else None
             gone = deleted.predicates(known.file)
             files.append(FilePlan(known.file, each.table, zone, cut, gone, text_of(known.file)))
-    bounded = tuple((chosen[name].table, which) for name, which in rows.items() if which is not None)
+    bounded = tuple((restored[name].table, which) for name, which in rows.items() if which is not None)
     return ChunkFiles(chunk, tuple(files), bounded, "left_out" if len(files) < len(live) else "empty")
 
 
-def _rows_of(each: _Chosen, window: Window | None, zone: str, time_range: TimeFilter | None) -> Rows | None:
+def _rows_of(each: _RestoredTable, window: Window | None, zone: str, time_range: TimeFilter | None) -> Rows | None:
     """Return which of a table's rows belong to a chunk; None for none, or where they cannot be identified."""
     if not each.timed:
         return AllRows() if window is None and not each.windowed else None
@@ -258,3 +262,70 @@ def parents_first(chunk: ChunkFiles) -> ChunkFiles:
             references.append(Reference(key.name, name, name, parent, parent, match=""))
     places = {name: place for place, name in enumerate(tables_parents_first(sorted(tables), references))}
     return replace(chunk, files=tuple(sorted(chunk.files, key=lambda plan: places[plan.table.table_name])))
+
+
+def outside(state: State, filters: Filters) -> tuple[str, ...]:
+    """Return warnings about the part of a time range of which a snapshot has no window; none without a range."""
+    if filters.start is None and filters.end is None:
+        return ()
+    windows = sorted((state.window(chunk) for chunk in state.chunks if chunk != UNTIMED_CHUNK), key=lambda w: w.start)
+    if not windows:
+        return ("The snapshot has no windows: the time range selects no row of it, and tables without a time whole.",)
+    start, end = filters.start or windows[0].start, filters.end or windows[-1].end
+    gaps = list(_gaps(start, end, [TimeRange(window.start, window.end) for window in windows]))
+    if not gaps:
+        return ()
+    has = f"it has rows from {time_text(windows[0].start)} to {time_text(windows[-1].end)}"
+    if gaps == [TimeRange(start, end)]:
+        return (f"The time range {_text(gaps[0])} lies outside the snapshot, so it selects no row with a time: {has}.",)
+    parts = ", ".join(map(_text, gaps[:3])) + (f" and {len(gaps) - 3} more" if len(gaps) > 3 else "")
+    return (f"The snapshot has no window for a part of the time range, {parts}: {has}.",)
+
+
+def _gaps(start: datetime, end: datetime, covered: list[TimeRange]) -> Iterator[TimeRange]:
+    """Yield the parts of a range that are not covered, which are in order."""
+    for each in covered:
+        if each.start >= end:
+            break
+        if each.start > start:
+            yield TimeRange(start, each.start)
+        start = max(start, each.end)
+    if start < end:
+        yield TimeRange(start, end)
+
+
+def _text(span: TimeRange) -> str:
+    return f"{time_text(span.start)}/{time_text(span.end)}"
+
+
+def changed_carriers(written: DatabaseSchema, name: TableName, newest: Table) -> dict[str, Column]:
+    """Return the columns, by name, that had another carrier when a file was written: a plan may change carriers.
+
+    Args:
+        written: The schema that the file was written with.
+        name: The table's name in it.
+        newest: The table as the snapshot's newest schema has it.
+
+    Returns:
+        Each column as it was when the file was written.
+    """
+    try:
+        old = {column.name: column for column in written.table(name).columns}
+    except KeyError:
+        return {}
+    return {
+        column.name: old[column.name]
+        for column in newest.columns
+        if column.name in old and old[column.name].carrier is not column.carrier
+    }
+
+
+def as_carried(target: Table, changed: Mapping[str, Column]) -> Table:
+    """Return a target's table with some columns carried as in a file that was written with other carriers."""
+    columns = [
+        column.model_copy(update={"carrier": before.carrier, "arrow_type": before.arrow_type})
+        if (before := changed.get(column.name))
+        else column
+        for column in target.columns
+    ]
+    return target.model_copy(update={"columns": tuple(columns)})

@@ -10,15 +10,14 @@ from functools import partial
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.jobs import Failures, MapRunner, first_failures, shared_jobs, side_by_side
-from snapshot_assets.engine.restore.changes import entry_of
-from snapshot_assets.engine.restore.decide import ChunkLoad, as_carried, changed_carriers
-from snapshot_assets.engine.restore.files import FilePlan
-from snapshot_assets.engine.restore.source import KEEP_GOING
+from snapshot_assets.engine.restore.damage import KEEP_GOING
+from snapshot_assets.engine.restore.decide import ChunkLoad, entry_of
+from snapshot_assets.engine.restore.files import FilePlan, as_carried, changed_carriers
 from snapshot_assets.engine.restore.tasks import (
     FileResult,
-    FilesTask,
     FileWork,
     ReplaceTask,
+    Task,
     hash_files,
     load_files,
     replace_chunk,
@@ -136,10 +135,10 @@ class Loader:
             ReplaceTask(
                 self.address,
                 self.store,
+                tuple(works[load.chunk.chunk]),
                 load.chunk.chunk,
                 self.record,
                 tuple((self.tables[table.table_name], rows) for table, rows in load.chunk.tables),
-                tuple(works[load.chunk.chunk]),
             )
             for load in loads
             if load.replace
@@ -155,7 +154,7 @@ class Loader:
         table = as_carried(self.tables[name], changed)
         return FileWork(plan, table, entry_of(plan, self.record))
 
-    def _tasks(self, works: Sequence[FileWork]) -> list[FilesTask]:
+    def _tasks(self, works: Sequence[FileWork]) -> list[Task[FileWork]]:
         """Divide work into a task for each slot, of about equal bytes, keeping the order within each."""
         shares: list[list[FileWork]] = [[] for _ in range(min(self.slots(), len(works)) if len(works) > 1 else 1)]
         sizes = [0] * len(shares)
@@ -163,7 +162,7 @@ class Loader:
             smallest = sizes.index(min(sizes))
             shares[smallest].append(work)
             sizes[smallest] += work.plan.file.bytes
-        return [FilesTask(self.address, self.store, tuple(share)) for share in shares]
+        return [Task(self.address, self.store, tuple(share)) for share in shares]
 
     def _outcome(
         self, load: ChunkLoad, results: Sequence[FileResult], seconds: float, damaged: Mapping[str, str]

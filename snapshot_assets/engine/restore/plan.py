@@ -6,42 +6,37 @@ Only the ledger's part changes while a run loads files; `RestorePlan.with_ledger
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.definition import Definition, FailedStatement, ObjectKey, Rehearsal
 from snapshot_assets.databases.needs import Need
-from snapshot_assets.databases.postgresql.former_partitions import former_partitions
+from snapshot_assets.databases.partitions import former_partitions
 from snapshot_assets.databases.steps import SchemaStep, StepResult
 from snapshot_assets.databases.target import RestoreRecord
-from snapshot_assets.engine.files.read import TextOf, text_schemas
-from snapshot_assets.engine.restore import damage
-from snapshot_assets.engine.restore.changes import ChunkChanges
-from snapshot_assets.engine.restore.coverage import outside
-from snapshot_assets.engine.restore.decide import ChunkLoad, check_files, check_replaceable
-from snapshot_assets.engine.restore.files import (
-    ChunkFiles,
-    FilePlan,
-    TombstoneDeletions,
-    chunk_files,
-    parents_first,
-    tombstones_at,
-)
-from snapshot_assets.engine.restore.ledger import TargetLedger
-from snapshot_assets.engine.restore.record import new_record, resumed_record
-from snapshot_assets.engine.restore.refusals import refuse, schema_refusals
+from snapshot_assets.engine.restore.damage import KEEP_GOING, refuse_damage
+from snapshot_assets.engine.restore.decide import ChunkChanges, ChunkLoad, check_files, decide
+from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan, TombstoneDeletions, outside
 from snapshot_assets.engine.restore.settings import RestoreSettings
-from snapshot_assets.engine.restore.source import KEEP_GOING, RestoreSource, refuse_damage
+from snapshot_assets.engine.restore.source import RestoreSource
 from snapshot_assets.engine.restore.steps import KeptStep, RestoreSteps
-from snapshot_assets.engine.restore.target import TargetContents, check_ledger, table_refusals
-from snapshot_assets.engine.restore.windows import PinnedWindows, check_windows, numbered
+from snapshot_assets.engine.restore.target import TargetLedger, check_ledger, resumed_record
+from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.engine.schema_history import dropped_table, former_partition, left_out
-from snapshot_assets.errors import RestoreError, SnapshotError
+from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.kinds import capital
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.restore.files import FilePlan
+    # gone
+from snapshot_assets.engine.restore.damage import _SHOWN
+from snapshot_assets.engine.restore.files import FilePlan, tombstones_at
 
 
 @dataclass(frozen=True)
@@ -55,7 +50,8 @@ class RestorePlan:
         record: The ledger's record of this restore, or the one it will get.
         resumed: Whether the ledger has the record already.
         chunks: Everything that the restore loads, loaded already or not.
-        any_carrier: Whether the target can read columns whose carrier differs from that of the newest schema.
+        same_kind: Whether the target is of the snapshot's kind: then it reads columns of other carriers than the newest
+            schema's.
         only: Ids of the chunks to restore; empty for all.
         again: Ids of chunks to replace, whatever the ledger lists.
         tried: Whether the steps before the rows were tried: rows of tables that are not there are then left out.
@@ -75,7 +71,7 @@ class RestorePlan:
     resumed: bool
     deleted: TombstoneDeletions
     chunks: tuple[ChunkFiles, ...]
-    any_carrier: bool = True
+    same_kind: bool = True
     only: frozenset[int] = frozenset()
     again: frozenset[int] = frozenset()
     tried: bool = False
@@ -106,7 +102,7 @@ class RestorePlan:
 
         Files that are left out because of damage do not count.
         """
-        return not any(self._changed(chunk) or self._loadable(chunk) for chunk in self.chunks)
+        return not any(self._changed_tables(chunk) or self._loadable(chunk) for chunk in self.chunks)
 
     @property
     def lost(self) -> tuple[str, ...]:
@@ -144,14 +140,16 @@ class RestorePlan:
         former = (former_partition(part) for part in places if ObjectKey("partition", part) in made)
         edges = outside(self.state, self.source.filters)
         older = self.source.older.warnings() if self.source.older else ()
-        return (*older, *edges, *dropped, *former, *gone, *self.differing, *damage.unneeded_damage(self))
+        return (*older, *edges, *dropped, *former, *gone, *self.differing, *unneeded_damage(self))
 
     @cached_property
     def left(self) -> tuple[FilePlan, ...]:
         """The files to load that are left out, with all others of their table and chunk."""
         if not self.settings.keep_going or not self.damaged:
             return ()
-        loads = (ChunkLoad(chunk, self._to_load(chunk)).without(self.damaged) for chunk in self.chunks)
+        loads = (
+            ChunkLoad(chunk, self._changes.to_load(chunk, self.absent)).without(self.damaged) for chunk in self.chunks
+        )
         return tuple(plan for load in loads for plan in load.left)
 
     @cached_property
@@ -162,7 +160,12 @@ class RestorePlan:
     @property
     def partial(self) -> bool:
         """Whether damage leaves out files of the chosen chunks, or whatever only the newest schema has."""
-        return bool(damage.left_out(self)) or self.source.older is not None
+        return bool(self.left_of_chosen) or self.source.older is not None
+
+    @property
+    def left_of_chosen(self) -> list[FilePlan]:
+        """The files of the chosen chunks that are left out."""
+        return [file for file in self.left if not self.only or file.file.chunk in self.only]
 
     @cached_property
     def steps(self) -> RestoreSteps:
@@ -196,18 +199,13 @@ class RestorePlan:
 
     def missing(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
         """Return the files of a chunk that the ledger lacks."""
-        return tuple(plan for plan in chunk.files if plan.key not in self.ledger.files)
+        return self.ledger.missing(chunk)
 
     def _loadable(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
         """Return the files of a chunk that the ledger lacks, of tables that could be made, unless they are left out."""
         left = self.left_places
         wanted = self.missing(chunk.without(self.absent))
         return tuple(plan for plan in wanted if (chunk.chunk, plan.table.table_name) not in left)
-
-    def _to_load(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
-        """Return the files of a chunk that the ledger lacks, or all if it is replaced, of tables that could be made."""
-        made = chunk.without(self.absent)
-        return made.files if self._changes.of(chunk).reason else self.missing(made)
 
     def written(self) -> list[TableName]:
         """Return the tables whose rows the restore adds or replaces."""
@@ -227,9 +225,9 @@ class RestorePlan:
         Rows that are left out because of damage do not count.
         """
         lacking = {file.table.table_name for each in self.chunks for file in self._loadable(each)}
-        return frozenset(lacking.union(*map(self._changed, self.chunks)))
+        return frozenset(lacking.union(*map(self._changed_tables, self.chunks)))
 
-    def _changed(self, chunk: ChunkFiles) -> set[TableName]:
+    def _changed_tables(self, chunk: ChunkFiles) -> set[TableName]:
         """Return the tables whose rows of a chunk are to be replaced, or their ledger rows renewed."""
         changed = self._changes.of(chunk).tables
         return {name for name in changed if (chunk.chunk, name) not in self.left_places}
@@ -269,32 +267,27 @@ class RestorePlan:
         chosen._check_chunks()
         chosen._check_damage()
         tables = {table.table_name: table for table in self.definition.tables}
-        check_files(chosen.loads, tables, self.source.documents, any_carrier=self.any_carrier)
+        check_files(chosen.loads, tables, self.source.documents, same_kind=self.same_kind)
         return chosen
 
     @cached_property
     def loads(self) -> tuple[ChunkLoad, ...]:
         """What is done with each chosen chunk; `choose` has checked it."""
         chosen = (chunk for chunk in self.chunks if not self.only or chunk.chunk in self.only)
-        loads = (self._load(chunk.without(self.absent) if self.tried else chunk) for chunk in chosen)
+        loads = (
+            decide(
+                chunk.without(self.absent) if self.tried else chunk,
+                self._changes,
+                again=chunk.chunk in self.again,
+                replace=self.settings.replace,
+            )
+            for chunk in chosen
+        )
         return tuple(load.without(self.damaged) if self.settings.keep_going else load for load in loads)
 
     def _check_damage(self) -> None:
         needed = {plan.file.path for load in self.loads for plan in load.plans} & self.damaged.keys()
         refuse_damage(self.source.location, [self.damaged[path] for path in sorted(needed)], KEEP_GOING)
-
-    def _load(self, chunk: ChunkFiles) -> ChunkLoad:
-        again = chunk.chunk in self.again
-        change = self._changes.of(chunk)
-        if change.renewal is not None and not again:
-            renewed = replace(self, ledger=self.ledger.renewed([change.renewal]))
-            return ChunkLoad(chunk, renewed.missing(chunk), renewal=change.renewal)
-        if again or change.reason:
-            allowed = again or self.settings.replace
-            check_replaceable(chunk, change, allowed=allowed, into_nonempty=self.record.into_nonempty)
-            ordered = parents_first(chunk)
-            return ChunkLoad(ordered, ordered.files, replace=True)
-        return ChunkLoad(chunk, self.missing(parents_first(chunk)))
 
     def _check_chunks(self) -> None:
         unknown = sorted(self.only - {chunk.chunk for chunk in self.chunks} - {UNTIMED_CHUNK})
@@ -307,16 +300,6 @@ class RestorePlan:
                 chunks=unknown,
                 revision=self.state.revision,
             )
-
-    def for_target(self, contents: TargetContents) -> RestorePlan:
-        """Return the plan of all chunks for what the target has now; storage is not read.
-
-        Raises:
-            SnapshotError: The target refuses it; see `prepare.plan_restore`.
-        """
-        plan, refusals = planned(self.source, self.definition, contents, self.settings, self.any_carrier)
-        refuse(refusals)
-        return plan
 
     def with_ledger(self, ledger: TargetLedger) -> RestorePlan:
         """Return the plan for a newer state of the ledger; storage is not read.
@@ -331,68 +314,33 @@ class RestorePlan:
             ledger=ledger,
             record=resumed or self.record,
             resumed=resumed is not None,
-            deleted=_deleted(self.source, ledger),
-        )._reopened()
+            deleted=deleted_rows(self.source, ledger),
+        ).reopen_for_tables()
 
     @property
     def reopened(self) -> bool:
         """Whether the ledger still has the record as finished, though the plan adds tables that it left out."""
         return not self.record.finished and replace(self.record, finished=True) in self.ledger.records
 
-    def _reopened(self) -> RestorePlan:
+    def reopen_for_tables(self) -> RestorePlan:
         """Return the plan with its record as unfinished, if the restore was finished without some of its tables."""
         if not self.record.finished or not (self.steps.untried_tables or any(map(self._loadable, self.chunks))):
             return self
         return replace(self, record=replace(self.record, finished=False))
 
 
-def planned(
-    source: RestoreSource,
-    definition: Definition,
-    contents: TargetContents,
-    settings: RestoreSettings,
-    any_carrier: bool,
-) -> tuple[RestorePlan, list[SnapshotError]]:
-    """Return the plan for what a target has, and the errors for which it refuses the plan.
-
-    Args:
-        source: The verified revision.
-        definition: How the target creates the tables.
-        contents: The tables in the target, and its ledger.
-        settings: What the restore selects, and what it may do.
-        any_carrier: See `RestorePlan`.
-
-    Raises:
-        SnapshotError: The ledger has a different restore, or does not fit the revision.
-    """
-    ledger = contents.ledger
-    check_ledger(ledger, source, source.filters)
-    resumed = resumed_record(ledger, source, source.filters)
-    record = resumed or new_record(source, definition, contents)
-    steps = RestoreSteps(definition, ledger, record, resumed is not None)
-    refusals = [
-        *schema_refusals(definition, contents, resumed=resumed is not None),
-        *table_refusals(contents, definition, steps, into_nonempty=settings.into_nonempty),
-    ]
-    deleted = _deleted(source, ledger)
-    tables = dict(zip((table.table_name for table in source.schema.tables), source.tables, strict=True))
-    text_of = _text_schemas(source)
-    chunks = tuple(chunk_files(source.state, tables, source.filters, definition.tables, deleted, text_of))
-    if resumed is None:
-        windows = PinnedWindows.parse(record.windows)
-        ids = {chunk.chunk for chunk in chunks}
-        check_windows(ledger.loaded, ledger.earlier, windows, ids, source.state.revision)
-    plan = RestorePlan(settings, source, definition, ledger, record, resumed is not None, deleted, chunks, any_carrier)
-    return replace(plan, differing=tuple(contents.differing), damaged=source.damaged)._reopened(), refusals
+def unneeded_damage(plan: RestorePlan) -> Iterator[str]:
+    """Yield the damage that keeps nothing from being restored; what repairs it, the fault says."""
+    needed = {each.file.path for each in chain(plan.left, *map(plan.missing, plan.chunks))}
+    needed.update(plan.source.older.faults if plan.source.older else ())  # which its own warnings name
+    found = [text for path, text in plan.damaged.items() if path not in needed]
+    yield from (f"Damage elsewhere: {text}" for text in found[:_SHOWN])
+    if (more := len(found) - _SHOWN) > 0:
+        yield f"{more:,} more objects are damaged; `snapshots export verify` names them."
 
 
-def _text_schemas(source: RestoreSource) -> TextOf:
-    """Return the function that finds the schemas of text files; a file whose schema is damaged is never read."""
-    of = text_schemas(source.state.header, source.documents)
-    return lambda file: of(file) if file.schema_id in source.documents else None
-
-
-def _deleted(source: RestoreSource, ledger: TargetLedger) -> TombstoneDeletions:
+def deleted_rows(source: RestoreSource, ledger: TargetLedger) -> TombstoneDeletions:
+    """Return what tombstones delete at the restored revision, and at those that the target's ledger names."""
     own = source.head.location_id
     before = tombstones_at(source.head, [each.revision for each in ledger.records if each.location_id == own])
     return TombstoneDeletions(source.state, source.documents, before)

@@ -1,18 +1,20 @@
-"""Everything for which a target refuses a restore, as one error: a person mends all of it before the next try."""
+"""Collects every reason for which a target refuses a restore into one error: a person mends all before the next try."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
-from snapshot_assets.databases.definition import Definition, FailedStatement, Rehearsal, Statement
+from snapshot_assets.databases.definition import Definition
 from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need, of_rows
-from snapshot_assets.databases.target import RestoreTarget
+from snapshot_assets.databases.target import ExistingTable, OtherType
+from snapshot_assets.engine.restore.steps import RestoreSteps
 from snapshot_assets.engine.restore.target import TargetContents
-from snapshot_assets.errors import RefusedImportError, RestoreError, SnapshotError
+from snapshot_assets.errors import RefusedImportError, RestoreError, SnapshotError, TargetNotEmptyError
 from snapshot_assets.format.counts import counted, some_text
+from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.names import table_text
+from snapshot_assets.format.relations import TableName
 
 
 def refuse(errors: Sequence[SnapshotError]) -> None:
@@ -71,7 +73,7 @@ def missing_facts(missing: Iterable[Need]) -> list[dict[str, Any]]:
 
 def missing_lines(missing: Iterable[Need]) -> str:
     """Return the objects that a target lacks, each with what needs it and the statements that create it."""
-    return "\n".join(_described(need) for need in missing)
+    return "\n".join(_need_text(need) for need in missing)
 
 
 def _lacking(missing: Sequence[Need]) -> SnapshotError:
@@ -85,7 +87,7 @@ def _lacking(missing: Sequence[Need]) -> SnapshotError:
     )
 
 
-def _described(need: Need) -> str:
+def _need_text(need: Need) -> str:
     """Return an object, the tables that need it and by what, and the statements that create it."""
     users = f"for {some_text(list(map(str, need.tables)))}"
     if need.kind == AVAILABLE_EXTENSION:
@@ -94,39 +96,112 @@ def _described(need: Need) -> str:
     return f"  {need.label}, {users} ({some_text(need.used_by)}){statements or ': as pg_dump --schema-only prints it'}"
 
 
-def rehearsed(
-    target: RestoreTarget, statements: Sequence[Statement], missing: Iterable[Need]
-) -> tuple[list[SnapshotError], Rehearsal]:
-    """Rehearse the statements of a restore.
+def table_refusals(
+    contents: TargetContents, definition: Definition, steps: RestoreSteps, *, into_nonempty: bool
+) -> Iterator[SnapshotError]:
+    """Yield the errors of tables that are missing, differ from those of the snapshot, or have rows of others.
 
     Args:
-        target: The target.
-        statements: What the restore runs.
-        missing: Objects that are refused already: statements that fail because of them are not listed again.
-
-    Returns:
-        The errors of statements without which rows cannot be loaded, for which a restore is refused; and the
-        statements that would fail alone, with those that were not tried.
+        contents: The tables in the target, and its ledger.
+        definition: How the tables are created.
+        steps: What the restore has created already.
+        into_nonempty: Whether tables may have rows that the ledger does not list.
     """
-    absent = list(missing)
-    found = target.rehearse(statements)
-    failed = [each for each in found.failed if not _explained(each, absent)]
-    errors: list[SnapshotError] = [
-        RestoreError(f"{each.statement.key} could not be made: {each.message}.", makes=str(each.statement.key))
-        for each in failed
-        if each.holds_rows
-    ]
-    explained = found.following | {each.statement for each in found.failed if each not in failed}
-    return errors, replace(found, failed=tuple(each for each in failed if not each.holds_rows), following=explained)
+    yield from _dropped(contents, steps)
+    yield from _drawn_from(contents, definition, steps)
+    restored = contents.ledger.newest_of
+    filled: list[str] = []
+    alone: list[str] = []
+    for table in definition.tables:
+        existing = contents.existing.get(table.table_name)
+        if existing is not None:
+            yield from _other_columns(table.table_name, existing, {column.name for column in table.columns})
+            if existing.has_rows and table.table_name not in restored:
+                (filled if existing.mixes else alone).append(str(table.table_name))
+    yield from _other_types(contents.other_types)
+    if alone:
+        yield TargetNotEmptyError(
+            f"The target holds rows of {', '.join(alone)} that no import of this snapshot put there, and restored ones"
+            " may have the same numbers. Delete them, or restore without this table: name the others with --tables.",
+            tables=alone,
+        )
+    if filled and not into_nonempty:
+        yield TargetNotEmptyError(
+            f"Target tables hold rows that no import of this snapshot put there: {', '.join(filled)}. Empty or drop"
+            " them, or import under other names with --map-table. With --into-nonempty rows are added to theirs: what"
+            " both have is then there twice, or violates their keys, and no chunk of them can be replaced later.",
+            tables=filled,
+        )
 
 
-def would_fail(failing: Iterable[FailedStatement]) -> Iterator[SnapshotError]:
-    """Yield the errors of statements that would fail alone, to be listed with those that refuse a restore."""
-    for each in failing:
-        yield RestoreError(f"{each.statement.key} would fail: {each.message}.")
+def _drawn_from(contents: TargetContents, definition: Definition, steps: RestoreSteps) -> Iterator[SnapshotError]:
+    """Yield an error for each sequence of others from which a table that is created would draw its numbers."""
+    existing, results, location = contents.existing, steps.results, steps.record.location_id
+    if any(not each.stepwise and each.location_id == location for each in contents.ledger.records):
+        return  # an import of an earlier version may have made them
+    by_sequence: dict[TableName, list[TableName]] = {}
+    for sequence, table in definition.drawn:
+        result = results.get(f"sequence {sequence.dotted}")
+        if sequence in existing and table not in existing and not (result is not None and result.ours):
+            by_sequence.setdefault(sequence, []).append(table)
+    for sequence, tables in by_sequence.items():
+        yield RestoreError(
+            f"{existing[sequence].what.capitalize()} {sequence} is in the target, and no import of this snapshot made"
+            f" it: {_sorted(map(str, tables))} would draw its numbers from it. Rename it, or drop it if nothing uses"
+            " it; or restore into another schema with --map-schema.",
+            sequence=str(sequence),
+        )
 
 
-def _explained(failed: FailedStatement, missing: Iterable[Need]) -> bool:
-    """Return whether a statement may fail because an object is missing that is listed by itself."""
-    table = failed.statement.table
-    return failed.lacks and any(table is None or table in need.tables for need in missing)
+def _dropped(contents: TargetContents, steps: RestoreSteps) -> Iterator[SnapshotError]:
+    """Yield an error if a table is missing that a restore created or filled."""
+    filled = {entry.table for entry in contents.ledger.loaded}
+    tables = contents.ledger.tables
+    lacking = [name for name in tables if name not in contents.existing]
+    gone = sorted(name for name in lacking if name in filled or (steps.resumed and not steps.untried(name)))
+    if gone:
+        names = _sorted(map(str, gone))
+        yield RestoreError(
+            f"{names} is not there any more, though the target's ledger records that an import made it: it was dropped"
+            " or renamed since. Bring it back, or drop the import's other tables too, give --forget-ledger, and import"
+            " again.",
+            tables=names,
+        )
+
+
+def _other_columns(name: TableName, existing: ExistingTable, wanted: set[str]) -> Iterator[SnapshotError]:
+    there = set(existing.columns)
+    if existing.what != "table":
+        yield RestoreError(
+            f"{name} is a {existing.what} in the target; expected a table, or nothing of that name. Drop or rename it,"
+            " or choose other tables.",
+            table=table_text(name),
+        )
+    elif wanted != there:
+        yield RestoreError(
+            f"Table {name} is in the target with other columns: {_unlike(wanted, there)}. Alter it, or drop it and let"
+            " the import make it, or import under another name with --map-table.",
+            table=table_text(name),
+        )
+
+
+def _unlike(wanted: set[str], there: set[str]) -> str:
+    """Return which columns only one of the two tables has."""
+    halves = (("the target lacks", wanted - there), ("the snapshot lacks", there - wanted))
+    return ", and ".join(f"{what} {_sorted(map(printed_name, some))}" for what, some in halves if some)
+
+
+def _other_types(others: Sequence[OtherType]) -> Iterator[SnapshotError]:
+    if others := [each for each in others if each.limit is None]:
+        some = "; ".join(
+            f"{printed_name(*each.table, each.column)} is {each.found}, not {each.expected}" for each in others
+        )
+        yield RestoreError(
+            f"Columns are in the target with other types than the import would make: {some}. Alter them, or drop the"
+            " tables and let the import make them.",
+            columns=[f"{each.table}.{each.column}" for each in others],
+        )
+
+
+def _sorted(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from snapshot_assets.databases.source import AllRows, Rows
-from snapshot_assets.databases.target import RestoreTarget
+from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.engine.progress import Stage, silent
 from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.errors import RestoreError
@@ -72,7 +72,7 @@ class _Expected(NamedTuple):
     expected: int
 
 
-def _count(target: RestoreTarget, wanted: Sequence[_Expected], stage: Stage) -> list[int]:
+def _count(target: SqlTarget, wanted: Sequence[_Expected], stage: Stage) -> list[int]:
     """Count rows, many small tables at once; returns a number for each of `wanted`."""
     found: list[int] = []
     group, size = list[_Expected](), 0
@@ -86,7 +86,7 @@ def _count(target: RestoreTarget, wanted: Sequence[_Expected], stage: Stage) -> 
     return found
 
 
-def check_rows(target: RestoreTarget, plan: RestorePlan, *, added: bool, stage: Stage = silent) -> None:
+def check_rows(target: SqlTarget, plan: RestorePlan, *, added: bool, stage: Stage = silent) -> None:
     """Count the loaded rows of a restore, before its ledger is relied on.
 
     Args:
@@ -111,7 +111,7 @@ def check_rows(target: RestoreTarget, plan: RestorePlan, *, added: bool, stage: 
         )
 
 
-def _whole(target: RestoreTarget, plan: RestorePlan, stage: Stage) -> Iterator[_Difference]:
+def _whole(target: SqlTarget, plan: RestorePlan, stage: Stage) -> Iterator[_Difference]:
     loaded: Counter[TableName] = Counter()
     for entry in plan.ledger.loaded:
         loaded[entry.table] += entry.rows
@@ -123,7 +123,7 @@ def _whole(target: RestoreTarget, plan: RestorePlan, stage: Stage) -> Iterator[_
             yield _Difference(table.table_name, expected, found, chunks)
 
 
-def _windows(target: RestoreTarget, plan: RestorePlan, table: Table) -> Iterator[int]:
+def _windows(target: SqlTarget, plan: RestorePlan, table: Table) -> Iterator[int]:
     """Yield the chunks whose rows of a table differ, where a window identifies them."""
     if len(plan.chunks) > _MOST_WINDOWS:
         return
@@ -136,7 +136,7 @@ def _windows(target: RestoreTarget, plan: RestorePlan, table: Table) -> Iterator
             yield chunk.chunk
 
 
-def _of_chunks(target: RestoreTarget, plan: RestorePlan, stage: Stage) -> Iterator[_Difference]:
+def _of_chunks(target: SqlTarget, plan: RestorePlan, stage: Stage) -> Iterator[_Difference]:
     for chunk, different in differences(target, plan, sorted(plan.only), stage).items():
         for name, (loaded, found) in different.items():
             if name not in plan.absent and (chunk, name) not in plan.left_places:
@@ -144,7 +144,7 @@ def _of_chunks(target: RestoreTarget, plan: RestorePlan, stage: Stage) -> Iterat
 
 
 def differences(
-    target: RestoreTarget, plan: RestorePlan, chunks: Sequence[int], stage: Stage = silent
+    target: SqlTarget, plan: RestorePlan, chunks: Sequence[int], stage: Stage = silent
 ) -> dict[int, dict[TableName, tuple[int, int]]]:
     """Compare the rows of loaded chunks in the target with the manifest's.
 
@@ -219,7 +219,7 @@ def rows_after(plan: RestorePlan, outcome: ChunkOutcome) -> int:
     return sum(plan.ledger.files[key].rows for key in loaded) + outcome.rows
 
 
-def table_counts(target: RestoreTarget, plan: RestorePlan, stage: Stage = silent) -> dict[TableName, tuple[int, int]]:
+def table_counts(target: SqlTarget, plan: RestorePlan, stage: Stage = silent) -> dict[TableName, tuple[int, int]]:
     """Return rows expected and rows found, for every restored table.
 
     Where damage left out a table of a chunk, the rows that were loaded before are expected.

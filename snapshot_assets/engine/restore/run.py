@@ -7,30 +7,26 @@ ledger in the target decides what is loaded already, so every step can be repeat
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import partial
 
 from snapshot_assets.catalog.verify.objects import Depth
-from snapshot_assets.databases.open import database_module, kind_of
+from snapshot_assets.databases.open import open_target, target_module
 from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.steps import SchemaStep
-from snapshot_assets.databases.target import RestoreTarget
 from snapshot_assets.engine.jobs import MapRunner
 from snapshot_assets.engine.progress import Stage, silent
 from snapshot_assets.engine.restore import pin as restore_pins
-from snapshot_assets.engine.restore.compare import ComparedRows, compare_plan
-from snapshot_assets.engine.restore.damage import left_out, partly_restored
-from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.engine.restore.loader import ChunkOutcome, Loader
 from snapshot_assets.engine.restore.plan import RestorePlan
-from snapshot_assets.engine.restore.prepare import plan_restore
+from snapshot_assets.engine.restore.prepare import plan_again, plan_restore
+from snapshot_assets.engine.restore.report import partly_restored
 from snapshot_assets.engine.restore.row_counts import check_rows, table_counts
 from snapshot_assets.engine.restore.settings import RestoreSettings
-from snapshot_assets.engine.restore.spark_loader import SparkLoader, is_spark, open_restore_target
 from snapshot_assets.engine.restore.steps import FailedStep, incomplete, without_tables
-from snapshot_assets.engine.restore.target import read_target
+from snapshot_assets.engine.restore.target import TargetLedger
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.session import Session, parallel_chunks, parallel_tasks
 from snapshot_assets.errors import OtherImportError, RestoreError, RestoreFailedError, SnapshotError, TransientError
@@ -50,7 +46,7 @@ class RestoreRun:
         runner: Where tasks run; used only when there is something to load.
         parallelism: Jobs at a time; None asks the session. A target that allows one writer has one.
         slots: Tasks of one job; None for as many as the session runs at a time.
-        session: Returns the Spark session; called only for a target that is a Spark catalog.
+        session: Returns the Spark session, which is asked for what it runs at a time.
         plan: The plan, if there is one already; it is made on first use.
         pin_for: How long the revision stays pinned if the restore is killed; None until it is finished.
         changed: Whether it has made a step of the schema, or loaded rows.
@@ -71,10 +67,22 @@ class RestoreRun:
     stage: Stage = silent
     _started: bool = False
     _pinned: bool = False
+    _target: SqlTarget | None = None
 
-    def target(self) -> AbstractContextManager[RestoreTarget]:
-        """Open the target for a few statements: a file of one writer must not be held while tasks load into it."""
-        return open_restore_target(self.address, self.session)
+    @contextmanager
+    def target(self) -> Iterator[SqlTarget]:
+        """Open the target, or share it with the context around this one.
+
+        No context may be open while tasks load: they could not open a file of one writer.
+        """
+        if self._target is not None:
+            yield self._target
+            return
+        with closing(open_target(self.address)) as self._target:
+            try:
+                yield self._target
+            finally:
+                self._target = None
 
     def current(self, *, depth: Depth = "quick", recorded: bool = False, rehearse: bool = False) -> RestorePlan:
         """Return the plan for the target's current ledger; only the first call reads the location.
@@ -87,23 +95,24 @@ class RestoreRun:
         Raises:
             SnapshotError: See `plan_restore`.
         """
-        if self.plan is None or self.plan.settings != self.settings:
-            self.plan = plan_restore(
-                self.store,
-                self.address,
-                self.settings,
-                session=self.session,
-                depth=depth,
-                recorded=recorded,
-                rehearse=rehearse,
-            )
-        else:
-            with self.target() as target:
-                self._refresh(self.plan, target)
+        with self.target() as target:
+            if self.plan is None or self.plan.settings != self.settings:
+                self.plan = plan_restore(
+                    self.store,
+                    self.address,
+                    target,
+                    self.settings,
+                    depth=depth,
+                    recorded=recorded,
+                    rehearse=rehearse,
+                )
+            else:
+                self._refresh(self.plan)
         return self.plan
 
-    def _refresh(self, plan: RestorePlan, target: RestoreTarget) -> RestorePlan:
-        ledger = TargetLedger.read(target, plan.state.location_id, plan.ledger.tables)
+    def _refresh(self, plan: RestorePlan) -> RestorePlan:
+        with self.target() as target:
+            ledger = TargetLedger.read(target, plan.state.location_id, plan.ledger.tables)
         self.plan = plan.with_ledger(ledger)
         return self.plan
 
@@ -120,14 +129,6 @@ class RestoreRun:
         self.plan = self.current(depth=depth, rehearse=rehearse).choose()
         return self.plan
 
-    def _checked(self) -> RestorePlan:
-        """Return the plan for the target as it is now: it may have changed since the plan was made."""
-        plan = self.plan
-        if plan is None or plan.settings != self.settings:
-            return self.current()
-        with self.target() as target:
-            return plan.for_target(read_target(target, plan.source, plan.definition))
-
     def begin(self, only: Collection[int] = (), again: Collection[int] = ()) -> RestorePlan:
         """Create the tables and pin the revision, once per run; resumes a restore that was started.
 
@@ -138,23 +139,30 @@ class RestoreRun:
         Raises:
             SnapshotError: See `plan_restore` and `RestorePlan.choose`.
         """
-        plan = self.plan if self.plan is not None and self._started else self._checked()
-        plan = plan.choose(only, again)
-        if not self._started:
-            if any(load.plans for load in plan.loads):
-                self.runner.ready()
-            plan = plan if plan.resumed else self._record(plan)
-            if plan.reopened:
-                with self.target() as target:
-                    target.finish(plan.record, finished=False)
-            superseded = {record.tag for record in plan.ledger.earlier if record.id != plan.record.id}
-            restore_pins.unpin_from(self.store, plan.source, superseded.intersection(plan.source.head.tags))
-            if not plan.finished or again:
-                self._pinned = restore_pins.pin(self.store, plan.record, plan.source, self.pin_for)
-            plan = self._make(plan, _BEFORE, plan.steps.pending_before())
-            self._started = True
-        self.plan = plan
-        return plan
+        with self.target() as target:
+            if self.plan is not None and self._started:
+                plan = self.plan
+            elif self.plan is None or self.plan.settings != self.settings:
+                plan = self.current()
+            else:  # the target may have changed since the plan was made
+                plan = plan_again(self.plan, target)
+            plan = plan.choose(only, again)
+            self.plan = plan if self._started else self._start(plan, target)
+        self._started = True
+        return self.plan
+
+    def _start(self, plan: RestorePlan, target: SqlTarget) -> RestorePlan:
+        """Record the restore, pin its revision, and make the steps before the rows."""
+        if any(load.plans for load in plan.loads):
+            self.runner.ready()
+        plan = plan if plan.resumed else self._record(plan)
+        if plan.reopened:
+            target.finish(plan.record, finished=False)
+        superseded = {record.tag for record in plan.ledger.earlier if record.id != plan.record.id}
+        restore_pins.unpin_from(self.store, plan.source, superseded.intersection(plan.source.head.tags))
+        if not plan.finished or plan.again:
+            self._pinned = restore_pins.pin(self.store, plan.record, plan.source, self.pin_for)
+        return self._make(plan, _BEFORE, plan.steps.pending_before())
 
     def _make(
         self, plan: RestorePlan, doing: str, steps: Sequence[SchemaStep], absent: Collection[TableName] = ()
@@ -171,10 +179,10 @@ class RestoreRun:
         newest = plan.ledger.newest
         with self.target() as target:
             recorded = target.begin(plan.record, newest.id if newest else "")
-            if recorded.id == plan.record.id:
-                ledger = replace(plan.ledger, records=(*plan.ledger.records, recorded))
-                return replace(plan, ledger=ledger, resumed=True)
-            other = self._refresh(plan, target)  # another run started meanwhile: resume it, or be refused
+        if recorded.id == plan.record.id:
+            ledger = replace(plan.ledger, records=(*plan.ledger.records, recorded))
+            return replace(plan, ledger=ledger, resumed=True)
+        other = self._refresh(plan)  # another run started meanwhile: resume it, or be refused
         if not other.resumed:
             raise RestoreError(
                 "Another import into the same tables started at the same moment, and differs from this one. Run again.",
@@ -208,10 +216,9 @@ class RestoreRun:
         """
         assert self.plan is not None
         try:
-            with self.target() as target:
-                plan = self._refresh(self.plan, target)
-            plan = self._make_after(plan)
-            failed = self.failed_steps()
+            with self.target():
+                plan = self._make_after(self._refresh(self.plan))
+                failed = self.failed_steps()
         except (TransientError, OtherImportError):  # the chunks failed because of it too
             return error
         except SnapshotError as other:
@@ -241,18 +248,16 @@ class RestoreRun:
         return plan
 
     def _loader(self, plan: RestorePlan) -> Loader:
-        in_order = database_module(self.address.uri).ONE_WRITER or plan.has_foreign_keys
-        spark = is_spark(self.address)
-        make_loader = partial(SparkLoader, session=self.session) if spark else Loader
-        return make_loader(
+        in_order = target_module(self.address).ONE_WRITER or plan.has_foreign_keys
+        return Loader(
             store=self.store,
             address=self.address,
             runner=self.runner,
             record=plan.record,
             tables={table.table_name: table for table in plan.definition.tables},
             documents=plan.source.documents,
-            parallelism=(lambda: 1) if in_order or spark else self._parallelism,
-            slots=(lambda: 1) if in_order and not spark else self._slots,
+            parallelism=(lambda: 1) if in_order else self._parallelism,
+            slots=(lambda: 1) if in_order else self._slots,
             retry=self.retry,
             keep_going=plan.settings.keep_going,
         )
@@ -294,11 +299,22 @@ class RestoreRun:
             PartlyRestoredError: Damaged files are left out, and all else is done. The restore stays unfinished, and the
                 revision pinned: a later run loads what was left out.
         """
-        plan = self.plan if self.plan is not None and self._started else self.begin()
         with self.target() as target:
-            plan = self._refresh(plan, target)
+            finished = self._finish(target)
+            failed = self.failed_steps() if finished else []
+        plan = self.plan
+        assert plan is not None
+        if unpin and finished:
+            self.unpin()
+        if failed:
+            raise incomplete(failed, plan.absent)
+        return finished
+
+    def _finish(self, target: SqlTarget) -> bool:
+        """Make the steps after the rows and mark the restore as finished; returns False if chunks are still to load."""
+        plan = self._refresh(self.plan if self.plan is not None and self._started else self.begin())
         if not plan.complete:
-            if left_out(plan):
+            if plan.left_of_chosen:
                 raise partly_restored(plan, self.failed_steps())
             return False
         plan = self._make_after(plan)
@@ -307,12 +323,7 @@ class RestoreRun:
         if plan.left:
             return False
         if not plan.record.finished:
-            with self.target() as target:
-                target.finish(plan.record)
-        if unpin:
-            self.unpin()
-        if failed := self.failed_steps():
-            raise incomplete(failed, plan.absent)
+            target.finish(plan.record)
         return True
 
     def _make_after(self, plan: RestorePlan) -> RestorePlan:
@@ -349,14 +360,3 @@ class RestoreRun:
         plan = self.current()
         with self.target() as target:
             return table_counts(target, plan, self.stage)
-
-    def compare(self) -> Iterator[ComparedRows]:
-        """Compare the rows of the target with those of the snapshot; see `compare_plan`."""
-        plan = self.current()
-        yield from compare_plan(
-            plan, self.store, self.address, self.runner, self.target, by_value=self.compares_values(plan)
-        )
-
-    def compares_values(self, plan: RestorePlan) -> bool:
-        """Return whether `compare` compares values, rather than numbers of rows."""
-        return kind_of(self.address.uri) == plan.source.schema.database

@@ -1,17 +1,25 @@
-"""What a restore is asked for: tables, a time range, a version, and how it treats rows that are in the target."""
+"""What a restore is asked for: tables, a time range, a version, and how it treats rows that are in the target.
+
+Names of a snapshot are compared as its source compares them: those of a snapshot of DuckDB in any case, into whatever
+database it is restored. New names are compared as the target compares them.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from snapshot_assets.databases.renaming import Renaming
+from snapshot_assets.databases.spelled_selection import SpelledNames
+from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.checksums import canonical_json
-from snapshot_assets.format.name_rules import NameRule
-from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
+from snapshot_assets.format.patterns import is_wild
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, View
 from snapshot_assets.format.units import time_text
 from snapshot_assets.plan.plan import Plan
 
@@ -76,7 +84,7 @@ class Filters:
             recorded: The other filters.
             names: How the names of the snapshot are compared; these filters may have other spellings of them.
         """
-        left_out, leaves_out = _excluded(recorded, names), _excluded(self.text(), names)
+        left_out, leaves_out = _exclusions(recorded, names), _exclusions(self.text(), names)
         return self.chooses_same_rows(recorded, names) and left_out <= leaves_out
 
     def chooses_same_rows(self, recorded: str, names: NameRule = NameRule.EXACT) -> bool:
@@ -92,7 +100,7 @@ class Filters:
         return before == now or (not self.expressions and before == now | {"expressions": True})
 
 
-def _excluded(filters: str, names: NameRule) -> set[str]:
+def _exclusions(filters: str, names: NameRule) -> set[str]:
     return set(_meant(filters, names).get("exclude_tables", ()))
 
 
@@ -118,7 +126,7 @@ def without_renaming(filters: str) -> str:
     return canonical_json(values).decode()
 
 
-def described(filters: str) -> str:
+def filters_text(filters: str) -> str:
     """Return for people what filters, given as canonical JSON, select."""
     values = json.loads(filters)
     names = {"schemas": values["schemas"], "tables": [str(TableName(*each)) for each in values["tables"]]}
@@ -160,3 +168,54 @@ class RestoreSettings:
         """Return the settings that a plan has for its restores."""
         filters = Filters(exclude_tables=plan.restore_exclude_tables, code=plan.with_code, renaming=plan.renaming)
         return cls(filters, verify_first=plan.verify_first)
+
+
+def spell_filters(
+    filters: Filters, schema: DatabaseSchema, records: Sequence[RestoreRecord], in_target: NameRule
+) -> Filters:
+    """Return filters whose names have one spelling each; names that do not exist stay as they are.
+
+    Args:
+        filters: The filters as the user wrote them.
+        schema: All documents of the snapshot.
+        records: Restores in the target's ledger.
+        in_target: How the target compares names.
+
+    Raises:
+        PlanError: Two names mean one schema or table.
+    """
+    rule = rule_of(schema.database)
+    items: list[Table | View] = [*schema.tables, *schema.views]
+    schemas = {each.name for each in schema.schemas} | {each.schema_name for each in items}
+    names = SpelledNames(rule, schemas, {each.table_name: () for each in items})
+    for what, given in (
+        ("schemas", filters.schemas),
+        ("tables", filters.tables),
+        ("map_schemas", [old for old, _ in filters.renaming.schemas]),
+        ("map_tables", [old for old, _ in filters.renaming.tables]),
+    ):
+        _refuse_equal(what, Spellings[Any](rule, given).equal())
+    loaded = [name for record in records for name in record.tables]
+    target = SpelledNames(in_target, {name.schema for name in loaded}, dict.fromkeys(loaded, ()))
+    renaming = Renaming.of(
+        [(names.schema(old), target.schema(new)) for old, new in filters.renaming.schemas],
+        [(names.table(old), target.table(new)) for old, new in filters.renaming.tables],
+    )
+    return replace(
+        filters,
+        schemas=tuple(map(names.schema, filters.schemas)),
+        tables=tuple(map(names.table, filters.tables)),
+        exclude_tables=tuple(
+            rule.key(each) if is_wild(each) else names.pattern(each) for each in filters.exclude_tables
+        ),
+        renaming=renaming,
+    )
+
+
+def _refuse_equal(what: str, pairs: Iterable[tuple[Any, Any]]) -> None:
+    for one, other in pairs:
+        raise PlanError(
+            f"{what} names {one} and {other}, which are one in the snapshot: its source ignores case in names. Name it"
+            " once.",
+            names=(str(one), str(other)),
+        )

@@ -7,60 +7,35 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from snapshot_assets.catalog.log.scan import LogScan, scan_log
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.truncation import existing_state, refuse_lost_log
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.exporter import finished_by
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import missing_text
 from snapshot_assets.catalog.state.versions import resolve_version
-from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.databases.partitions import with_former_partitions
 from snapshot_assets.databases.renaming import Renaming, check_renaming, renamed_tables
 from snapshot_assets.databases.selection import check_selection, selects
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.target import RestoreRecord
-from snapshot_assets.engine.restore.earlier_tables import dropped_tables, with_places, with_tables, written_tables
-from snapshot_assets.engine.restore.older_schema import OlderSchema, intact_schemas, older_schema
-from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
-from snapshot_assets.engine.restore.spelled_filters import spelled_filters
+from snapshot_assets.engine.restore.damage import OlderSchema, contradicts_log, intact_schemas, refuse_needed_damage
+from snapshot_assets.engine.restore.settings import Filters, RestoreSettings, spell_filters
 from snapshot_assets.engine.schema_history import exported_with
 from snapshot_assets.errors import (
     DamageError,
-    ForeignLocationError,
-    ForkError,
-    GapError,
     IncompleteError,
-    LostLogError,
     NoSnapshotError,
     ObjectNotFoundError,
     OtherImportError,
     PlanError,
-    UnsupportedVersionError,
 )
-from snapshot_assets.format.layout import checkpointed_revision, transaction_path
 from snapshot_assets.format.name_rules import NameRule, rule_of
 from snapshot_assets.format.name_texts import shell_word, written_name
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 from snapshot_assets.storage.base import ObjectStore
-
-_SHOWN = 10
-
-_OF_LOGS = frozenset({FaultKind.CHUNK_CHECKSUM, FaultKind.SNAPSHOT_CHECKSUM, FaultKind.DUPLICATE, FaultKind.COVERAGE})
-"""Faults by which the log contradicts itself."""
-
-KEEP_GOING = (
-    "--keep-going (in Dagster keep_going: true) restores everything but the windows of tables that need damaged files;"
-    " `snapshots export verify` names these files."
-)
-
-_OLDER = "--at VERSION restores a version that the log has."
-
-_OLDER_SCHEMA = (
-    "--keep-going (in Dagster keep_going: true) restores with the newest schema whose documents are intact, schema"
-)
-_NO_SCHEMA = "No older schema of this version is intact, so --keep-going cannot restore it either."
 
 _LARGE_OBJECTS = "large_objects"
 """The option of the table that large objects are exported as."""
@@ -145,104 +120,66 @@ def open_source(
     head = scan.state if scan.reaches_end else existing_state(store)  # raises the fault
     if not head.revision:
         refuse_lost_log(store)
-    revision = _chosen_revision(store, head, settings, records, recorded=recorded)
+    revision = _choose_revision(store, head, settings, records, recorded=recorded)
     report = verify(store, depth=depth, at=lambda _: revision, scan=scan)
     damage = [fault for fault in report.faults if fault.is_damage]
     state = head.at(revision)
     assert state.newest_seal is not None
-    older = _refuse_needed(store, damage, scan, state, settings)
+    older = refuse_needed_damage(store, damage, scan, state, settings)
     documents = _read_documents(store, state, older)
-    written = written_tables(state, documents)
-    newest, dropped = documents[state.schema_id], dropped_tables(documents[state.schema_id], written)
-    whole = with_tables(newest, dropped)
-    filters = spelled_filters(settings.filters, whole, records, in_target)
-    every = with_tables(newest, [each for each in dropped if each.table.table_name in filters.tables])
-    schema, lost = _select(every, filters, {item.table_name for item in (*whole.tables, *whole.views)})
-    chosen = {item.table_name for item in (*schema.tables, *schema.views)}
-    check_renaming(filters.renaming, every, chosen)
-    left = () if filters.tables else (each.table.table_name for each in dropped)
-    selection = Selection(filters.schemas, exclude_tables=filters.exclude_tables, names=rule_of(newest.database))
+    tables = _choose_tables(state, documents, settings.filters, records, in_target)
     damaged = {each.object: each.message for each in damage}
     return RestoreSource(
         location=store.uri,
         head=head,
         state=state,
-        schema=with_places(schema, newest, written),
+        schema=tables.schema,
         documents=documents,
         checksum=state.newest_seal.seal.checksum,
-        lost=tuple(lost),
-        dropped=tuple(name for name in left if selects(selection, name)),
-        filters=filters,
+        lost=tables.lost,
+        dropped=tables.dropped,
+        filters=tables.filters,
         damaged=damaged | dict(_without_document(state, documents, damaged)) | dict(older.faults if older else {}),
-        contradicted=any(_contradicts(scan, error) for _, error in scan.faults),
+        contradicted=any(contradicts_log(scan, error) for _, error in scan.faults),
         older=older,
     )
 
 
-def _refuse_needed(
-    store: ObjectStore, damage: Sequence[Fault], scan: LogScan, state: State, settings: RestoreSettings
-) -> OlderSchema | None:
-    """Refuse damage of what a restore needs; returns the schema that takes the place of the newest one, if any does."""
-    needed = [each for each in damage if _is_needed(each, scan, state, settings)]
-    newest = {ref.path for ref in state.schemas[state.schema_id].files}
-    schemas = [each for each in needed if each.object in newest]
-    older = older_schema(store, state) if schemas else None
-    if settings.keep_going and older is not None:
-        needed = [each for each in needed if each not in schemas]
-    way = ""
-    if schemas and older is None:
-        way = _NO_SCHEMA
-    elif older is not None and not settings.keep_going:
-        way = f"{_OLDER_SCHEMA} {older.number}."
-    elif settings.version is None and scan.reaches_end and all(each.kind is FaultKind.LOG for each in needed):
-        way = _OLDER
-    refuse_damage(store.uri, [each.message for each in needed], way)
-    return older
+@dataclass(frozen=True)
+class _ChosenTables:
+    """What filters choose of a revision; see `RestoreSource`."""
+
+    schema: DatabaseSchema
+    filters: Filters
+    lost: tuple[str, ...]
+    dropped: tuple[TableName, ...]
 
 
-def refuse_damage(uri: str, damage: Sequence[str], way: str = "") -> None:
-    """Refuse a restore if objects that it needs are damaged.
-
-    Args:
-        uri: The location.
-        damage: Their faults, a sentence each.
-        way: How to restore what does not need them, as a sentence.
-
-    Raises:
-        DamageError: There is damage; lists the first ones.
-    """
-    if damage:
-        more = f" and {len(damage) - _SHOWN} more" if len(damage) > _SHOWN else ""
-        raise DamageError(
-            f"{uri} is damaged, and nothing was restored: {' '.join(damage[:_SHOWN])}{more}{way and ' '}{way}",
-            faults=list(damage),
-        )
-
-
-def _is_needed(fault: Fault, scan: LogScan, state: State, settings: RestoreSettings) -> bool:
-    """Return whether a fault keeps the revision's state or its newest schema from being known.
-
-    A lost end of the log matters only if the newest version is to be restored.
-    """
-    if fault.kind is not FaultKind.LOG:
-        newest = state.schemas[state.schema_id].files
-        return fault.kind in _OF_LOGS or any(ref.path == fault.object for ref in newest)
-    errors = [error for path, error in scan.faults if path == fault.object]
-    lost = settings.version is None and any(_is_lost_end(scan, error) for error in errors)
-    # Two transactions claim one place: nothing shows which is this log's.
-    forked = checkpointed_revision(fault.object) is None and any(isinstance(error, ForkError) for error in errors)
-    return lost or forked or not scan.reaches_end
-
-
-def _is_lost_end(scan: LogScan, error: Exception) -> bool:
-    following = transaction_path(scan.state.revision + 1)
-    return isinstance(error, LostLogError | UnsupportedVersionError) or (
-        isinstance(error, GapError) and error.attributes.get("object") == following
+def _choose_tables(
+    state: State,
+    documents: Mapping[int, DatabaseSchema],
+    given: Filters,
+    records: Sequence[RestoreRecord],
+    in_target: NameRule,
+) -> _ChosenTables:
+    """Choose tables and views of the newest schema, and of those that it lacks the ones that the filters name."""
+    written = _written_tables(state, documents)
+    newest, dropped = documents[state.schema_id], _dropped_tables(documents[state.schema_id], written)
+    whole = _with_tables(newest, dropped)
+    filters = spell_filters(given, whole, records, in_target)
+    every = _with_tables(newest, [each for each in dropped if each.table.table_name in filters.tables])
+    schema, lost = _select(every, filters, {item.table_name for item in (*whole.tables, *whole.views)})
+    chosen = {item.table_name for item in (*schema.tables, *schema.views)}
+    check_renaming(filters.renaming, every, chosen)
+    left = () if filters.tables else (each.table.table_name for each in dropped)
+    selection = Selection(filters.schemas, exclude_tables=filters.exclude_tables, names=rule_of(newest.database))
+    older = {name: [each.table for each in some] for name, some in written.items()}
+    return _ChosenTables(
+        with_former_partitions(schema, newest, older),
+        filters,
+        tuple(lost),
+        tuple(name for name in left if selects(selection, name)),
     )
-
-
-def _contradicts(scan: LogScan, error: Exception) -> bool:
-    return isinstance(error, ForeignLocationError | ForkError) or _is_lost_end(scan, error)
 
 
 def _read_documents(store: ObjectStore, state: State, older: OlderSchema | None) -> dict[int, DatabaseSchema]:
@@ -270,7 +207,7 @@ def _without_document(
             yield known.file.path, f"The schema that {known.file.path} was written with is damaged: {' '.join(faults)}"
 
 
-def _chosen_revision(
+def _choose_revision(
     store: ObjectStore, head: State, settings: RestoreSettings, records: Sequence[RestoreRecord], *, recorded: bool
 ) -> int:
     uri = store.uri
@@ -389,3 +326,48 @@ def _without_broken(
             restored.discard(view.table_name)
         remaining = [view for view in remaining if view not in broken]
     return remaining
+
+
+@dataclass(frozen=True)
+class _WrittenTable:
+    """A table as a schema has it that rows of it were exported with, and that schema."""
+
+    table: Table
+    schema: DatabaseSchema
+
+
+def _written_tables(state: State, documents: Mapping[int, DatabaseSchema]) -> dict[TableName, list[_WrittenTable]]:
+    """Return how the schemas have each table that its live rows were exported with, the newest first."""
+    exported = exported_with(state)
+    ids: dict[TableName, set[int]] = {}
+    for each in state.live_files():
+        some = {each.file.schema_id, exported.get(each.file.chunk, 0)} - {0}
+        ids.setdefault(TableName(each.file.schema, each.file.table), set()).update(some)
+    tables = {each: {table.table_name: table for table in schema.tables} for each, schema in documents.items()}
+    written = {}
+    for name, some in sorted(ids.items()):
+        kept = [each for each in sorted(some & documents.keys(), reverse=True) if name in tables[each]]
+        written[name] = [_WrittenTable(tables[each][name], documents[each]) for each in kept]
+    return written
+
+
+def _dropped_tables(
+    newest: DatabaseSchema, written: Mapping[TableName, Sequence[_WrittenTable]]
+) -> list[_WrittenTable]:
+    """Return the tables that the newest schema lacks, though there are files of them, as the last schema has them.
+
+    A table that no intact schema has is left out.
+    """
+    there = {table.table_name for table in newest.tables}
+    return [found[0] for name, found in written.items() if found and name not in there]
+
+
+def _with_tables(newest: DatabaseSchema, dropped: Sequence[_WrittenTable]) -> DatabaseSchema:
+    """Return the newest schema with tables that it lacks."""
+    added = {each.table.schema_name for each in dropped} - {each.name for each in newest.schemas}
+    schemas = {item.name: item for each in dropped for item in each.schema.schemas if item.name in added}
+    update = {
+        "schemas": (*newest.schemas, *(schemas[name] for name in sorted(schemas))),
+        "tables": tuple(sorted((*newest.tables, *(each.table for each in dropped)), key=lambda each: each.table_name)),
+    }
+    return newest.model_copy(update=update)

@@ -9,9 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from snapshot_assets.databases.definition import Definition, Statement
+from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.steps import SchemaStep, StepResult, steps_of
-from snapshot_assets.databases.target import RestoreRecord, RestoreTarget
-from snapshot_assets.engine.restore.ledger import TargetLedger
+from snapshot_assets.databases.target import RestoreRecord
+from snapshot_assets.engine.restore.target import TargetLedger
 from snapshot_assets.errors import RestoreFailedError, SchemaIncompleteError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.name_texts import shell_word, written_name
@@ -139,7 +140,7 @@ class RestoreSteps:
             if step.table not in self.absent and not {step.name, str(step.key.of)} & never
         ]
 
-    def rehearsed(self, *, whole: bool) -> list[Statement]:
+    def to_rehearse(self, *, whole: bool) -> list[Statement]:
         """Return the statements that a restore which starts runs to make what is not there.
 
         Args:
@@ -186,7 +187,7 @@ class RestoreSteps:
     @cached_property
     def absent(self) -> frozenset[TableName]:
         """Tables whose rows cannot be loaded, because the table or a partition could not be made."""
-        failed = (step for step in self.before if step.holds_rows and self._failed(step))
+        failed = (step for step in self.before if step.holds_rows and self._has_failed(step))
         return frozenset(step.table for step in failed if step.table is not None)
 
     @property
@@ -241,7 +242,7 @@ class RestoreSteps:
         """Return whether a step belongs to a table or view that existed before any import."""
         return step.table is not None and not step.always and step.table not in self._of_imports
 
-    def failed(self, target: RestoreTarget) -> list[FailedStep]:
+    def failed(self, target: SqlTarget) -> list[FailedStep]:
         """Return the steps that could not be made, with the statements to run by hand in their order."""
         return [
             FailedStep(step.name, step.kind, result.message, target.by_hand(step), result.violated)
@@ -252,9 +253,9 @@ class RestoreSteps:
     @property
     def any_failed(self) -> list[SchemaStep]:
         """The steps that could not be made, in their order."""
-        return [step for step in (*self.before, *self.after) if self._failed(step)]
+        return [step for step in (*self.before, *self.after) if self._has_failed(step)]
 
-    def _failed(self, step: SchemaStep) -> bool:
+    def _has_failed(self, step: SchemaStep) -> bool:
         result = self.results.get(step.name)
         return result is not None and result.failed
 
@@ -280,7 +281,7 @@ def without_tables(
         failed: The steps of the schema that failed.
     """
     names, patterns = ", ".join(map(str, tables)), shell_word(",".join(written_name(*each) for each in tables))
-    steps = f" {_failed(failed)}." if failed else ""
+    steps = f" {_failed_text(failed)}." if failed else ""
     return RestoreFailedError(
         f"{error} Not all rows are there of {names}: their keys and indexes wait, and the views and foreign keys that"
         f" need them. The other tables have theirs.{steps} To finish without these tables as a whole, add"
@@ -289,7 +290,7 @@ def without_tables(
     )
 
 
-def _failed(failed: Sequence[FailedStep]) -> str:
+def _failed_text(failed: Sequence[FailedStep]) -> str:
     named = "; ".join(f"{each.object} could not be made: {each.message}" for each in failed[:_NAMED])
     more = f"; and {len(failed) - _NAMED:,} more" if len(failed) > _NAMED else ""
     return f"{counted(len(failed), 'schema step')} failed: {named}{more}"
@@ -303,4 +304,4 @@ def incomplete(failed: Sequence[FailedStep], absent: Iterable[TableName]) -> Sch
     mend = _VIOLATED.format(names=", ".join(violated)) if violated else ""
     if not all(each.violated for each in failed):
         mend += _CONTINUES.format(messages="the other messages name" if violated else "the messages name")
-    return SchemaIncompleteError(f"{rows}; {_failed(failed)}.{mend}", steps=[each.facts for each in failed])
+    return SchemaIncompleteError(f"{rows}; {_failed_text(failed)}.{mend}", steps=[each.facts for each in failed])

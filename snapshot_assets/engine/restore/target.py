@@ -1,25 +1,104 @@
-"""The target before the first row: how its tables are created, and whether rows may be loaded into them."""
+"""The target as a restore reads it: its tables, its ledger, how it creates the schema, and the restore's own record."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.definition import Definition
 from snapshot_assets.databases.needs import Need
-from snapshot_assets.databases.open import database_module, kind_of
+from snapshot_assets.databases.open import kind_of, target_module
 from snapshot_assets.databases.renaming import Renaming
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.steps import StepResult, steps_of
-from snapshot_assets.databases.target import ExistingTable, OtherType, RestoreRecord, RestoreTarget
-from snapshot_assets.engine.restore.ledger import TargetLedger
-from snapshot_assets.engine.restore.settings import Filters, described, renaming_of, without_renaming
+from snapshot_assets.databases.target import ExistingTable, LoadedFile, OtherType, RestoreRecord
+from snapshot_assets.engine.restore.files import ChunkFiles, FileKey, FilePlan
+from snapshot_assets.engine.restore.pin import IMPORT
+from snapshot_assets.engine.restore.settings import Filters, filters_text, renaming_of, without_renaming
 from snapshot_assets.engine.restore.source import RestoreSource, check_unfinished
-from snapshot_assets.engine.restore.steps import RestoreSteps
-from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TargetNotEmptyError
-from snapshot_assets.format.name_texts import printed_name
+from snapshot_assets.engine.restore.windows import PinnedWindows
+from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema, TableName
+
+
+@dataclass(frozen=True)
+class Renewal:
+    """Ledger rows whose table rows now lie in other files, and the ledger rows that replace them."""
+
+    old: tuple[LoadedFile, ...]
+    new: tuple[LoadedFile, ...]
+
+
+@dataclass(frozen=True)
+class TargetLedger:
+    """A target's ledger of some tables.
+
+    Attributes:
+        records: Every restore into the target, oldest first.
+        loaded: Files of one location that were loaded into the tables.
+        steps: How the latest tries of schema steps ended in imports of that location, by name.
+    """
+
+    tables: tuple[TableName, ...]
+    records: tuple[RestoreRecord, ...] = ()
+    loaded: tuple[LoadedFile, ...] = ()
+    steps: Mapping[str, StepResult] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, target: SqlTarget, location_id: str, tables: Sequence[TableName]) -> TargetLedger:
+        """Read it from a target."""
+        own = set(tables)
+        loaded = [each for each in target.loaded(location_id) if each.table in own]
+        return cls(tuple(tables), tuple(target.imports()), tuple(loaded), target.steps(location_id))
+
+    def missing(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
+        """Return the files of a chunk that the ledger lacks."""
+        return tuple(plan for plan in chunk.files if plan.key not in self.files)
+
+    @property
+    def earlier(self) -> tuple[RestoreRecord, ...]:
+        """The restores into any of the tables, oldest first."""
+        return tuple(record for record in self.records if set(self.tables) & set(record.tables))
+
+    @property
+    def newest(self) -> RestoreRecord | None:
+        """The newest restore into any of the tables."""
+        return self.earlier[-1] if self.earlier else None
+
+    @cached_property
+    def newest_of(self) -> Mapping[TableName, RestoreRecord]:
+        """The newest restore into each of the tables that have any; two mappings may share some tables."""
+        own = set(self.tables)
+        return {name: record for record in self.records for name in record.tables if name in own}
+
+    @cached_property
+    def files(self) -> Mapping[FileKey, LoadedFile]:
+        """The loaded files by table and path."""
+        return {(each.table, each.path): each for each in self.loaded}
+
+    @cached_property
+    def by_chunk(self) -> Mapping[int, frozenset[FileKey]]:
+        """The loaded files of each chunk."""
+        chunks: dict[int, set[FileKey]] = {}
+        for key, entry in self.files.items():
+            chunks.setdefault(entry.chunk, set()).add(key)
+        return {chunk: frozenset(keys) for chunk, keys in chunks.items()}
+
+    @cached_property
+    def revisions(self) -> Mapping[str, int]:
+        """The revision of each restore, by its id."""
+        return {record.id: record.revision for record in self.records}
+
+    def renewed(self, renewals: Collection[Renewal]) -> TargetLedger:
+        """Return the ledger after renewals."""
+        old = {entry for each in renewals for entry in each.old}
+        new = [entry for each in renewals for entry in each.new]
+        return replace(self, loaded=(*(entry for entry in self.loaded if entry not in old), *new))
 
 
 @dataclass(frozen=True)
@@ -42,7 +121,7 @@ class TargetContents:
     differing: Sequence[str] = ()
 
 
-def read_target(target: RestoreTarget, source: RestoreSource, definition: Definition) -> TargetContents:
+def read_target(target: SqlTarget, source: RestoreSource, definition: Definition) -> TargetContents:
     """Read a restore's tables and the ledger from a target, both as they were before or after another restore began."""
     tables = tuple(table.table_name for table in definition.tables)
     ledger = TargetLedger.read(target, source.state.location_id, tables)
@@ -60,27 +139,27 @@ def read_target(target: RestoreTarget, source: RestoreSource, definition: Defini
 
 
 def definition_for(
-    schema: DatabaseSchema, uri: str, filters: Filters, steps: Mapping[str, StepResult] | None = None
+    schema: DatabaseSchema, address: DatabaseAddress, filters: Filters, steps: Mapping[str, StepResult] | None = None
 ) -> Definition:
     """Return how a target creates a schema, converted through Arrow types if the target is of another kind.
 
     Args:
         schema: What is restored.
-        uri: The target's URI.
+        address: The target.
         filters: Whether SQL text of the snapshot is restored, whether code is, and the new names of tables.
         steps: Steps that were made before, by name: tables that were made with the other choice stay as they are.
 
     Raises:
         RestoreError: Code is asked for, and source and target are not both PostgreSQL.
     """
-    definition = _definition(schema, uri, filters)
+    definition = _definition(schema, address, filters)
     created = {step.name: step for step in steps_of(definition.before) if step.kind == "table"}
     made = {name: each.sql for name, each in (steps or {}).items() if each.made and each.sql and name in created}
     differing = {name for name, sql in made.items() if sql != "; ".join(created[name].sql)}
     if not differing:
         return definition
     try:
-        other = _definition(schema, uri, replace(filters, expressions=not filters.expressions, code=False))
+        other = _definition(schema, address, replace(filters, expressions=not filters.expressions, code=False))
     except SnapshotError:  # the other choice is refused, so no table was made with it: the schema has changed since
         return definition
     as_made = {
@@ -92,8 +171,8 @@ def definition_for(
     return replace(definition, tables=tuple(others.get(each.table_name, each) for each in definition.tables))
 
 
-def _definition(schema: DatabaseSchema, uri: str, filters: Filters) -> Definition:
-    module, kind, lost = database_module(uri), kind_of(uri), tuple[str, ...]()
+def _definition(schema: DatabaseSchema, address: DatabaseAddress, filters: Filters) -> Definition:
+    module, kind, lost = target_module(address), kind_of(address.uri), tuple[str, ...]()
     if filters.code and (schema.database, kind) != ("postgresql", "postgresql"):
         raise RestoreError(
             f"Code can be restored only from PostgreSQL into PostgreSQL; this is {schema.database} into {kind}. Restore"
@@ -129,9 +208,9 @@ def _check_record(newest: RestoreRecord, ledger: TargetLedger, source: RestoreSo
         )
     if not replace(filters, renaming=Renaming()).chooses_same_rows(without_renaming(newest.filters)):
         raise OtherImportError(
-            f"The target's tables were restored with {described(newest.filters)}; asked for is"
-            f" {described(filters.text())}. Ask for the same, choose tables that were not restored, or drop the tables"
-            " and give --forget-ledger.",
+            f"The target's tables were restored with {filters_text(newest.filters)}; asked for is"
+            f" {filters_text(filters.text())}. Ask for the same, choose tables that were not restored, or drop the"
+            " tables and give --forget-ledger.",
             filters=newest.filters,
         )
     check_unfinished(newest, source.state.revision)
@@ -145,125 +224,45 @@ def _check_other_names(newest: RestoreRecord, ledger: TargetLedger, source: Rest
     for old, new in source.names.items():
         if ledger.newest_of.get(new) == newest and names.table(old) != new:
             raise OtherImportError(
-                f"The target's table {new} was restored with {described(newest.filters)}, so not from {old}. Map {old}"
-                " to another table, or drop the tables and give --forget-ledger.",
+                f"The target's table {new} was restored with {filters_text(newest.filters)}, so not from {old}. Map"
+                f" {old} to another table, or drop the tables and give --forget-ledger.",
                 table=table_text(new),
             )
     if not newest.finished:
         shared = sorted(str(name) for name, record in ledger.newest_of.items() if record == newest)
         raise OtherImportError(
-            f"An import with {described(newest.filters)} has not finished, and this one has tables of it:"
+            f"An import with {filters_text(newest.filters)} has not finished, and this one has tables of it:"
             f" {', '.join(shared)}. Finish it first by the same command, or choose tables with --tables.",
             tables=shared,
         )
 
 
-def table_refusals(
-    contents: TargetContents, definition: Definition, steps: RestoreSteps, *, into_nonempty: bool
-) -> Iterator[SnapshotError]:
-    """Yield the errors of tables that are missing, differ from those of the snapshot, or have rows of others.
-
-    Args:
-        contents: The tables in the target, and its ledger.
-        definition: How the tables are created.
-        steps: What the restore has created already.
-        into_nonempty: Whether tables may have rows that the ledger does not list.
-    """
-    yield from _dropped(contents, steps)
-    yield from _drawn_from(contents, definition, steps)
-    restored = contents.ledger.newest_of
-    filled: list[str] = []
-    alone: list[str] = []
-    for table in definition.tables:
-        existing = contents.existing.get(table.table_name)
-        if existing is not None:
-            yield from _other_columns(table.table_name, existing, {column.name for column in table.columns})
-            if existing.has_rows and table.table_name not in restored:
-                (filled if existing.mixes else alone).append(str(table.table_name))
-    yield from _other_types(contents.other_types)
-    if alone:
-        yield TargetNotEmptyError(
-            f"The target holds rows of {', '.join(alone)} that no import of this snapshot put there, and restored ones"
-            " may have the same numbers. Delete them, or restore without this table: name the others with --tables.",
-            tables=alone,
-        )
-    if filled and not into_nonempty:
-        yield TargetNotEmptyError(
-            f"Target tables hold rows that no import of this snapshot put there: {', '.join(filled)}. Empty or drop"
-            " them, or import under other names with --map-table. With --into-nonempty rows are added to theirs: what"
-            " both have is then there twice, or violates their keys, and no chunk of them can be replaced later.",
-            tables=filled,
-        )
+def resumed_record(ledger: TargetLedger, source: RestoreSource, filters: Filters) -> RestoreRecord | None:
+    """Return the newest restore into the tables if it is the same one; `check_ledger` compared the location."""
+    newest = ledger.newest
+    if newest is None or newest.revision != source.state.revision:
+        return None
+    return newest if filters.continues(newest.filters) else None
 
 
-def _drawn_from(contents: TargetContents, definition: Definition, steps: RestoreSteps) -> Iterator[SnapshotError]:
-    """Yield an error for each sequence of others from which a table that is created would draw its numbers."""
-    existing, results, location = contents.existing, steps.results, steps.record.location_id
-    if any(not each.stepwise and each.location_id == location for each in contents.ledger.records):
-        return  # an import of an earlier version may have made them
-    by_sequence: dict[TableName, list[TableName]] = {}
-    for sequence, table in definition.drawn:
-        result = results.get(f"sequence {sequence.dotted}")
-        if sequence in existing and table not in existing and not (result is not None and result.ours):
-            by_sequence.setdefault(sequence, []).append(table)
-    for sequence, tables in by_sequence.items():
-        yield RestoreError(
-            f"{existing[sequence].what.capitalize()} {sequence} is in the target, and no import of this snapshot made"
-            f" it: {_names(map(str, tables))} would draw its numbers from it. Rename it, or drop it if nothing uses"
-            " it; or restore into another schema with --map-schema.",
-            sequence=str(sequence),
-        )
-
-
-def _dropped(contents: TargetContents, steps: RestoreSteps) -> Iterator[SnapshotError]:
-    """Yield an error if a table is missing that a restore created or filled."""
-    filled = {entry.table for entry in contents.ledger.loaded}
-    tables = contents.ledger.tables
-    lacking = [name for name in tables if name not in contents.existing]
-    gone = sorted(name for name in lacking if name in filled or (steps.resumed and not steps.untried(name)))
-    if gone:
-        names = _names(map(str, gone))
-        yield RestoreError(
-            f"{names} is not there any more, though the target's ledger records that an import made it: it was dropped"
-            " or renamed since. Bring it back, or drop the import's other tables too, give --forget-ledger, and import"
-            " again.",
-            tables=names,
-        )
-
-
-def _other_columns(name: TableName, existing: ExistingTable, wanted: set[str]) -> Iterator[SnapshotError]:
-    there = set(existing.columns)
-    if existing.what != "table":
-        yield RestoreError(
-            f"{name} is a {existing.what} in the target; expected a table, or nothing of that name. Drop or rename it,"
-            " or choose other tables.",
-            table=table_text(name),
-        )
-    elif wanted != there:
-        yield RestoreError(
-            f"Table {name} is in the target with other columns: {_unlike(wanted, there)}. Alter it, or drop it and let"
-            " the import make it, or import under another name with --map-table.",
-            table=table_text(name),
-        )
-
-
-def _unlike(wanted: set[str], there: set[str]) -> str:
-    """Return which columns only one of the two tables has."""
-    halves = (("the target lacks", wanted - there), ("the snapshot lacks", there - wanted))
-    return ", and ".join(f"{what} {_names(map(printed_name, some))}" for what, some in halves if some)
-
-
-def _other_types(others: Sequence[OtherType]) -> Iterator[SnapshotError]:
-    if others := [each for each in others if each.limit is None]:
-        some = "; ".join(
-            f"{printed_name(*each.table, each.column)} is {each.found}, not {each.expected}" for each in others
-        )
-        yield RestoreError(
-            f"Columns are in the target with other types than the import would make: {some}. Alter them, or drop the"
-            " tables and let the import make them.",
-            columns=[f"{each.table}.{each.column}" for each in others],
-        )
-
-
-def _names(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names))
+def new_record(source: RestoreSource, definition: Definition, contents: TargetContents) -> RestoreRecord:
+    """Return what the ledger will record of a restore that starts."""
+    restore_id = uuid.uuid4().hex
+    created = {each.table for each in (*definition.before, *definition.after) if each.table is not None}
+    tables, earlier, existing = contents.ledger.tables, contents.ledger.earlier, contents.existing
+    own = contents.ledger.newest_of
+    of_others = [name for name in tables if name not in own and name in existing and existing[name].has_rows]
+    return RestoreRecord(
+        id=restore_id,
+        tag=f"{IMPORT}{restore_id[:12]}",
+        location_id=source.state.location_id,
+        location=source.location,
+        revision=source.state.revision,
+        checksum=source.checksum,
+        filters=source.filters.text(),
+        tables=tables,
+        made=tuple(sorted(created - set(existing))),
+        into_nonempty=bool(of_others) or any(record.into_nonempty for record in earlier),
+        windows=PinnedWindows.of(source.state, source.tables).text(),
+        stepwise=True,
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
@@ -21,6 +22,8 @@ from snapshot_assets.engine.restore.files import FilePlan
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, SnapshotError, TaskFailedError
 from snapshot_assets.format.relations import Table
 from snapshot_assets.storage.base import ObjectStore
+
+_Work = TypeVar("_Work")
 
 
 @dataclass(frozen=True)
@@ -38,28 +41,25 @@ class FileWork:
 
 
 @dataclass(frozen=True)
-class FilesTask:
-    """Files to hash, or to load over one connection, each in its own transaction."""
+class Task(Generic[_Work]):
+    """What one task does over one connection, one work after the other."""
 
     address: DatabaseAddress
     store: ObjectStore
-    works: tuple[FileWork, ...]
+    works: tuple[_Work, ...]
 
 
 @dataclass(frozen=True)
-class ReplaceTask:
+class ReplaceTask(Task[FileWork]):
     """One chunk to replace in one transaction.
 
     Attributes:
         tables: Tables of the chunk, with the rows to delete; their new rows come from `works`.
     """
 
-    address: DatabaseAddress
-    store: ObjectStore
     chunk: int
     record: RestoreRecord
     tables: tuple[tuple[Table, Rows], ...]
-    works: tuple[FileWork, ...]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class FileResult:
     damaged: str = ""
 
 
-def hash_files(task: FilesTask) -> Iterator[FileResult]:
+def hash_files(task: Task[FileWork]) -> Iterator[FileResult]:
     """Hash files, and yield the error of every damaged one."""
     for work in task.works:
         file = work.plan.file
@@ -89,7 +89,7 @@ def hash_files(task: FilesTask) -> Iterator[FileResult]:
             yield FileResult(file.chunk, error=error)
 
 
-def load_files(task: FilesTask) -> Iterator[FileResult]:
+def load_files(task: Task[FileWork]) -> Iterator[FileResult]:
     """Load files; after one that fails, the next is loaded."""
     try:
         target = open_target(task.address)
@@ -109,7 +109,7 @@ def load_files(task: FilesTask) -> Iterator[FileResult]:
 def _load(store: ObjectStore, work: FileWork, target: SqlTarget) -> FileResult:
     file = work.plan.file
     try:
-        with reporter().work(file.chunk, target.interrupt), described(file.path):
+        with reporter().work(file.chunk, target.interrupt), errors_naming(file.path):
             loaded = target.load(work.entry, work.table, reporter().counted(_batches(store, work)))
             # A task that died after its commit is repeated: its plan did not have the file in the ledger.
             return FileResult(file.chunk, target.loaded_rows(work.entry) if loaded is None else loaded)
@@ -118,7 +118,7 @@ def _load(store: ObjectStore, work: FileWork, target: SqlTarget) -> FileResult:
 
 
 @contextmanager
-def described(what: str) -> Iterator[None]:
+def errors_naming(what: str) -> Iterator[None]:
     """Turn an error of a driver or of Arrow into one of this package, so that only this file or chunk fails."""
     try:
         yield
@@ -132,7 +132,7 @@ def replace_chunk(task: ReplaceTask) -> Iterator[FileResult]:
     """Delete a chunk's rows and load its current files, in one transaction."""
     try:
         with (
-            described(f"chunk {task.chunk}"),
+            errors_naming(f"chunk {task.chunk}"),
             closing(open_target(task.address)) as target,
             reporter().work(task.chunk, target.interrupt),
         ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -25,7 +24,7 @@ from snapshot_assets.format.layout import checkpoint_path, new_attempt, transact
 from snapshot_assets.storage.base import ObjectInfo
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune
-from snapshot_assets_tests.catalog.tags import Changed, objects, save
+from snapshot_assets_tests.catalog.tags import Changed, objects, save, wait_for_clock
 
 NOW = timedelta(0)
 HINTS = ("manifest.json", "SHA256SUMS")
@@ -154,7 +153,7 @@ def test_what_was_written_for_a_lost_revision_stops_whatever_deletes_and_is_repo
     lost = kind(writer)
     stale = Catalog.open(writer.store)
     before = objects(writer.store)
-    time.sleep(0.02)
+    wait_for_clock(writer.store, writer.catalog.state.committed_at)
     for change in (
         lambda: plan_collection(stale, grace=NOW, unsafe=True),
         lambda: collect_garbage(stale, grace=NOW, unsafe=True),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
@@ -18,7 +16,7 @@ from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune
 from snapshot_assets_tests.catalog.log.test_strays import HEAD, NOW, bring, only
 from snapshot_assets_tests.catalog.log.test_strays import other as other
 from snapshot_assets_tests.catalog.log.test_strays import own as own
-from snapshot_assets_tests.catalog.tags import damage, objects, save
+from snapshot_assets_tests.catalog.tags import damage, objects, save, wait_for_clock
 
 EVIDENCE = ("manifest.json", "tag/", "savepoint/", "data/1/chunk-")
 REMEDY = "One of the two was copied here"
@@ -52,7 +50,7 @@ def mixed(own: Writer, other: Writer, request: pytest.FixtureRequest) -> str:
         if info.path.startswith((TRANSACTIONS, *EVIDENCE)) and info.path != path:
             own.store.delete(info.path)
     bring(other, own.store)
-    time.sleep(0.02)
+    wait_for_clock(own.store, other.catalog.state.committed_at)
     return path
 
 

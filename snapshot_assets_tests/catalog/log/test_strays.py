@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -29,7 +28,7 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune
-from snapshot_assets_tests.catalog.tags import objects, replaced
+from snapshot_assets_tests.catalog.tags import objects, replaced, wait_for_clock
 
 NOW = timedelta(0)
 HEAD = 7
@@ -150,7 +149,7 @@ def test_what_was_copied_here_is_no_state_and_nothing_is_deleted_or_committed(
     before, names = manifest_of(own.catalog.state), {known.file.path for known in own.catalog.state.live_files()}
     brought = bring(request.getfixturevalue(source), own.store, wanted)
     there = objects(own.store)
-    time.sleep(0.02)
+    wait_for_clock(own.store, own.catalog.state.committed_at)
     if case != OPENED:
         with pytest.raises(DamageError):
             Catalog.open_for_writing(own.store)

@@ -29,7 +29,7 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune
 from snapshot_assets_tests.catalog.operations.test_unpinned import aged, working
-from snapshot_assets_tests.catalog.tags import file_of, flip, replaced, reseal, sealed_by
+from snapshot_assets_tests.catalog.tags import file_of, flip, replaced, reseal, sealed_by, wait_for_clock
 
 NOW = timedelta(0)
 
@@ -40,7 +40,7 @@ def local_path(store: ObjectStore) -> Path:
 
 def collected(writer: Writer, **options) -> dict[str, str]:
     options = {"grace": NOW, "unsafe": True} | options
-    time.sleep(0.02)  # commits that follow each other at once carry times that are a few milliseconds ahead
+    wait_for_clock(writer.store, writer.catalog.refresh().committed_at)
     return {each.path: each.reason for each in collect_garbage(writer.catalog, **options).deleted}
 
 
@@ -149,7 +149,7 @@ def test_nothing_is_collected_where_the_log_is_damaged_after_the_plan(writer: Wr
     writer.fill()
     replaced(writer)
     write_checkpoint(writer.store, writer.catalog.state)
-    time.sleep(0.02)
+    wait_for_clock(writer.store, writer.catalog.state.committed_at)
     plan = plan_collection(writer.catalog, grace=NOW, unsafe=True)
     flip(writer.store, transaction_path(3))
     with pytest.raises(DamageError, match="The log has a fault, so nothing was deleted"):

@@ -20,7 +20,7 @@ from snapshot_assets.format.layout import is_temporary, tag_path, transaction_pa
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage
-from snapshot_assets_tests.catalog.tags import NOW
+from snapshot_assets_tests.catalog.tags import NOW, wait_for_clock
 
 GRACE = timedelta(microseconds=HEADER.grace)
 WRITTEN = (
@@ -81,7 +81,7 @@ def test_temporary_files_are_collected_once_they_are_older_than_the_grace_period
         assert collect_garbage(sealed.catalog).deleted == found.deleted
         assert [path for path in left if left[path].exists()] == [young]
     assert sealed.store.get("data/1/main.m-89abcdef-0000.parquet") == b"alive"
-    time.sleep(0.02)  # a file of the current tick of the file system's clock is not older than no grace at all
+    wait_for_clock(sealed.store, sealed.catalog.state.committed_at)
     assert collect_garbage(sealed.catalog, grace=NOW, unsafe=True).deleted
     assert list(sealed.store.temporaries()) == []
     assert verify(sealed.store).faults == []
@@ -132,7 +132,7 @@ def test_what_a_writer_leaves_that_is_killed_in_a_file_is_counted_collected_and_
     assert left.startswith(f"{os.path.dirname(path)}/.tmp-")
     assert verify(sealed.store).temporary_files == 1
     assert [each.path for each in plan_collection(sealed.catalog).waiting] == [left]
-    time.sleep(0.02)
+    wait_for_clock(sealed.store, sealed.catalog.state.committed_at)
     assert [each.path for each in collect_garbage(sealed.catalog, grace=NOW, unsafe=True).deleted] == [left]
     assert verify(sealed.store).temporary_files == 0
     (parse_location(sealed.store.uri).local_path / left).parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,5 @@
 """A resume adopts what a killed run finished, and nothing else."""
 
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,6 +12,7 @@ from snapshot_assets.catalog.rules.chunks import FinishedChunk
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage
+from snapshot_assets_tests.catalog.tags import wait_for_clock
 
 
 def adoptable(writer, *chunks):
@@ -77,7 +77,7 @@ def test_a_receipt_is_not_adopted_on_a_head_where_garbage_collection_no_longer_s
     assert list(adoptable(writer)) == [1]
     other = Catalog.open_for_writing(writer.store)
     other.commit(rules.fail_chunk(other.token(), 1, "no", "r"))
-    time.sleep(0.01)
+    wait_for_clock(other.store, other.state.committed_at)
     gone = collect_garbage(other, grace=timedelta(0), unsafe=True).deleted
     assert {each.path for each in gone} >= {file.path, ref.path}
     adopted = FinishedChunk(1, receipt.files, (ref,), datetime.now(UTC), receipt.fence, "r", base_revision=1)

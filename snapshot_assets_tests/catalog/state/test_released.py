@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from snapshot_assets_tests.catalog.tags import (
     save,
     sealed_by,
     sealed_four_times,
+    wait_for_clock,
 )
 
 SECOND = timedelta(seconds=1)
@@ -119,7 +119,7 @@ def test_planned_releases_are_what_garbage_collection_deletes(writer: Writer, na
     assert garbage(writer) == reasons
     deleted = objects.keys() - {info.path for info in writer.store.list()}
     assert deleted == {each.path for each in planned if each.at_once}
-    time.sleep(0.02)  # the clock of the disk moves in steps of a few milliseconds
+    wait_for_clock(writer.store, writer.catalog.state.committed_at)
     collect_garbage(Catalog.open_for_writing(writer.store), grace=timedelta(0), unsafe=True)
     assert objects.keys() - {info.path for info in writer.store.list()} == {each.path for each in planned}
     assert not verify(writer.store).faults

@@ -153,7 +153,7 @@ def test_schema_documents_of_expired_snapshots_are_deleted(fresh: Writer, checkp
         if checkpoint:
             write_checkpoint(fresh.store, fresh.catalog.refresh())
             fresh.catalog = Catalog.open_for_writing(fresh.store)
-        wait_for_clock(fresh.store)
+        wait_for_clock(fresh.store, read_state(fresh.store).committed_at)
         found = collect_garbage(fresh.catalog, **options)
         assert not [fault for fault in verify(fresh.store).faults if fault.is_damage]
         assert same_states(fresh.catalog.refresh(), scan_log(fresh.store).state)

@@ -13,7 +13,7 @@ from snapshot_assets.databases.definition import Definition, Unchecked
 from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.source import Selection
-from snapshot_assets.errors import RestoreError
+from snapshot_assets.errors import DocumentError
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table
 from snapshot_assets.format.uncarried import code_by_kind, uncarried_by_kind
 from snapshot_assets_tests.databases.postgresql.helpers import EVERYTHING, client, extracted, run, schema_dump
@@ -104,12 +104,21 @@ def test_a_statement_of_another_kind_is_refused_alone(source: str) -> None:
     assert define(DatabaseSchema(database="postgresql", schemas=(unknown,)), code=True).lost == ()
 
 
-@pytest.mark.parametrize("entries", [5, [5], [{}], [{"kind": "function"}], [{"kind": "rule", "name": [], "on": [1]}]])
-def test_entries_of_another_form_are_refused_by_a_restore_and_not_listed(entries: Any) -> None:
+def test_documents_cannot_add_queries_to_code() -> None:
+    entry = {"kind": "function", "name": "f()", "sql": "CREATE OR REPLACE FUNCTION f()", "lacking": ["DROP TABLE x"]}
+    schema = DatabaseSchema(database="postgresql", schemas=(Schema(name="public", options={"code": [entry]}),))
+    assert "DROP" not in str(define(schema, code=True).before)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [5, [5], [{}], [{"kind": "function"}], [{"kind": "rule", "name": [], "on": [1]}], [{"kind": "type", "name": "t"}]],
+)
+def test_entries_of_another_form_are_refused(entries: Any) -> None:
     schema = DatabaseSchema(database="postgresql", schemas=(Schema(name="public", options={"code": entries}),))
-    assert code_by_kind(schema) == {}
-    with pytest.raises(RestoreError, match="do not have the form of PostgreSQL's"):
-        define(schema, code=True)
+    for read in (code_by_kind, define):
+        with pytest.raises(DocumentError, match=r"schemas\.json is malformed: options\.code.* of schema public is "):
+            read(schema)
 
 
 @pytest.mark.parametrize("holder", ["table", "schema"])

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from typing import Any
 
 import pytest
 
 from snapshot_assets.databases.definition import ObjectKey, Statement, Unchecked
-from snapshot_assets.databases.postgresql.ddl import define
+from snapshot_assets.databases.postgresql import define, rename
 from snapshot_assets.databases.postgresql.ddl.checked_sql import type_text
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
+from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.steps import steps_of
-from snapshot_assets.errors import DatabaseError, RestoreError
+from snapshot_assets.errors import DatabaseError, DocumentError, RestoreError
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets_tests.databases.postgresql.helpers import execute, restore, run, schema_dump
 from snapshot_assets_tests.databases.restores import record_of
@@ -200,20 +202,39 @@ def test_without_expressions_such_text_is_left_out(document: DatabaseSchema) -> 
 
 
 @pytest.mark.parametrize(
-    "document",
+    ("document", "message"),
     [
-        options(partitions=[{"name": "p"}], partition_by="LIST (a)"),
-        options(columns=[1]),
-        options(inherits=[["a"]]),
-        options(extensions=[["x"]], extension_schemas=[]),
-        options(needs=[1]),
-        options(needs=[{"kind": "function"}]),
-        schema(view={"options": {"types": [{}]}}),
+        (options(partitions=[{"name": "p"}], partition_by="LIST (a)"), "options.partitions.0.schema of {} is missing"),
+        (options(columns=[1]), "options.columns of {} is [1]; expected a valid dictionary"),
+        (options(columns={"a": {"statistics_target": "x"}}), "options.columns.a.statistics_target of {} is 'x'"),
+        (options(inherits=[["a"]]), "options.inherits.0.1 of {} is missing"),
+        (options(extensions=[["x"]], extension_schemas={}), "options.extensions.0 of {} is ['x']"),
+        (options(needs=[1]), "options.needs.0 of {} is 1"),
+        (options(needs=[{"kind": "function"}]), "options.needs.0.name of {} is missing; expected a value"),
+        (options(partitions=5), "options.partitions of {} is 5"),
     ],
 )
-def test_options_of_another_form_are_refused(document: DatabaseSchema) -> None:
-    with pytest.raises(RestoreError, match="do not have the form"):
-        define(document)
+def test_options_of_another_form_are_refused(document: DatabaseSchema, message: str) -> None:
+    wanted = f"The snapshot's tables.json is malformed: {message.format('table public.t')}"
+    for read in (define, lambda document: rename(document, Renaming.of([("public", "x")]))):
+        with pytest.raises(DocumentError, match=re.escape(wanted)):
+            read(document)
+
+
+def test_types_of_another_form_are_refused() -> None:
+    with pytest.raises(DocumentError, match=r"views\.json is malformed: options\.types\.0\.schema of view public\.v"):
+        define(schema(view={"options": {"types": [{}]}}))
+    with pytest.raises(DocumentError, match=r"definition\.constraints\.0\.name of type public\.k is missing"):
+        define(user_type("domain", base="integer", constraints=[{"definition": "CHECK (true)"}]))
+
+
+def test_tables_that_inherit_from_each_other_or_lack_a_column_of_their_parent_are_refused() -> None:
+    with pytest.raises(DocumentError, match=r"malformed: tables need each other: public\.t, public\.t"):
+        define(options(inherits=[["public", "t"]]))
+    parent = schema(columns=[COLUMN, COLUMN | {"name": "b"}]).tables[0].model_copy(update={"name": "p"})
+    child = options(inherits=[["public", "p"]]).tables[0]
+    with pytest.raises(DocumentError, match=r"table public\.t lacks b of the tables that it inherits from, public\.p"):
+        define(DatabaseSchema(database="postgresql", tables=(parent, child)))
 
 
 def test_hostile_names_and_comments_are_quoted(postgresql_server: PostgresqlServer, postgresql_database: str) -> None:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from snapshot_assets.databases.postgresql.former_partitions import former_partitions, with_former_partitions
+from snapshot_assets.databases.partitions import former_partitions
+from snapshot_assets.databases.postgresql.former_partitions import with_former_partitions
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import Table, TableName
 
@@ -74,7 +75,7 @@ def test_another_key_or_a_table_without_one_needs_a_default_partition() -> None:
 
 
 def test_documents_of_another_form_are_refused() -> None:
-    with pytest.raises(RestoreError, match="do not have the form of PostgreSQL's: ValueError"):
+    with pytest.raises(RestoreError, match="which is not a hash partition's bounds"):
         with_former_partitions(
             table("HASH (a)", one="FOR VALUES WITH (modulus 2, remainder 0)"),
             [table("HASH (a)", old="FOR VALUES WITH (modulus)")],

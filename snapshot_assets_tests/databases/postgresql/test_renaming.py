@@ -248,5 +248,21 @@ def test_two_objects_of_one_name_are_refused_and_so_is_a_name_that_the_server_wo
 )
 def test_only_names_of_objects_are_renamed_in_an_expression(text: str, renamed_text: str) -> None:
     table = TableName("public", "t")
-    texts = Texts({TableName("public", "s"): TableName("x", "s"), table: TableName("x", "u")})
-    assert texts.expression(text, table) == renamed_text
+    texts = Texts({TableName("public", "s"): TableName("x", "s"), table: TableName("x", "u")}, lambda name, _: name)
+    assert texts.renamed(text, table) == renamed_text
+
+
+def test_not_null_constraints_that_the_server_named_follow_their_table() -> None:
+    columns = [{"name": "a", "type": "integer", "arrow_type": "int32", "nullable": False}]
+    options = {
+        "columns": {"a": {"not_null_not_valid": "t_a_not_null"}},
+        "comments": {"constraints": {"t_a_not_null": "x", "t_b_not_null": "a check"}},
+    }
+    check = {"name": "t_b_not_null", "definition": "CHECK ((a > 0))"}
+    table = {"schema": "public", "name": "t", "columns": columns, "checks": [check], "options": options}
+    schema, _ = rename(DatabaseSchema.model_validate({"database": "postgresql", "tables": [table]}), tables(t="u"))
+    assert schema.tables[0].options == {
+        "columns": {"a": {"not_null_not_valid": "u_a_not_null"}},
+        "comments": {"constraints": {"u_a_not_null": "x", "t_b_not_null": "a check"}},
+    }
+    assert schema.tables[0].checks[0].name == "t_b_not_null"

@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import time
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -27,6 +26,7 @@ from snapshot_assets.errors import (
     TaskLostError,
 )
 from snapshot_assets_tests.catalog.execute import collect_garbage
+from snapshot_assets_tests.catalog.tags import wait_for_clock
 from snapshot_assets_tests.engine.exports import FailingRunner
 from snapshot_assets_tests.faults.source import CHUNKS, EMPTY_WINDOW, OUTSIDE, PLAN, add_rows
 
@@ -160,7 +160,7 @@ def test_receipts_that_are_collected_while_they_are_looked_at_are_not_adopted_bu
         found = find(*arguments)
         other = Catalog.open_for_writing(place.store)
         other.commit(rules.fail_chunk(other.token(), 2, "no", "other"))
-        time.sleep(0.01)
+        wait_for_clock(other.store, other.state.committed_at)
         assert collect_garbage(other, grace=timedelta(0), unsafe=True).deleted
         return found
 

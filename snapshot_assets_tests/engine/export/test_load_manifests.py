@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.load_manifests import SNOWFLAKE_FILES, snowflake_script
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
@@ -22,7 +23,6 @@ from snapshot_assets.engine.export.copy import copy
 from snapshot_assets.errors import LocationNotEmptyError, PlanError
 from snapshot_assets.format.file_formats import FileFormat
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.load_manifests import SNOWFLAKE_FILES, snowflake_script
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.local import LocalStore

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, LessThan, LessThanOrEqual, Not
 
 import snapshot_assets
-from snapshot_assets.engine.reading.pushdown import PUSHDOWN, pushed_range
+from snapshot_assets.engine.reading.source import PUSHDOWN, pushed_range
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.reading.data_source import RANGE, read, rows
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 import snapshot_assets
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.engine.reading import hashing
+from snapshot_assets.engine.reading import read as read_module
 from snapshot_assets.engine.reading.parts import FilePart
 from snapshot_assets.errors import ChecksumMismatchError, ObjectNotFoundError, PlanError
 from snapshot_assets.format.arrow_types import with_leaves
@@ -254,8 +254,10 @@ def test_damage_is_named_before_a_dataframe_is_returned(spark: SparkSession, exp
 
 def test_a_session_hashes_a_file_once(spark: SparkSession, exported: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[str] = []
-    hash_object = hashing.hash_object
-    monkeypatch.setattr(hashing, "hash_object", lambda store, path: (hashed.append(path), hash_object(store, path))[1])
+    hash_object = read_module.hash_object
+    monkeypatch.setattr(
+        read_module, "hash_object", lambda store, path: (hashed.append(path), hash_object(store, path))[1]
+    )
     uri = exported.store.uri
     snapshot_assets.read(spark, uri, "main.readings", **RANGE)
     first = list(hashed)
@@ -269,17 +271,17 @@ def test_a_session_hashes_a_file_once(spark: SparkSession, exported: Place, monk
 
 def test_a_job_hashes_where_files_are_not_on_this_machine(spark: SparkSession, exported: Place) -> None:
     parts = [FilePart(known.file) for known in read_state(exported.store).live_files()]
-    hashing.hash_files(spark, exported.store, parts, local=False)
+    read_module.hash_files(spark, exported.store, parts, local=False)
     [file] = exported.folder.glob("data/3/main.readings-*")
     file.write_bytes(b"else")
-    hashing.hash_files(spark, exported.store, parts, local=False)  # hashed before
+    read_module.hash_files(spark, exported.store, parts, local=False)  # hashed before
     fresh = exported.folder.rename(exported.folder.with_name("moved"))
     moved = Place(exported.source, fresh)
     with pytest.raises(ChecksumMismatchError, match=r"data/3/main\.readings"):
-        hashing.hash_files(spark, moved.store, parts, local=False)
+        read_module.hash_files(spark, moved.store, parts, local=False)
     (fresh / file.relative_to(exported.folder)).unlink()
     with pytest.raises(ObjectNotFoundError, match=r"data/3/main\.readings"):
-        hashing.hash_files(spark, moved.store, parts, local=False)
+        read_module.hash_files(spark, moved.store, parts, local=False)
 
 
 # Options and stores

@@ -14,7 +14,7 @@ from snapshot_assets.databases.open import scratch_database
 from snapshot_assets.databases.postgresql.scratch_databases import _uri_of
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.export.run import ExportRun
-from snapshot_assets.engine.restore.compare import ComparedRows
+from snapshot_assets.engine.restore.drill import ComparedRows, compare
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.runner import InlineRunner
@@ -39,7 +39,7 @@ def compared(store: ObjectStore, address: DatabaseAddress) -> list[ComparedRows]
     run.begin()
     list(run.restore())
     assert run.finish()
-    found = list(run.compare())
+    found = list(compare(run))
     assert [each.error for each in found if each.error is not None] == []
     return found
 
@@ -94,7 +94,7 @@ def test_one_changed_value_and_one_missing_row_are_found(exported: Place, tmp_pa
         execute(into, "UPDATE main.places SET id = id + 1000 WHERE id = (SELECT max(id) FROM main.places)")
         execute(into, "DELETE FROM main.readings WHERE rowid = (SELECT max(rowid) FROM main.readings)")
         run = into.run(exported.store)
-        different = {each.table.table: each.found - each.expected for each in run.compare() if not each.equal}
+        different = {each.table.table: each.found - each.expected for each in compare(run) if not each.equal}
     assert different == {"places": 0, "readings": -1}
 
 
@@ -104,7 +104,7 @@ def test_a_column_may_have_any_name(place: Place, tmp_path: Path) -> None:
     with scratch_database(DatabaseAddress("scratch", f"duckdb://{tmp_path}/any.duckdb"), NAME) as address:
         assert all(each.equal for each in compared(place.store, address))
         execute(Into(address.uri), "UPDATE main.places SET id = id + 1000")
-        found = Into(address.uri).run(place.store).compare()
+        found = compare(Into(address.uri).run(place.store))
         assert [each.table.table for each in found if not each.equal] == ["places"]
 
 
@@ -114,7 +114,7 @@ def test_files_that_carry_a_column_in_another_way_are_compared_by_it(place: Plac
     with scratch_database(DatabaseAddress("scratch", f"duckdb://{tmp_path}/any.duckdb"), NAME) as address:
         assert all(each.equal for each in compared(place.store, address))
         execute(Into(address.uri), "UPDATE main.readings SET value = value + 1 WHERE value IS NOT NULL")
-        found = Into(address.uri).run(place.store).compare()
+        found = compare(Into(address.uri).run(place.store))
         assert len([each for each in found if not each.equal]) > 1
 
 
@@ -182,7 +182,7 @@ def test_a_uri_keeps_its_options_and_gets_another_database() -> None:
 IN_A_FOLDER_THAT_IS_GONE = """
 import os, sys
 import pyarrow as pa
-from snapshot_assets.engine.restore.compare import _sum_of
+from snapshot_assets.engine.restore.drill import _sum_of
 os.chdir(sys.argv[1])
 os.rmdir(sys.argv[1])
 batch = pa.RecordBatch.from_pydict({"a": [1, 2, 3]})

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.databases.postgresql.former_partitions import former_partitions
+from snapshot_assets.databases.partitions import former_partitions, with_former_partitions
 from snapshot_assets.databases.renaming import Renaming
-from snapshot_assets.engine.restore.earlier_tables import WrittenTable, with_places
+from snapshot_assets.engine.restore.drill import compare
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.engine.schema_history import history_warnings
 from snapshot_assets.errors import UnknownRelationError
@@ -49,7 +49,7 @@ def test_naming_a_dropped_table_restores_it_as_it_was_last(dropped: Place, into:
     assert "primary key" in " ".join(step.name for step in done.plan.steps.after)
     again = into.restore(dropped.store, filters=chosen)
     assert (again.rows, again.finished) == (0, True)
-    assert [each for each in done.run.compare() if not each.equal] == []
+    assert [each for each in compare(done.run) if not each.equal] == []
 
 
 def test_a_dropped_table_gets_another_name_beside_the_one_that_has_its_name_now(dropped: Place, duck: Into) -> None:
@@ -83,8 +83,8 @@ def test_a_partition_that_is_brought_back_leaves_its_name_to_a_dropped_table_tha
     )
     newest = DatabaseSchema(database="postgresql", schemas=(), tables=(now,), views=())
     gone = Table(schema_name="s", name="p", columns=())
-    written = {now.table_name: [WrittenTable(before, newest)]}
-    chosen = with_places(newest.model_copy(update={"tables": (now, gone)}), newest, written)
+    restored = newest.model_copy(update={"tables": (now, gone)})
+    chosen = with_former_partitions(restored, newest, {now.table_name: [before]})
     assert former_partitions(chosen.tables[0]) == [TableName("s", "p_2")]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.databases.renaming import Renaming
+from snapshot_assets.engine.restore.drill import compare
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import RestoreFailedError
 from snapshot_assets.format.relations import TableName
@@ -67,7 +68,7 @@ def changed_after_two_days(source: Place, *changes: str, table: tuple[str, ...] 
 def check(done: Restored, into: Into, rows: int = 15) -> dict[str, int]:
     """Check that a restore is whole, and return the rows of each leaf."""
     assert done.finished
-    assert [each for each in done.run.compare() if not each.equal] == []
+    assert [each for each in compare(done.run) if not each.equal] == []
     with client(into.uri) as run:
         assert run("SELECT count(*) FROM events") == [(rows,)]
         assert run("SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid") == []
@@ -278,7 +279,7 @@ def test_former_partitions_follow_the_names_of_their_table(source: Place, into: 
     renaming = Renaming.of((), [(TableName("public", "events"), TableName("public", "history"))])
     done = into.restore(source.store, filters=Filters(renaming=renaming))
     assert done.finished
-    assert [each for each in done.run.compare() if not each.equal] == []
+    assert [each for each in compare(done.run) if not each.equal] == []
     assert "Partition public.history_1_2 " in "".join(done.plan.warnings)
 
 

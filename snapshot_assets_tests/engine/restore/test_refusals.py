@@ -13,7 +13,7 @@ from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need
 from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.postgresql.ddl import checked_sql
 from snapshot_assets.databases.renaming import Renaming
-from snapshot_assets.engine.restore.refusals import rehearsed
+from snapshot_assets.engine.restore.prepare import rehearse
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import RefusedImportError, RestoreError, SchemaIncompleteError, SnapshotError
 from snapshot_assets.format.relations import TableName
@@ -160,10 +160,10 @@ def test_what_fails_because_of_a_missing_object_is_not_listed_again_and_all_else
         Statement(ObjectKey("index", "i", c), "CREATE INDEX i ON public.c (x)", c),
     ]
     with closing(open_target(into.address)) as target:
-        errors, rehearsal = rehearsed(target, statements, needs)
+        errors, rehearsal = rehearse(target, statements, needs)
         assert [error.attributes["makes"] for error in errors] == ["table s.c"]
         assert rehearsal.failed == ()
-        errors, _ = rehearsed(target, statements, ())
+        errors, _ = rehearse(target, statements, ())
     assert len(errors) == 7
 
 

@@ -13,6 +13,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.databases.source import Selection
+from snapshot_assets.engine.restore.drill import compare
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import DamageError, OtherImportError, PlanError, RestoreError, UnknownRelationError
 from snapshot_assets.format.relations import TableName
@@ -55,7 +56,7 @@ def test_renamed_tables_get_every_row_once_and_a_second_run_has_nothing_to_do(ex
     assert wrong(exported, into, readings="again", places="places", events="events") == {}
     assert set(done.run.check_counts()) == names_in(into)
     assert all(expected == found for expected, found in done.run.check_counts().values())
-    assert [each for each in done.run.compare() if not each.equal] == []
+    assert [each for each in compare(done.run) if not each.equal] == []
     again = into.restore(exported.store, filters=filters)
     assert (again.rows, again.calls, again.finished, len(into.imports())) == (0, [], True, 1)
 
@@ -244,7 +245,7 @@ def test_a_database_is_restored_beside_itself_and_both_go_on_alone(
     into = Into(postgresql_database)
     done = into.restore(source.store, filters=Filters(renaming=renaming))
     assert (done.finished, done.plan.lost) == (True, ())
-    assert [each for each in done.run.compare() if not each.equal] == []
+    assert [each for each in compare(done.run) if not each.equal] == []
     with client(postgresql_database) as run:
         for name in (*TABLES, "totals"):
             old, new = TableName("public", name), renaming.table(TableName("public", name))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.databases.renaming import Renaming
+from snapshot_assets.engine.restore.drill import compare
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets_tests.databases.postgresql.helpers import EVERYTHING, ROWS
 from snapshot_assets_tests.databases.postgresql.values import every_type_script
@@ -31,7 +32,7 @@ def test_every_value_is_equal_in_a_renamed_schema_of_the_same_database(
         renaming = Renaming.of([(name, new.format(name)) for name in schemas])
         done = Into(uri).restore(store, filters=Filters(renaming=renaming))
         assert done.finished
-        compared = list(done.run.compare())
+        compared = list(compare(done.run))
         assert [each for each in compared if not each.equal] == []
         assert sum(each.found for each in compared) > 0
         assert {each.table.schema for each in compared} <= {new.format(name) for name in schemas}

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql import SparkSession
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import Filters
-from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.execute import delete_rows
@@ -117,19 +113,3 @@ def test_rows_deleted_by_a_replace_are_no_difference(imported: Place, duck: Into
     seal(catalog)
     check(duck, imported, replace=True)  # only windows that are replaced differ
     restored(duck, imported, replace=True)
-
-
-def test_a_spark_target_is_counted_too(exported: Place, spark: SparkSession) -> None:
-    spark.sql("CREATE DATABASE counted")
-    try:
-        address = DatabaseAddress("lake", "spark:spark_catalog.counted")
-        run = RestoreRun(exported.store, address, InlineRunner(), session=lambda: spark)
-        list(run.restore())
-        assert run.finish()
-        again = RestoreRun(exported.store, address, InlineRunner(), session=lambda: spark)
-        again.check_rows(again.prepare(), added=True)
-        spark.sql("TRUNCATE TABLE counted.readings")
-        with pytest.raises(RestoreError, match=r"main\.readings: \d+ were loaded, 0 are there"):
-            again.check_rows(again.prepare(), added=True)
-    finally:
-        spark.sql("DROP DATABASE counted CASCADE")

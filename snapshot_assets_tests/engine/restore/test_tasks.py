@@ -33,7 +33,7 @@ def test_an_error_of_a_driver_fails_only_the_chunk_that_is_replaced(monkeypatch:
     target = Broken()
     record = RestoreRecord("a" * 32, "0" * 32, "file:///x", 1, "c" * 64, "{}", ())
     monkeypatch.setattr(restore_tasks, "open_target", lambda _: target)
-    task = ReplaceTask(DatabaseAddress("target", "duckdb:///x"), cast(ObjectStore, None), 3, record, (), ())
+    task = ReplaceTask(DatabaseAddress("target", "duckdb:///x"), cast(ObjectStore, None), (), 3, record, ())
     [result] = replace_chunk(task)
     assert (result.chunk, result.rows, type(result.error)) == (3, None, TaskFailedError)
     assert str(result.error) == "chunk 3: ValueError: not of this package"

@@ -33,11 +33,12 @@ from snapshot_assets.databases.foreign_keys import possible_keys
 from snapshot_assets.databases.indexes import is_plain, other_method
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.format.kinds import capital
+from snapshot_assets.format.options import SchemaOptions
 from snapshot_assets.format.relations import Column, DatabaseSchema, Sequence, Table, TableName, UserType, View
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-    """Return the statements that create a schema; see `DatabaseModule.define`."""
+    """Return the statements that create a schema; see `TargetModule.define`."""
     with closing(Texts()) as texts:
         return _Defining(schema, texts, expressions=expressions).definition()
 
@@ -52,7 +53,7 @@ class _Defining:
     def definition(self) -> Definition:
         self._lost += uncarried(self._schema)
         tables = tuple(self._table(table) for table in self._schema.tables)
-        if refused := clashes(self._schema, "DuckDB"):
+        if refused := tuple(clashes(self._schema)):
             return Definition(tables, lost=tuple(self._lost), refused=refused)
         keyed = possible_keys(tables, self._lost)  # in an order that has parents before their children
         by_name = {table.table_name: table for table in keyed}
@@ -128,8 +129,7 @@ class _Defining:
 
     def _types(self) -> Iterator[Statement]:
         for schema in self._schema.schemas:
-            for entry in schema.options.get("types", ()):
-                kind = UserType.model_validate(entry)
+            for kind in SchemaOptions.of(schema).types:
                 quoted, key = target_name(kind.table_name), ObjectKey("type", kind.table_name)
                 sql = f"CREATE TYPE {quoted} AS {self._type_text(kind)}"
                 yield Create(key, sql, there=has_type(kind.table_name))
@@ -144,9 +144,8 @@ class _Defining:
         """Return the sequences with the columns that draw from each."""
         sequences: dict[TableName, tuple[Sequence, list[tuple[Table, str]]]] = {}
         for schema in self._schema.schemas:
-            for entry in schema.options.get("sequences", ()):
-                loose = Sequence.model_validate(entry)
-                sequences.setdefault(loose.table_name, (loose, []))
+            for sequence in SchemaOptions.of(schema).sequences:
+                sequences.setdefault(sequence.table_name, (sequence, []))
         for table in self._schema.tables:
             for sequence in table.sequences:
                 _, columns = sequences.setdefault(sequence.table_name, (sequence, []))

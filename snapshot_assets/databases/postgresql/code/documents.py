@@ -11,6 +11,7 @@ from snapshot_assets.databases.postgresql.introspect.hidden_objects import Hidde
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import read_own_types
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.sql import literal
+from snapshot_assets.format.options import SchemaOptions
 from snapshot_assets.format.relations import Schema, TableName, UserType
 
 
@@ -54,7 +55,8 @@ def schemas_with_code(
         "looking up schemas",
     )
     oids = {row["oid"]: row["name"] for row in found}
-    used = {kind.table_name for kind in described.types} | _listed(selected, "types") | described.hidden.types
+    listed = {kind.table_name for schema in selected for kind in SchemaOptions.of(schema).types}
+    used = {kind.table_name for kind in described.types} | listed | described.hidden.types
     types = [kind for kind in read_own_types(session, names) if kind.table_name not in used]
     code = read_code(session, oids, described.relations, types, described.extensions, described.hidden.objects)
     uncarried = read_uncarried(session, oids)
@@ -63,11 +65,6 @@ def schemas_with_code(
         uncarried[name] = [*uncarried.get(name, ()), *left_out]
     complete = with_code(selected, code, list(described.relations.values()), described.types)
     return tuple(_with_names(schema, uncarried, first=number == 0) for number, schema in enumerate(complete))
-
-
-def _listed(schemas: Iterable[Schema], option: str) -> set[TableName]:
-    """Return the names of the types or sequences that documents of schemas have already."""
-    return {TableName(each["schema"], each["name"]) for schema in schemas for each in schema.options.get(option, ())}
 
 
 def _with_names(schema: Schema, uncarried: Mapping[str, list[str]], *, first: bool) -> Schema:

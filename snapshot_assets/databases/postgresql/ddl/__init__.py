@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from graphlib import TopologicalSorter
 
 from snapshot_assets.databases.clashes import too_long
-from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.definition import Definition, ObjectKey, Statement
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl import columns, defaults, keys, tables, types, views
@@ -14,7 +12,7 @@ from snapshot_assets.databases.postgresql.ddl.code import CodeObject
 from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
 from snapshot_assets.databases.postgresql.ddl.needs import needs, row_types_of
 from snapshot_assets.databases.postgresql.ddl.order import with_code
-from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, all_checked
+from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, all_checked, in_order
 from snapshot_assets.databases.postgresql.large_objects import LARGE_OBJECTS, is_large_objects
 from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.errors import RestoreError
@@ -26,12 +24,7 @@ __all__ = ["define"]
 
 def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = False) -> Definition:
     """Return how to create a schema of PostgreSQL; see `DatabaseModule`."""
-    with text.reading_options():
-        return _define(RestoreContext(schema, expressions, code))
-
-
-def _define(context: RestoreContext) -> Definition:
-    schema = context.schema
+    context = RestoreContext(schema, expressions, code)
     for name in sorted(context.relations):
         if name.schema == LEDGER_SCHEMA:
             raise RestoreError(
@@ -44,8 +37,8 @@ def _define(context: RestoreContext) -> Definition:
                 f"Table {LARGE_OBJECTS} is refused: the name is reserved for large objects. Restore without it.",
                 object=str(LARGE_OBJECTS),
             )
-    for each in schema.schemas:
-        context.lose_uncarried(each.options)
+    for options in context.schemas.values():
+        context.lose_uncarried(options.not_carried)
     context.lose_code()
     order = list(_creation_order(context))
     restored = {each.table_name: tables.as_restored(context, each) for each in order if isinstance(each, Table)}
@@ -54,6 +47,7 @@ def _define(context: RestoreContext) -> Definition:
     for use in used:
         before += columns.create_sequence(use)
     late = defaults.late(context)
+    context.late_defaults = late.every
     unvalidated: list[Statement] = []
     for item in order:
         if isinstance(item, CodeObject):
@@ -95,7 +89,7 @@ def _after(
     for use in used:
         yield from columns.advance_sequence(use)
     for table in restored:
-        yield from columns.advance_own(table)
+        yield from columns.advance_own(context, table)
     for table in restored:
         yield from keys.foreign_keys(context, table)
     yield from views.create(context)
@@ -137,7 +131,7 @@ def _creation_order(context: RestoreContext) -> Iterator[UserType | Table | Code
     owners = {
         sequence.table_name: table.table_name
         for table in context.schema.tables
-        for sequence in identity_sequences(table).values()
+        for sequence in context.identity_sequences(table).values()
     }
     needed = {name: _needed_tables(context, table, owners) for name, table in context.tables.items()}
     items = _types_and_tables(context, needed)
@@ -155,8 +149,8 @@ def _types_and_tables(
                 yielded.add(kind.table_name)
                 yield kind
 
-    for name in TopologicalSorter(needed).static_order():
+    for name in in_order(needed, "tables"):
         yield from new_types(context.tables[name].types)
         yield context.tables[name]
-    for view in context.schema.views:
-        yield from new_types(types.view_types(view.options))
+    for options in context.views.values():
+        yield from new_types(options.types)

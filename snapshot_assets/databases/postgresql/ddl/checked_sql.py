@@ -10,9 +10,7 @@ Every function raises `RestoreError` for text of another form. Its argument `wha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterable
 
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.errors import RestoreError
@@ -76,18 +74,6 @@ def refusal(what: str, text: object, wanted: str) -> RestoreError:
         f"{what} is refused: the snapshot gives {str(text)!r:.300}, which is not {wanted}. Nothing of it was run.",
         object=what,
     )
-
-
-@contextmanager
-def reading_options() -> Iterator[None]:
-    """Refuse documents whose options have another form: they have no model, and may be anything in hostile ones."""
-    try:
-        yield
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise RestoreError(
-            "The snapshot's schema documents do not have the form of PostgreSQL's:"
-            f" {type(error).__name__}: {' '.join(str(error).split()):.300}"
-        ) from error
 
 
 def _is_closed(text: str, *, commas: bool) -> bool:
@@ -208,24 +194,16 @@ def partition_key(text: str, what: str) -> tuple[str, bool]:
     return text, re.fullmatch(_NAMES, match["what"]) is not None
 
 
-def parameters(values: object, what: str) -> str:
-    """Return storage parameters, such as `fillfactor=70`, for a statement's parentheses; "" for none."""
-    return ", ".join(_parameters(values, what))
+def parameters(values: Iterable[str], what: str) -> list[str]:
+    """Return storage parameters, such as `fillfactor=70`, as a statement has them in parentheses."""
+    return [_parameter(each, what) for each in values]
 
 
-def relation_parameters(options: Mapping[str, Any], what: str) -> str:
-    """Return the storage parameters of a relation and of its TOAST table, as `parameters` does."""
-    own = _parameters(options.get("storage_parameters"), what)
-    toast = _parameters(options.get("toast_storage_parameters"), what)
-    return ", ".join([*own, *(f"toast.{each}" for each in toast)])
-
-
-def _parameters(values: object, what: str) -> Iterator[str]:
-    for parameter in values if isinstance(values, list | tuple) else ():
-        name, separator, value = str(parameter).partition("=")
-        if not separator or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
-            raise refusal(what, parameter, "a storage parameter")
-        yield f"{name}={literal(value)}"
+def _parameter(parameter: str, what: str) -> str:
+    name, separator, value = parameter.partition("=")
+    if not separator or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
+        raise refusal(what, parameter, "a storage parameter")
+    return f"{name}={literal(value)}"
 
 
 def drawn_from(default: str | None) -> TableName | None:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from snapshot_assets.databases.definition import Create, ObjectKey, Statement, comment
 from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
 from snapshot_assets.databases.postgresql.code.statements import STATEMENTS
 from snapshot_assets.databases.postgresql.ddl.checked_sql import refusal
 from snapshot_assets.databases.sql import literal, qualified
-from snapshot_assets.format.relations import DatabaseSchema, TableName, UserType
+from snapshot_assets.format.options import CodeEntry, SchemaOptions
+from snapshot_assets.format.relations import TableName
 
 _Node = TypeVar("_Node")
 _TYPE = "type"
@@ -41,35 +41,14 @@ _AROUND = " \t\r\n;"
 _EXTENSION_SCHEMA = re.compile(r'SCHEMA ("(?:[^"]|"")+"|\S+)')
 
 
-@dataclass(frozen=True)
-class CodeObject:
+class CodeObject(CodeEntry):
     """An object of code in a snapshot.
 
     Attributes:
-        kind: A key of `CODE_KINDS`, or `type` for a type that no column uses.
-        name: Its name in SQL.
-        sql: The statement that creates it; "" for a type.
-        schema: The schema that it lies in, if it has one.
-        on: The table or view to which it belongs, None for none.
-        needs: What it needs directly, by kind and name.
-        type: The document of a type.
         lacking: Queries that each yield a row if the target lacks what it needs, so that it is left out.
     """
 
-    kind: str
-    name: str
-    sql: str = ""
-    schema: str | None = None
-    on: TableName | None = None
-    comment: str | None = None
-    needs: tuple[str, ...] = ()
-    type: UserType | None = None
     lacking: tuple[str, ...] = ()
-
-    @property
-    def key(self) -> str:
-        """Kind and name, as `needs` and `not_carried` have it."""
-        return f"{self.kind} {self.name}"
 
     @property
     def made(self) -> ObjectKey:
@@ -88,9 +67,12 @@ class CodeObject:
         return self.kind.removeprefix("base ")
 
     @property
-    def is_part(self) -> bool:
-        """Whether it is a part of another object, which messages need not name."""
-        return self.kind != _TYPE and CODE_KINDS[self.kind].part
+    def place(self) -> str | None:
+        """The schema that it lies in, if it has one."""
+        match = _EXTENSION_SCHEMA.search(self.sql) if self.kind == "extension" else None
+        if match:
+            return match[1][1:-1].replace('""', '"') if match[1].startswith('"') else match[1]
+        return self.type.schema_name if self.type else self.schema_name
 
     def statements(self, table: TableName | None = None) -> Iterator[Statement]:
         """Yield the statements that create the object, which is no type, and its comment.
@@ -115,35 +97,17 @@ class CodeObject:
         yield from comment(f"{self.word.upper()} {name}{on}", self.comment, self.made, table, described)
 
 
-def code_objects(schema: DatabaseSchema) -> tuple[CodeObject, ...]:
+def code_objects(schemas: Iterable[SchemaOptions]) -> tuple[CodeObject, ...]:
     """Return the code in documents, by kind; kinds that only a later version knows are left out."""
-    entries = [entry for each in schema.schemas for entry in each.options.get("code", ())]
     places = {kind: place for place, kind in enumerate((_TYPE, *CODE_KINDS))}
-    known = [_object(entry) for entry in entries if entry["kind"] in places]
+    entries = [dict(entry) for each in schemas for entry in each.code if entry.kind in places]
+    known = [CodeObject(**entry | {"lacking": ()}) for entry in entries]  # no document gives queries
     return tuple(sorted(known, key=lambda each: places[each.kind]))
 
 
-def _object(entry: Mapping[str, Any]) -> CodeObject:
-    kind = UserType.model_validate(entry["type"]) if entry["kind"] == _TYPE else None
-    schema = entry.get("schema")
-    if entry["kind"] == "extension" and (match := _EXTENSION_SCHEMA.search(entry["sql"])):
-        schema = match[1][1:-1].replace('""', '"') if match[1].startswith('"') else match[1]
-    return CodeObject(
-        kind=str(entry["kind"]),
-        name=str(entry["name"]),
-        sql=str(entry.get("sql", "")),
-        schema=kind.schema_name if kind else schema,
-        on=TableName(*entry["on"]) if "on" in entry else None,
-        comment=entry.get("comment"),
-        needs=tuple(map(str, entry.get("needs", ()))),
-        type=kind,
-    )
-
-
-def needs_of(schema: DatabaseSchema, objects: Iterable[CodeObject]) -> dict[str, tuple[str, ...]]:
+def needs_of(schemas: Iterable[SchemaOptions], objects: Iterable[CodeObject]) -> dict[str, tuple[str, ...]]:
     """Return what code, types, tables and views need directly, by kind and name."""
-    listed = (each.options.get("code_needs", {}) for each in schema.schemas)
-    needs = {key: tuple(map(str, wanted)) for each in listed for key, wanted in each.items()}
+    needs = {key: wanted for each in schemas for key, wanted in each.code_needs.items()}
     return needs | {each.key: each.needs for each in objects if each.on is None}
 
 

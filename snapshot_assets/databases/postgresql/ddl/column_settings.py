@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
@@ -22,24 +21,26 @@ _SETTINGS = {
 
 def column_settings(relation: Relation) -> Iterator[Statement]:
     """Yield the statements for storage, statistics, options and compression of columns."""
-    for column, options in relation.options.get("columns", {}).items():
+    for column, options in relation.options.columns.items():
         for setting, holds in _SETTINGS.items():
-            if options.get(setting) not in (None, []):
+            if (value := getattr(options, setting)) not in (None, ()):
                 key = ObjectKey(setting.replace("_", " "), of=relation.column(column))
-                made = _column_setting(relation, column, setting, options[setting], key)
-                unless = _unknown(options["compression"]) if setting == "compression" else ""
+                made = _column_setting(relation, column, setting, value, key)
+                unless = _unknown(value) if setting == "compression" else ""
                 yield replace(made, unless=unless, there=column_of(relation.name, column, holds))
 
 
-def _column_setting(relation: Relation, column: str, setting: str, value: Any, key: ObjectKey) -> Statement:
+def _column_setting(
+    relation: Relation, column: str, setting: str, value: str | int | tuple[str, ...], key: ObjectKey
+) -> Statement:
     alter = f"ALTER TABLE ONLY {qualified(relation.name)} ALTER COLUMN {identifier(column)} SET"
-    if setting == "statistics_target":
-        return Statement(key, f"{alter} STATISTICS {int(value)}", relation.of)
-    if setting == "options":
-        by_hand = f"{alter} ({', '.join(map(str, value))})"
-        return checked(key, relation.of, lambda: f"{alter} ({text.parameters(value, str(key))})", by_hand)
+    if isinstance(value, int):
+        return Statement(key, f"{alter} STATISTICS {value}", relation.of)
+    if isinstance(value, tuple):
+        by_hand = f"{alter} ({', '.join(value)})"
+        return checked(key, relation.of, lambda: f"{alter} ({', '.join(text.parameters(value, str(key)))})", by_hand)
     alter = f"{alter} {setting.upper()}"
-    return checked(key, relation.of, lambda: f"{alter} {text.word(str(value), str(key))}", f"{alter} {value}")
+    return checked(key, relation.of, lambda: f"{alter} {text.word(value, str(key))}", f"{alter} {value}")
 
 
 def _unknown(compression: str) -> str:

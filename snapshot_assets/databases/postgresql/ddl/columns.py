@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 
-from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.definition import Advance, Create, ObjectKey, Statement, comment
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, before_version
 from snapshot_assets.databases.postgresql.ddl.types import collate
 from snapshot_assets.databases.sql import identifier, literal, qualified
+from snapshot_assets.format.options import ColumnOptions, PartitionOptions, RelationOptions, SchemaOptions
 from snapshot_assets.format.relations import Column, Sequence, Table, TableName
 
 _TYPES = ("smallint", "integer", "bigint")
@@ -54,12 +53,17 @@ def default(expression: str, place: str) -> str:
     return text.expression(expression, f"default of {place}")
 
 
-def not_null(options: Mapping[str, Any]) -> str:
+def calls(expression: str | None) -> bool:
+    """Return whether a default is an expression that may call code."""
+    return expression is not None and text.drawn_from(expression) is None
+
+
+def not_null(options: ColumnOptions) -> str:
     """Return the clause that forbids NULL in a column with these options; "" if it is added later."""
-    if options.get("not_null_not_valid"):
+    if options.not_null_not_valid:
         return ""
-    named = f" CONSTRAINT {identifier(options['not_null_name'])}" if "not_null_name" in options else ""
-    return f"{named} NOT NULL{' NO INHERIT' if options.get('not_null_no_inherit') else ''}"
+    named = f" CONSTRAINT {identifier(options.not_null_name)}" if options.not_null_name is not None else ""
+    return f"{named} NOT NULL{' NO INHERIT' if options.not_null_no_inherit else ''}"
 
 
 @dataclass
@@ -90,11 +94,12 @@ class SequenceUse:
         """The sequence's schema and name."""
         return self.sequence.table_name
 
-    def describe(self, options: Mapping[str, Any]) -> None:
+    def describe(self, options: RelationOptions | SchemaOptions) -> None:
         """Take over the comment, persistence and restart that options of a relation or schema have."""
-        self.comment = options.get("comments", {}).get("sequences", {}).get(self.name.dotted, self.comment)
-        self.persistence = options.get("sequence_persistence", {}).get(self.name.dotted, self.persistence)
-        self.restart = options.get("sequence_restarts", {}).get(self.name.dotted, self.restart)
+        name = self.name.dotted
+        self.comment = options.comments.sequences.get(name, self.comment)
+        self.persistence = options.sequence_persistence.get(name, self.persistence)
+        self.restart = options.sequence_restarts.get(name, self.restart)
 
     @property
     def key(self) -> ObjectKey:
@@ -114,7 +119,7 @@ def sequence_uses(context: RestoreContext) -> Collection[SequenceUse]:
     def add(sequence: Sequence, table: Table, relation: Relation, defaults: Mapping[str, str | None]) -> None:
         use = by_name.setdefault(sequence.table_name, SequenceUse(sequence))
         use.tables.add(table.table_name)
-        of_identity = sequence in identity_sequences(table).values() or _is_identity(relation, sequence)
+        of_identity = sequence in context.identity_sequences(table).values() or _is_identity(relation.options, sequence)
         use.identity = use.identity or of_identity
         use.describe(relation.options)
         column = next((column for column in table.columns if column.name == sequence.column), None)
@@ -123,25 +128,25 @@ def sequence_uses(context: RestoreContext) -> Collection[SequenceUse]:
         if sequence.owned and use.owner is None:
             use.sequence, use.owner = sequence, relation
 
-    for schema in context.schema.schemas:
-        for document in schema.options.get("sequences", ()):
-            loose = SequenceUse(Sequence.model_validate(document))
-            loose.describe(schema.options)
+    for options in context.schemas.values():
+        for sequence in options.sequences:
+            loose = SequenceUse(sequence)
+            loose.describe(options)
             by_name[loose.name] = loose
     for table in context.tables.values():
         for sequence in table.sequences:
-            add(sequence, table, Relation.from_document(table), {each.name: each.default for each in table.columns})
+            add(sequence, table, context.relation(table), {each.name: each.default for each in table.columns})
         for part in context.partitions(table):
-            for document in part.options.get("sequences", ()):
-                add(Sequence.model_validate(document), table, part, part.options.get("defaults", {}))
+            for sequence in part.options.sequences:
+                add(sequence, table, part, part.options.defaults)
     return by_name.values()
 
 
-def _is_identity(relation: Relation, sequence: Sequence) -> bool:
+def _is_identity(options: RelationOptions, sequence: Sequence) -> bool:
     """Return whether a sequence is that of a partition's own identity column."""
-    recorded = relation.options.get("identity_sequences", {}).get(sequence.column)
-    named = recorded in (None, [sequence.schema_name, sequence.name])
-    return sequence.owned and named and sequence.column in relation.options.get("identities", {})
+    if not isinstance(options, PartitionOptions) or not sequence.owned or sequence.column not in options.identities:
+        return False
+    return options.identity_sequences.get(sequence.column, sequence.table_name) == sequence.table_name
 
 
 def _holds_numbers(column: Column, use: SequenceUse, default: str | None) -> bool:
@@ -193,7 +198,7 @@ def advance_sequence(use: SequenceUse) -> Iterator[Statement]:
     """
     sequence, name = use.sequence, qualified(use.name)
     furthest = "max" if sequence.increment > 0 else "min"
-    first = sequence.start if use.restart is None else int(use.restart)
+    first = sequence.start if use.restart is None else use.restart
     base = first if sequence.last_value is None else sequence.last_value
     places = [f"SELECT q.last_value::numeric FROM {name} q WHERE q.is_called"]
     if sequence.last_value is not None:
@@ -231,25 +236,25 @@ def _drawn_since(sequence: Sequence, first: int, base: int) -> tuple[int, int]:
     return max(most, sequence.minimum - sequence.increment), max(first, sequence.start)
 
 
-def advance_own(table: Table) -> Iterator[Statement]:
+def advance_own(context: RestoreContext, table: Table) -> Iterator[Statement]:
     """Yield the statements that set sequences of a table that existed past the numbers that its columns hold by now.
 
     The target has them under names of its own, so the server tells which one a column owns.
     """
-    name = table.table_name
+    name, only = table.table_name, "" if context.options(table).partition_by else "ONLY "
     drawing = {each.column for each in table.sequences} | {each.name for each in table.columns if each.identity}
     for column in (each for each in table.columns if each.name in drawing and _is_number(each)):
         owned = f"pg_catalog.pg_get_serial_sequence({literal(qualified(name))}, {literal(column.name)})"
         recorded = (each.last_value for each in table.sequences if each.column == column.name)
         stands = ", ".join(("coalesce(s.last, s.seqstart)", *(str(each) for each in recorded if each is not None)))
         base = f"CASE WHEN s.seqincrement > 0 THEN greatest({stands}) ELSE least({stands}) END"
-        value, to = f"c.{identifier(column.name)}", "ONLY " if not table.options.get("partition_by") else ""
+        value = f"c.{identifier(column.name)}"
         sql = (
             f"SELECT pg_catalog.setval(s.id, p.place) AS place FROM (SELECT q.seqrelid::pg_catalog.regclass AS id, q.*,"
             f" pg_catalog.pg_sequence_last_value(q.seqrelid) AS last FROM pg_catalog.pg_sequence q"
             f" WHERE q.seqrelid = {owned}::pg_catalog.regclass AND NOT q.seqcycle) s CROSS JOIN LATERAL ("
             f"SELECT CASE WHEN s.seqincrement > 0 THEN pg_catalog.max({value}) ELSE pg_catalog.min({value}) END"
-            f"::pg_catalog.int8 AS place FROM {to}{qualified(name)} c"
+            f"::pg_catalog.int8 AS place FROM {only}{qualified(name)} c"
             f" WHERE {value} BETWEEN s.seqmin AND s.seqmax"
             f" AND {value}::numeric + s.seqincrement BETWEEN s.seqmin AND s.seqmax"
             f" AND ({value}::numeric - {base}) / s.seqincrement <= {_MOST_DRAWN}) p"

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from snapshot_assets.databases.definition import ObjectKey, Statement
-from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.columns import default
+from snapshot_assets.databases.postgresql.ddl.columns import calls, default
 from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
 from snapshot_assets.databases.postgresql.ddl.order import circular_defaults, late_code
 from snapshot_assets.databases.postgresql.ddl.statements import (
@@ -49,9 +48,9 @@ class LateDefaults:
         for name in sorted(names):
             table = restored[name]
             own = {each.name: each.default for each in table.columns}
-            yield from _set(Relation.from_document(table), own)
+            yield from _set(self.context.relation(table), own)
             for part in self.context.partitions(table):
-                yield from _set(part, part.options.get("defaults", {}) if self.context.expressions else {})
+                yield from _set(part, part.options.defaults if self.context.expressions else {})
 
 
 def late(context: RestoreContext) -> LateDefaults:
@@ -76,22 +75,16 @@ def _add_heirs(context: RestoreContext, names: set[TableName]) -> None:
 
 
 def without(table: Table) -> Table:
-    """Return a table, with its partitions, without defaults; generated columns and sequences stay as they are."""
+    """Return a table without its own defaults; generated columns and sequences stay as they are."""
     columns = tuple(
-        column.model_copy(update={"default": None}) if _calls(column.default) else column for column in table.columns
+        column.model_copy(update={"default": None}) if calls(column.default) else column for column in table.columns
     )
-    options = dict(table.options)
-    if "partitions" in options:
-        options["partitions"] = [
-            {**part, "defaults": {column: sql for column, sql in part.get("defaults", {}).items() if not _calls(sql)}}
-            for part in options["partitions"]
-        ]
-    return table.model_copy(update={"columns": columns, "options": options})
+    return table.model_copy(update={"columns": columns})
 
 
 def _set(relation: Relation, expressions: Mapping[str, str | None]) -> Iterator[Statement]:
     for column, expression in expressions.items():
-        if expression is not None and _calls(expression):
+        if expression is not None and calls(expression):
             alter = f"ALTER TABLE ONLY {qualified(relation.name)} ALTER COLUMN {identifier(column)} SET DEFAULT"
             made = _default(relation, alter, expression, relation.column(column))
             yield replace(made, there=column_of(relation.name, column, HAS_DEFAULT))
@@ -101,8 +94,3 @@ def _default(relation: Relation, alter: str, expression: str, column: ObjectKey)
     by_hand = f"{alter} {expression}"
     key = ObjectKey("default", of=column)
     return checked(key, relation.of, lambda: f"{alter} {default(expression, str(column))}", by_hand)
-
-
-def _calls(expression: str | None) -> bool:
-    """Return whether a default is an expression that may call code."""
-    return expression is not None and text.drawn_from(expression) is None

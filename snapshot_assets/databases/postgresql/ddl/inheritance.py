@@ -24,6 +24,8 @@ from snapshot_assets.databases.postgresql.ddl.statements import (
     from_version,
 )
 from snapshot_assets.databases.sql import identifier, qualified
+from snapshot_assets.errors import DocumentError
+from snapshot_assets.format.options import ColumnOptions
 from snapshot_assets.format.relations import CheckConstraint, Column, Sequence, Table, TableName
 
 _HELPER = "snapshot_assets_columns"
@@ -35,9 +37,6 @@ WHERE d.adrelid = a.attrelid AND d.adnum = a.attnum) <> ALL (
     JOIN pg_catalog.pg_attrdef d ON d.adrelid = p.attrelid AND d.adnum = p.attnum WHERE i.inhrelid = a.attrelid)
 """
 """The condition of `column_of` for a column whose expression is none of the parents'."""
-
-_UNFORBIDDEN = {"not_null_no_inherit", "not_null_not_valid"}
-"""Options of a parent's column whose NOT NULL a new table does not inherit."""
 
 
 class Way(StrEnum):
@@ -71,7 +70,7 @@ class Inheritance:
 
 def parents_of(context: RestoreContext, table: Table) -> tuple[TableName, ...]:
     """Return the tables that a table inherits from; none if any of them is not restored."""
-    named = tuple(TableName(schema, name) for schema, name in table.options.get("inherits", ()))
+    named = context.options(table).inherits
     missing = [str(parent) for parent in named if parent not in context.tables]
     if not missing:
         return named
@@ -90,20 +89,27 @@ def inheritance(context: RestoreContext, table: Table) -> Inheritance:
     columns: dict[str, Column] = {}
     forbidden, differ = set(), False
     for parent in parents:
-        theirs = context.tables[parent].options.get("columns", {})
-        free = {name for name, options in theirs.items() if _UNFORBIDDEN & options.keys()}
+        theirs = context.options(context.tables[parent]).columns.items()
+        free = {name for name, options in theirs if options.not_null_no_inherit or options.not_null_not_valid}
         for column in context.tables[parent].columns:
             first = columns.setdefault(column.name, column)
             differ = differ or (first.default, first.generated) != (column.default, column.generated)
             if not column.nullable and column.name not in free:
                 forbidden.add(column.name)
-    settings = table.options.get("columns", {})
-    inherited = frozenset(name for name in columns if settings.get(name, {}).get("inherited"))
+    options = context.options(table)
+    if lacking := columns.keys() - {column.name for column in table.columns}:
+        names = ", ".join(sorted(lacking))
+        raise DocumentError(
+            f"The snapshot's tables.json is malformed: table {table.table_name} lacks {names} of the tables that it"
+            f" inherits from, {', '.join(map(str, parents))}. Restore without it.",
+            object="tables.json",
+        )
+    inherited = frozenset(name for name in columns if options.column(name).inherited)
     order = [column.name for column in table.columns]
     nullable = {column.name for column in table.columns if column.nullable}
     if not differ and [*columns, *(name for name in order if name not in columns)] == order:
         way = Way.CLAUSE
-    elif inherited or any(settings.get(name, {}).get("not_null_inherited") for name in forbidden):
+    elif inherited or any(options.column(name).not_null_inherited for name in forbidden):
         way = Way.HELPER
     elif nullable & forbidden or _inherited_checks(context, parents) - {check.name for check in table.checks}:
         way = Way.AT_ONCE
@@ -178,11 +184,12 @@ def inherit(relation: Relation, parents: Iterable[TableName]) -> Iterator[Statem
 def own_not_nulls(relation: Relation, table: Table, kin: Inheritance) -> Iterator[tuple[str, Statement]]:
     """Yield the constraint and the statement for each inherited column in which the table itself forbids NULL."""
     for name in kin.inherited if kin.way in (Way.CLAUSE, Way.HELPER) else ():
-        options, quoted = table.options.get("columns", {}).get(name, {}), identifier(name)
+        options, quoted = relation.options.column(name), identifier(name)
         clause = not_null(options) if forbids_itself(table.column(name), options, kin) else ""
         constraint = clause.replace(" NOT NULL", f" NOT NULL {quoted}").strip()
         if clause:
-            action = f"ADD {constraint}" if "not_null_name" in options else f"ALTER COLUMN {quoted} SET NOT NULL"
+            named = options.not_null_name is not None
+            action = f"ADD {constraint}" if named else f"ALTER COLUMN {quoted} SET NOT NULL"
             yield constraint, relation.alter(action, ObjectKey("not null", of=relation.column(name)))
 
 
@@ -222,7 +229,7 @@ def own_expressions(context: RestoreContext, table: Table) -> Iterator[Statement
 
     They follow all tables: setting one makes PostgreSQL 18 forget the column's NOT NULL, which children inherit.
     """
-    relation, kin = Relation.from_document(table), inheritance(context, table)
+    relation, kin = context.relation(table), inheritance(context, table)
     for column in table.columns if context.expressions else ():
         if column.name in kin.inherited and column.generated not in (None, kin.columns[column.name].generated):
             key = ObjectKey("expression", of=relation.column(column.name))
@@ -246,17 +253,17 @@ def has_identity_inline(column: Column, kin: Inheritance) -> bool:
     return kin.way is Way.CLAUSE and column.name not in kin.inherited and column.default == theirs.default
 
 
-def inherits_not_null(name: str, options: Mapping[str, object], kin: Inheritance) -> bool:
+def inherits_not_null(name: str, options: ColumnOptions, kin: Inheritance) -> bool:
     """Return whether a column has its NOT NULL from a parent alone; older versions than 18 do not know that."""
-    return bool(options.get("not_null_inherited")) and name in kin.forbidden
+    return options.not_null_inherited and name in kin.forbidden
 
 
-def forbids_itself(column: Column, options: Mapping[str, object], kin: Inheritance) -> bool:
+def forbids_itself(column: Column, options: ColumnOptions, kin: Inheritance) -> bool:
     """Return whether a table itself forbids NULL in a column, also if a parent does.
 
     PostgreSQL before version 18 does not know which of both forbids it.
     """
     if column.nullable or inherits_not_null(column.name, options, kin):
         return False
-    known = options.get("not_null_local") or "not_null_name" in options
-    return bool(known) or column.name not in kin.forbidden
+    known = options.not_null_local or options.not_null_name is not None
+    return known or column.name not in kin.forbidden

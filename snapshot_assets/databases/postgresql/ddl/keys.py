@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
-from snapshot_assets.databases.definition import ObjectKey, Statement, Unchecked
+from snapshot_assets.databases.definition import ObjectKey, Statement, Unchecked, comment
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
 from snapshot_assets.databases.postgresql.ddl.statements import (
+    Partition,
     Relation,
     RestoreContext,
     checked,
@@ -21,12 +21,13 @@ from snapshot_assets.databases.postgresql.ddl.statements import (
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.kinds import capital
+from snapshot_assets.format.options import PartitionPart
 from snapshot_assets.format.relations import Table, TableName
 
 
 def keys(context: RestoreContext, table: Table) -> Iterator[Statement]:
     """Yield the primary key and the unique constraints."""
-    relation, primary = Relation.from_document(table), table.primary_key
+    relation, primary = context.relation(table), table.primary_key
     for key in (primary, *table.unique):
         if key is not None:
             kind, clause = ("primary key", "PRIMARY KEY") if key is primary else ("unique constraint", "UNIQUE")
@@ -37,20 +38,20 @@ def keys(context: RestoreContext, table: Table) -> Iterator[Statement]:
 
 def checks(context: RestoreContext, table: Table) -> Iterator[Statement]:
     """Yield check and exclusion constraints, and each NOT NULL that the source has not validated."""
-    relation, name = Relation.from_document(table), table.table_name
+    relation, name = context.relation(table), table.table_name
     for part in context.partitions(table):
-        for row in part.options.get("inherited_checks", ()):
-            key = ObjectKey("constraint", row["name"], part.name)
-            yield from _constraint(context, part, row["name"], row["definition"], key, key=False)
+        for inherited in part.options.inherited_checks:
+            key = ObjectKey("constraint", inherited.name, part.name)
+            yield from _constraint(context, part, inherited.name, inherited.definition, key, key=False)
     for check in table.checks:
         key = ObjectKey("constraint", check.name, name)
         yield from _constraint(context, relation, check.name, check.definition, key, key=False)
     inherits = bool(parents_of(context, table))
-    for column, options in table.options.get("columns", {}).items():
-        constraint = options.get("not_null_not_valid")
-        if constraint and not (inherits and options.get("not_null_inherited")):
-            no_inherit = " NO INHERIT" if options.get("not_null_no_inherit") else ""
-            action = f"ADD CONSTRAINT {identifier(str(constraint))} NOT NULL {identifier(column)}{no_inherit} NOT VALID"
+    for column, options in relation.options.columns.items():
+        constraint = options.not_null_not_valid
+        if constraint and not (inherits and options.not_null_inherited):
+            no_inherit = " NO INHERIT" if options.not_null_no_inherit else ""
+            action = f"ADD CONSTRAINT {identifier(constraint)} NOT NULL {identifier(column)}{no_inherit} NOT VALID"
             yield relation.alter(action, ObjectKey("not null", of=relation.column(column)), only=False)
     documented = {check.name for check in table.checks} | {unique.name for unique in table.unique}
     documented |= {key.name for key in table.foreign_keys} | {(table.primary_key and table.primary_key.name) or ""}
@@ -59,7 +60,7 @@ def checks(context: RestoreContext, table: Table) -> Iterator[Statement]:
 
 def _not_null_comments(relation: Relation, documented: Collection[str]) -> Iterator[Statement]:
     """Yield the comments on constraints other than the documented ones."""
-    for constraint in relation.options.get("comments", {}).get("constraints", {}):
+    for constraint in relation.options.comments.constraints:
         if constraint not in documented:
             yield from _constraint_comment(relation, constraint, ObjectKey("constraint", constraint, relation.name))
 
@@ -72,14 +73,14 @@ def _constraint(
     if not key and not context.allows(capital(what)):
         context.left_out.add((relation.name, str(name)))
         return
-    parameters = relation.options.get("constraint_storage", {}).get(name)
+    parameters = relation.options.constraint_storage.get(name or "", ())
     storage = ObjectKey("storage", of=made)
 
     def clause() -> str:
         if excludes:
             return text.exclusion(definition, what)
         if key:
-            inner = text.parameters(parameters, str(storage))
+            inner = ", ".join(text.parameters(parameters, str(storage)))
             return text.key(definition, f" WITH ({inner})" if inner else "", what)
         condition, tail = text.check_parts(definition, what)
         return f"CHECK {condition}{tail}"
@@ -99,30 +100,29 @@ def _constraint(
     yield from with_details(replace(added, there=constraint_of(relation.name, name, kinds)), details)
 
 
-def _index_storage(relation: Relation, name: str, parameters: Sequence[Any], key: ObjectKey) -> Statement:
+def _index_storage(relation: Relation, name: str, parameters: Sequence[str], key: ObjectKey) -> Statement:
     index = qualified(TableName(relation.name.schema, name))
     alter = f"ALTER INDEX {index} SET"
-    by_hand = f"{alter} ({', '.join(map(str, parameters))})"
-    made = checked(key, relation.of, lambda: f"{alter} ({text.parameters(parameters, str(key))})", by_hand)
+    by_hand = f"{alter} ({', '.join(parameters)})"
+    made = checked(key, relation.of, lambda: f"{alter} ({', '.join(text.parameters(parameters, str(key)))})", by_hand)
     has_parameters = f"c.oid = pg_catalog.to_regclass({literal(index)}) AND c.reloptions IS NOT NULL"
     return replace(made, there=f"SELECT 1 AS one FROM pg_catalog.pg_class c WHERE {has_parameters}")
 
 
 def _index_comment(context: RestoreContext, relation: Relation, name: str) -> Iterator[Statement]:
     """Yield the comment on an index, which may belong to a constraint; record the tablespace that it loses."""
-    if tablespace := relation.options.get("index_tablespaces", {}).get(name):
+    if tablespace := relation.options.index_tablespaces.get(name):
         of = f"Index {name} of {relation.name}"
         context.lose(f"{of} was in tablespace {tablespace} and is created in the default one.")
-    full_name = TableName(relation.name.schema, name)
-    yield from relation.comment(
-        "indexes", name, f"INDEX {qualified(full_name)}", ObjectKey("index", name, relation.name)
-    )
+    on = f"INDEX {qualified(TableName(relation.name.schema, name))}"
+    content = relation.options.comments.indexes.get(name)
+    yield from comment(on, content, ObjectKey("index", name, relation.name), relation.of)
 
 
 def _constraint_comment(relation: Relation, name: str | None, of: ObjectKey) -> Iterator[Statement]:
     if name is not None:
         sql = f"CONSTRAINT {identifier(name)} ON {qualified(relation.name)}"
-        yield from relation.comment("constraints", name, sql, of)
+        yield from comment(sql, relation.options.comments.constraints.get(name), of, relation.of)
 
 
 def index(context: RestoreContext, relation: Relation, name: str, definition: str) -> Iterator[Statement]:
@@ -146,8 +146,8 @@ def index(context: RestoreContext, relation: Relation, name: str, definition: st
 def _statistics_targets(relation: Relation, key: ObjectKey) -> Iterator[Statement]:
     name = str(key.name)
     full_name = qualified(TableName(relation.name.schema, name))
-    for number, target in relation.options.get("index_statistics_targets", {}).get(name, {}).items():
-        action = f"ALTER INDEX {full_name} ALTER COLUMN {int(number)} SET STATISTICS {int(target)}"
+    for number, target in relation.options.index_statistics_targets.get(name, {}).items():
+        action = f"ALTER INDEX {full_name} ALTER COLUMN {number} SET STATISTICS {target}"
         yield Statement(ObjectKey("statistics target", of=key), action, relation.of)
 
 
@@ -162,48 +162,45 @@ def _index(relation: Relation, definition: str, key: ObjectKey) -> tuple[Stateme
 
 def indexes(context: RestoreContext, table: Table) -> Iterator[Statement]:
     """Yield the indexes of a table, then keys, checks and indexes of its partitions, each attached to the table's."""
-    own = Relation.from_document(table)
+    own = context.relation(table)
     for document in table.indexes:
         yield from index(context, own, document.name, document.definition)
     for part in context.partitions(table):
-        for row in part.options.get("constraints", ()):
-            name, definition = row["name"], row["definition"]
-            if not definition.startswith("FOREIGN KEY"):
-                made = ObjectKey("constraint", name, part.name)
-                key = not definition.startswith(("CHECK", "EXCLUDE"))
-                yield from _constraint(context, part, name, definition, made, key=key)
-                yield from _attached(context, part, row)
-        yield from _not_null_comments(part, [row["name"] for row in part.options.get("constraints", ())])
-        for row in part.options.get("indexes", ()):
-            yield from index(context, part, row["name"], row["definition"])
-            yield from _attached(context, part, row)
+        for each in part.options.constraints:
+            if not each.definition.startswith("FOREIGN KEY"):
+                key, made = each.is_key and not each.excludes, ObjectKey("constraint", each.name, part.name)
+                yield from _constraint(context, part, each.name, each.definition, made, key=key)
+                yield from _attached(context, part, each)
+        yield from _not_null_comments(part, [each.name for each in part.options.constraints])
+        for each in part.options.indexes:
+            yield from index(context, part, each.name, each.definition)
+            yield from _attached(context, part, each)
         yield from properties(context, part)
     yield from properties(context, own)
 
 
-def _attached(context: RestoreContext, part: Relation, row: Mapping[str, Any]) -> Iterator[Statement]:
+def _attached(context: RestoreContext, part: Partition, own: PartitionPart) -> Iterator[Statement]:
     """Yield the statement that attaches a partition's index to that of its parent, if both are restored."""
-    parent = TableName(*part.options["of"])
-    indexes = {(part.name, row["name"]), (parent, row.get("parent"))}
-    if row.get("parent") and not indexes & context.left_out:
-        above = qualified(TableName(parent.schema, row["parent"]))
-        sql = f"ALTER INDEX {above} ATTACH PARTITION {qualified(TableName(part.name.schema, row['name']))}"
-        yield Statement(ObjectKey("index", row["name"], part.name), sql, part.of)
+    parent = part.options.of
+    if own.parent and not {(part.name, own.name), (parent, own.parent)} & context.left_out:
+        above = qualified(TableName(parent.schema, own.parent))
+        sql = f"ALTER INDEX {above} ATTACH PARTITION {qualified(TableName(part.name.schema, own.name))}"
+        yield Statement(ObjectKey("index", own.name, part.name), sql, part.of)
 
 
 def properties(context: RestoreContext, relation: Relation) -> Iterator[Statement]:
     """Yield replica identity, clustering, extended statistics and row security."""
     name, options = relation.name, relation.options
-    identity = options.get("replica_identity")
+    identity = options.replica_identity
     if identity:
         using = {"full": "FULL", "nothing": "NOTHING"}.get(identity, f"USING INDEX {identifier(identity)}")
         yield relation.alter(f"REPLICA IDENTITY {using}", ObjectKey("replica identity", of=name))
-    clustered = options.get("clustered_on")
+    clustered = options.clustered_on
     if clustered and (name, clustered) not in context.left_out:
         yield relation.alter(f"CLUSTER ON {identifier(clustered)}", ObjectKey("clustering", of=name), only=False)
-    for definition in options.get("statistics", ()):
+    for definition in options.statistics:
         yield from _statistics(context, relation, definition)
-    if security := options.get("row_security"):
+    if security := options.row_security:
         words = {"forced": ("ENABLE", "FORCE"), "forced, disabled": ("FORCE",)}
         for word in words.get(security, ("ENABLE",)):
             yield relation.alter(f"{word} ROW LEVEL SECURITY", ObjectKey("row security", of=name), only=False)
@@ -218,7 +215,7 @@ def _statistics(context: RestoreContext, relation: Relation, definition: str) ->
         if context.allows(f"Statistics of {name}"):
             # Their names are in the text that cannot be read.
             of = f"s.stxrelid = pg_catalog.to_regclass({literal(qualified(name))})"
-            every = f"pg_catalog.count(*) >= {len(options['statistics'])}"
+            every = f"pg_catalog.count(*) >= {len(options.statistics)}"
             there = f"SELECT 1 AS one FROM pg_catalog.pg_statistic_ext s WHERE {of} HAVING {every}"
             yield replace(unchecked(ObjectKey("statistics", of=name), relation.of, error, definition), there=there)
         return
@@ -232,27 +229,25 @@ def _statistics(context: RestoreContext, relation: Relation, definition: str) ->
     )
     yield Statement(key, sql, relation.of, there=there)
     short = full_name.table if full_name.schema == name.schema else full_name.dotted
-    targets = options.get("statistics_targets", {})
-    if short in targets:
-        action = f"ALTER STATISTICS {qualified(full_name)} SET STATISTICS {int(targets[short])}"
+    if (target := options.statistics_targets.get(short)) is not None:
+        action = f"ALTER STATISTICS {qualified(full_name)} SET STATISTICS {target}"
         yield Statement(ObjectKey("statistics target", of=key), action, relation.of)
-    yield from relation.comment("statistics", short, f"STATISTICS {qualified(full_name)}", key)
+    yield from comment(f"STATISTICS {qualified(full_name)}", options.comments.statistics.get(short), key, relation.of)
 
 
 def foreign_keys(context: RestoreContext, table: Table) -> Iterator[Statement]:
     """Yield the foreign keys to relations that are restored."""
     # The foreign keys of a partitioned table apply to its partitions too.
-    own, only = Relation.from_document(table), table.table_name not in context.partition_keys
+    own, only = context.relation(table), table.table_name not in context.partition_keys
     for key in table.foreign_keys:
         referred = TableName(key.referenced_schema, key.referenced_table)
         references = f"{qualified(referred)}{identifiers(key.referenced_columns)}"
         definition = key.definition or f"FOREIGN KEY {identifiers(key.columns)} REFERENCES {references}"
         yield from _foreign_key(context, own, key.name, definition, only, referred)
     for part in context.partitions(table):
-        for row in part.options.get("constraints", ()):
-            if row["definition"].startswith("FOREIGN KEY"):
-                only = not part.options.get("partition_by")
-                yield from _foreign_key(context, part, row["name"], row["definition"], only)
+        for each in part.options.constraints:
+            if each.definition.startswith("FOREIGN KEY"):
+                yield from _foreign_key(context, part, each.name, each.definition, not part.options.partition_by)
 
 
 def _foreign_key(

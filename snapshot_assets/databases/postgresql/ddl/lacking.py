@@ -6,7 +6,6 @@ Such code is created only where the target has what it needs. It is named, and d
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from snapshot_assets.databases.postgresql.code.needs import everything_needed
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject
@@ -37,7 +36,7 @@ def with_lacking(
     for each in code:
         needed = everything_needed((each.key,), wanted) if each.on is None else ()
         missing = tuple(sorted(key for key in needed if key.partition(" ")[0] in _THERE and key not in made))
-        yield replace(each, lacking=tuple(map(_lacking, missing))), missing
+        yield each.model_copy(update={"lacking": tuple(map(_lacking, missing))}), missing
 
 
 def _lacking(key: str) -> str:

@@ -24,7 +24,11 @@ def needs(context: RestoreContext, statements: Iterable[Statement]) -> tuple[Nee
     keys = {statement.key for statement in statements}
     made = set(map(str, keys))
     tables, expressions = context.schema.tables, context.expressions
-    listed = (each for table in tables for each in recorded(table, expressions=expressions))
+    listed = (
+        each
+        for table in tables
+        for each in recorded(table.table_name, context.options(table).needs, expressions=expressions)
+    )
     every = merged(chain(listed, _row_types(context)))
     others = {need.label for need in every} - made
     kept = [need for need in every if need.label in others or others.intersection(need.used_by)]
@@ -34,7 +38,7 @@ def needs(context: RestoreContext, statements: Iterable[Statement]) -> tuple[Nee
 
 def row_types_of(context: RestoreContext, table: Table) -> list[TableName]:
     """Return the relations whose row types a table has, for partitions their table; without those of the system."""
-    named = [TableName(*each) for each in table.options.get("row_types", ())]
+    named = context.options(table).row_types
     every = context.tables.items() if named else ()
     owner_of = {part.name: owner for owner, each in every for part in context.partitions(each)}
     system = ("pg_catalog", "information_schema")
@@ -52,10 +56,12 @@ def _row_types(context: RestoreContext) -> Iterator[Need]:
 def _extensions(context: RestoreContext) -> Iterator[Need]:
     """Yield the extensions whose files the server must have: the import itself installs them in the database."""
     users: dict[str, list[Table | View]] = {}
-    relations: list[Table | View] = [*context.schema.tables, *context.schema.views]
-    for relation in relations:
-        for name in relation.options.get("extensions", ()):
-            users.setdefault(str(name), []).append(relation)
+    for table in context.schema.tables:
+        for name in context.options(table).extensions:
+            users.setdefault(name, []).append(table)
+    for view in context.schema.views:
+        for name in context.views[view.table_name].extensions:
+            users.setdefault(name, []).append(view)
     for name, those in sorted(users.items()):
         used_by = (f"{'table' if isinstance(each, Table) else 'view'} {each.table_name.dotted}" for each in those)
         yield Need(AVAILABLE_EXTENSION, name, tuple(each.table_name for each in those), tuple(used_by))

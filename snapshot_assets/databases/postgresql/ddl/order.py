@@ -45,8 +45,8 @@ def with_code(
     for each in context.code:
         if each.on is None and each.key not in late:
             nodes.setdefault(each.key, {})[each.type.table_name if each.type else None] = each.type or each
-    for schema in context.schema.schemas:
-        for kind in map(UserType.model_validate, schema.options.get("types", ())):
+    for schema in context.schemas.values():
+        for kind in schema.types:
             nodes.setdefault(type_key(kind), {})[kind.table_name] = kind
     for item in items:
         if isinstance(item, UserType):

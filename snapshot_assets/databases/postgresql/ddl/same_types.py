@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from snapshot_assets.databases.sql import literal
+from snapshot_assets.format.options import TypeDefinition
 from snapshot_assets.format.relations import UserType
 
 _LABELS = """ARRAY(
@@ -33,31 +33,31 @@ def same_type(kind: UserType, there: str) -> str:
         kind: The document of the type.
         there: The query that yields a row if a type `t` of its name exists.
     """
-    fields = kind.definition
+    fields = TypeDefinition.of_type(kind)
     if kind.kind == "enum":
         return f"{there} AND {_LABELS} = {_texts(kind.labels)}"
     if kind.kind == "domain":
-        checks = _texts([each["definition"] for each in fields.get("constraints") or ()])
+        checks = _texts([each.definition for each in fields.constraints])
         collation = _COLLATION.format(collation="t.typcollation", of="t.typbasetype")
         default = "coalesce(pg_catalog.pg_get_expr(t.typdefaultbin, 0), t.typdefault)"
         return (
             f"{there} AND {_CHECKS} @> {checks} AND {checks} @> {_CHECKS}"
-            f" AND t.typnotnull = {'true' if fields.get('not_null') else 'false'}"
-            f" AND {default} IS NOT DISTINCT FROM {_text(fields.get('default'))}"
-            f" AND {collation} IS NOT DISTINCT FROM {_text(fields.get('collation'))}"
+            f" AND t.typnotnull = {'true' if fields.not_null else 'false'}"
+            f" AND {default} IS NOT DISTINCT FROM {_text(fields.default)}"
+            f" AND {collation} IS NOT DISTINCT FROM {_text(fields.collation)}"
         )
     if kind.kind == "range":
         same = _RANGE.format(
             collation=_COLLATION.format(collation="r.rngcollation", of="r.rngsubtype"),
-            wanted_collation=_text(fields.get("collation")),
-            wanted_class=_text(fields.get("subtype_opclass")),
+            wanted_collation=_text(fields.collation),
+            wanted_class=_text(fields.subtype_opclass),
         )
         return f"{there} AND {same}"
     return ""
 
 
-def _text(value: Any) -> str:
-    return "NULL" if value is None else literal(str(value))
+def _text(value: str | None) -> str:
+    return "NULL" if value is None else literal(value)
 
 
 def _texts(values: Iterable[str]) -> str:

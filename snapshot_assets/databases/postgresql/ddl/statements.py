@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from graphlib import CycleError, TopologicalSorter
 
+from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.definition import ObjectKey, Statement, Unchecked, comment
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject, code_objects, needs_of
 from snapshot_assets.databases.postgresql.ddl.lacking import restored_relations, with_lacking
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
 from snapshot_assets.databases.sql import identifier, literal, qualified
-from snapshot_assets.errors import RestoreError
+from snapshot_assets.errors import DocumentError, RestoreError
 from snapshot_assets.format.kinds import capital, not_in_snapshot
-from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
+from snapshot_assets.format.options import PartitionOptions, RelationOptions, SchemaOptions, TableOptions, ViewOptions
+from snapshot_assets.format.relations import DatabaseSchema, Sequence, Table, TableName
 
 _VERSION = "pg_catalog.current_setting('server_version_num')::pg_catalog.int4"
 
@@ -124,6 +126,21 @@ def with_details(made: Statement, details: Iterable[Statement]) -> Iterator[Stat
         yield from (made, *details)
 
 
+def in_order(needs: Mapping[TableName, Iterable[TableName]], kind: str) -> list[TableName]:
+    """Return objects of a kind, each after those that it needs.
+
+    Raises:
+        DocumentError: Some need each other.
+    """
+    try:
+        return list(TopologicalSorter(needs).static_order())
+    except CycleError as error:
+        raise DocumentError(
+            f"The snapshot's schema documents are malformed: {kind} need each other:"
+            f" {', '.join(map(str, error.args[1]))}. Restore without them."
+        ) from error
+
+
 def before_version(version: int) -> str:
     """Return the query that yields a row if the server is older than a version."""
     return f"SELECT 1 AS one WHERE {_VERSION} < {version}0000"
@@ -134,18 +151,13 @@ class Relation:
     """A table, partition or view.
 
     Attributes:
-        options: The options of its document; of a partition, its entry in the options of its table.
+        options: The options of its document.
         of: Table or view to which it belongs: a partition's table, else itself.
     """
 
     name: TableName
-    options: Mapping[str, Any]
+    options: RelationOptions
     of: TableName
-
-    @classmethod
-    def from_document(cls, document: Table | View) -> Relation:
-        """Return the relation of a document."""
-        return cls(document.table_name, document.options, document.table_name)
 
     def column(self, name: str) -> ObjectKey:
         """Return the key of a column."""
@@ -155,10 +167,6 @@ class Relation:
         """Return an ALTER TABLE; with `only`, tables that inherit from it, and partitions, stay as they are."""
         return Statement(key, f"ALTER TABLE {'ONLY ' if only else ''}{qualified(self.name)} {action}", self.of)
 
-    def comment(self, group: str, name: str | None, on: str, of: ObjectKey) -> Iterable[Statement]:
-        """Yield the comment on a part of the relation, by its kind and name in SQL; `group` is a key of `comments`."""
-        return comment(on, self.options.get("comments", {}).get(group, {}).get(name), of, self.of)
-
     def column_comments(self, comments: Mapping[str, str | None]) -> Iterable[Statement]:
         """Yield the comments of columns."""
         for column, content in comments.items():
@@ -167,16 +175,25 @@ class Relation:
 
     def storage(self, what: str) -> str:
         """Return ` USING …` and ` WITH (…)` of the relation, which messages call `what`."""
-        method = self.options.get("access_method")
-        using = f" USING {identifier(str(method))}" if method else ""
-        exported_as_rows = self.options.get("relation") in ("view", "foreign table")
-        inner = "" if exported_as_rows else text.relation_parameters(self.options, what)
+        options = self.options
+        using = f" USING {identifier(options.access_method)}" if options.access_method else ""
+        if options.relation in ("view", "foreign table"):  # exported as its rows
+            return using
+        toast = [f"toast.{each}" for each in text.parameters(options.toast_storage_parameters, what)]
+        inner = ", ".join([*text.parameters(options.storage_parameters, what), *toast])
         return f"{using} WITH ({inner})" if inner else using
 
     @property
     def unlogged(self) -> str:
         """`UNLOGGED ` for an unlogged table, else nothing."""
-        return "UNLOGGED " if self.options.get("persistence") == "unlogged" else ""
+        return "UNLOGGED " if self.options.persistence == "unlogged" else ""
+
+
+@dataclass(frozen=True)
+class Partition(Relation):
+    """A partition of a table."""
+
+    options: PartitionOptions
 
 
 @dataclass
@@ -188,9 +205,12 @@ class RestoreContext:
         with_code: Whether the code of the documents is restored.
         code: The code that is restored, in the order of the documents.
         needs: What code, types, tables and views need directly; see `ddl.order`.
+        schemas: Options of the schemas.
+        views: Options of the views.
         partition_keys: Partition keys of the tables that are restored with their partitions.
         relations: Names of all tables, partitions and views; the table of large objects does not exist.
         over_foreign_tables: Partitioned relations with a partition, at any level, that was a foreign table.
+        late_defaults: Tables whose defaults, also those of their partitions, are set later.
         left_out: Constraints and indexes that are not restored, by relation.
         refused: Tables that cannot be created as they are, each with the reason.
         lost: What is not restored, a sentence each.
@@ -202,27 +222,34 @@ class RestoreContext:
     code: tuple[CodeObject, ...] = field(init=False)
     needs: Mapping[str, tuple[str, ...]] = field(init=False)
     tables: Mapping[TableName, Table] = field(init=False)
+    schemas: Mapping[str, SchemaOptions] = field(init=False)
+    views: Mapping[TableName, ViewOptions] = field(init=False)
     partition_keys: dict[TableName, str] = field(default_factory=dict)
     relations: set[TableName] = field(init=False)
     over_foreign_tables: set[TableName] = field(default_factory=set)
+    late_defaults: Collection[TableName] = ()
     left_out: set[tuple[TableName, str]] = field(default_factory=set)
     refused: dict[TableName, RestoreError] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
+    _options: Mapping[TableName, TableOptions] = field(init=False)
     _in_snapshot: set[tuple[str, TableName | None]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.tables = {table.table_name: table for table in self.schema.tables}
+        self.schemas = {each.name: SchemaOptions.of(each) for each in self.schema.schemas}
+        self.views = {view.table_name: ViewOptions.of(view) for view in self.schema.views}
+        self._options = {name: TableOptions.of(table) for name, table in self.tables.items()}
         exist = (table.table_name for table in self.schema.tables if not is_large_objects(table))
         self.relations = {*exist, *(view.table_name for view in self.schema.views)}
-        every = code_objects(self.schema)
+        every = code_objects(self.schemas.values())
         self._in_snapshot = {(each.key, each.on) for each in every}
-        self.needs = needs_of(self.schema, every if self.with_code else ())
+        self.needs = needs_of(self.schemas.values(), every if self.with_code else ())
         for table in self.schema.tables:
             self._note_partition_key(table)
             for part in reversed(self.partitions(table)):  # parents come first in the list
                 self.relations.add(part.name)
-                if part.options.get("relation") == "foreign table" or part.name in self.over_foreign_tables:
-                    self.over_foreign_tables.add(TableName(*part.options["of"]))
+                if part.options.relation == "foreign table" or part.name in self.over_foreign_tables:
+                    self.over_foreign_tables.add(part.options.of)
         self.code = tuple(self._restored(every)) if self.with_code else ()
 
     def _restored(self, code: Iterable[CodeObject]) -> Iterator[CodeObject]:
@@ -237,8 +264,8 @@ class RestoreContext:
             yield each
 
     def _note_partition_key(self, table: Table) -> None:
-        name, options = table.table_name, table.options
-        keys = [options.get("partition_by"), *(part.get("partition_by") for part in options.get("partitions", ()))]
+        name, options = table.table_name, self.options(table)
+        keys = [options.partition_by, *(part.partition_by for part in options.partitions)]
         if keys[0] is None:
             return
         try:
@@ -253,34 +280,53 @@ class RestoreContext:
         else:
             self.lose(f"Table {name} is restored without partitions: its partition key is SQL text of the snapshot.")
 
-    def partitions(self, table: Table) -> list[Relation]:
+    def options(self, table: Table) -> TableOptions:
+        """Return the options of a table."""
+        return self._options[table.table_name]
+
+    def identity_sequences(self, table: Table) -> dict[str, Sequence]:
+        """Return the sequence of each identity column of a table."""
+        return identity_sequences(table, self.options(table).identity_sequences)
+
+    def relation(self, table: Table) -> Relation:
+        """Return a table as a relation."""
+        return Relation(table.table_name, self.options(table), table.table_name)
+
+    def partitions(self, table: Table) -> list[Partition]:
         """Return the partitions that a table is restored with, parents first."""
         name = table.table_name
-        partitions = table.options.get("partitions", ()) if name in self.partition_keys else ()
-        return [Relation(TableName(part["schema"], part["name"]), part, name) for part in partitions]
+        partitions = self.options(table).partitions if name in self.partition_keys else ()
+        return [Partition(part.table_name, part, name) for part in partitions]
 
     def lose(self, sentence: str) -> None:
         """Record a sentence about something that is not restored."""
         if sentence not in self.lost:
             self.lost.append(sentence)
 
-    def lose_uncarried(self, options: Mapping[str, Any], relation: TableName | None = None) -> None:
+    def lose_uncarried(self, not_carried: Iterable[str], relation: TableName | None = None) -> None:
         """Record the objects of a relation or schema that a snapshot does not carry."""
         of = f" of {relation}" if relation else ""
-        for name in map(str, options.get("not_carried", ())):
+        for name in not_carried:
             if (name, relation) not in self._in_snapshot:
                 self.lose(not_in_snapshot(name, of))
 
     def lose_code(self) -> None:
         """Record the code that is not restored because nobody asked for it."""
-        items: list[Schema | Table | View] = [*self.schema.schemas, *self.schema.tables, *self.schema.views]
-        names = [str(name) for item in items for name in item.options.get("extensions", ())]
+        names = [name for name, _ in self.extensions()]
         created = {f"extension {each}" for name in names for each in (name, identifier(name))}
-        for each in () if self.with_code else code_objects(self.schema):
+        for each in () if self.with_code else code_objects(self.schemas.values()):
             if each.key in created:
                 self.lose(f"Comment on {each.what} is not restored. Give --with-code.")
             elif not each.is_part and (each.on is None or each.on in self.relations):
                 self.lose(f"{capital(each.what)} is not restored: it is code of the snapshot. Give --with-code.")
+
+    def extensions(self) -> Iterator[tuple[str, str]]:
+        """Yield the extensions that are needed, each with its schema."""
+        every: list[SchemaOptions | RelationOptions]
+        every = [*self.schemas.values(), *self._options.values(), *self.views.values()]
+        for options in every:
+            for name in options.extensions:
+                yield name, options.extension_schemas.get(name, "public")
 
     def restores(self, key: str) -> bool:
         """Return whether an object of code, given by kind and name, is restored into every target."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
 
-from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.definition import Create, ObjectKey, Statement, comment
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.column_settings import column_settings
-from snapshot_assets.databases.postgresql.ddl.columns import identity, not_null, typed, value
+from snapshot_assets.databases.postgresql.ddl.columns import calls, identity, not_null, typed, value
 from snapshot_assets.databases.postgresql.ddl.inheritance import (
     Inheritance,
     Way,
@@ -25,6 +23,7 @@ from snapshot_assets.databases.postgresql.ddl.inheritance import (
 )
 from snapshot_assets.databases.postgresql.ddl.inheritance import inherit as inherit_from
 from snapshot_assets.databases.postgresql.ddl.statements import (
+    Partition,
     Relation,
     RestoreContext,
     before_version,
@@ -36,7 +35,8 @@ from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.kinds import capital
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.relations import Column, Sequence, Table, TableName
+from snapshot_assets.format.options import ColumnOptions, RelationOptions
+from snapshot_assets.format.relations import Column, Table
 
 
 def as_restored(context: RestoreContext, table: Table) -> Table:
@@ -62,16 +62,16 @@ def as_restored(context: RestoreContext, table: Table) -> Table:
 
 def create(context: RestoreContext, table: Table) -> Iterator[Statement]:
     """Yield the statements that create a table, from `as_restored`, its partitions, and their comments."""
-    relation, name = Relation.from_document(table), table.table_name
+    relation, name = context.relation(table), table.table_name
     key = ObjectKey("table", name)
     if name in context.refused:
         raise context.refused[name]
     _record_lost(context, table)
-    kin, identities = inheritance(context, table), identity_sequences(table)
-    elements = dict(_elements(table, kin, identities))
+    kin, identities = inheritance(context, table), context.identity_sequences(table)
+    elements = dict(_elements(context, table, kin))
     not_nulls = dict(own_not_nulls(relation, table, kin))
     if kin.way is Way.HELPER:
-        storage, shared = relation.storage(str(key)), dict(_shared_elements(table, kin))
+        storage, shared = relation.storage(str(key)), dict(_shared_elements(context, table, kin))
         yield from create_through_helper(
             relation, elements, kin, storage=storage, shared=shared, not_nulls=not_nulls.values()
         )
@@ -95,7 +95,8 @@ def create(context: RestoreContext, table: Table) -> Iterator[Statement]:
 def _create(
     context: RestoreContext, relation: Relation, elements: Iterable[str], kin: Inheritance
 ) -> Iterator[Statement]:
-    name, of_type, key = relation.name, relation.options.get("of_type"), ObjectKey("table", relation.name)
+    name, key = relation.name, ObjectKey("table", relation.name)
+    of_type = context.options(context.tables[name]).of_type
     listed = ", ".join(elements)
     body = f" ({listed})" if listed or not of_type else ""
     if of_type:
@@ -123,7 +124,7 @@ def _create_table(relation: Relation, body: str, key: ObjectKey, *, partitioned:
 
 def settings(context: RestoreContext, table: Table) -> Iterator[Statement]:
     """Yield the settings of columns, after all tables: a new one would take over those of its parents."""
-    yield from column_settings(Relation.from_document(table))
+    yield from column_settings(context.relation(table))
     yield from own_expressions(context, table)
     for part in context.partitions(table):
         yield from column_settings(part)
@@ -133,28 +134,28 @@ def inherit(context: RestoreContext, table: Table) -> Iterator[Statement]:
     """Yield the INHERIT clauses of a table that has the checks of its parents by now; see `inheritance`."""
     kin = inheritance(context, table)
     if kin.way is Way.LATER:
-        yield from inherit_from(Relation.from_document(table), kin.parents)
+        yield from inherit_from(context.relation(table), kin.parents)
 
 
 def _record_lost(context: RestoreContext, table: Table) -> None:
-    name, options = table.table_name, table.options
-    if options.get("hypertable"):
+    name, options = table.table_name, context.options(table)
+    if options.hypertable:
         context.lose(
             f"Table {name} is a TimescaleDB hypertable and is restored as a plain table. Create the hypertable again."
         )
-    if options.get("relation") in ("view", "materialized view", "foreign table"):
-        context.lose(f"{capital(options['relation'])} {name} was exported as its rows and is restored as a table.")
-    for each in (Relation.from_document(table), *context.partitions(table)):
-        if tablespace := each.options.get("tablespace"):
+    if options.relation in ("view", "materialized view", "foreign table"):
+        context.lose(f"{capital(options.relation)} {name} was exported as its rows and is restored as a table.")
+    for each in (context.relation(table), *context.partitions(table)):
+        if tablespace := each.options.tablespace:
             context.lose(f"Table {each.name} was in tablespace {tablespace} and is created in the default one.")
-        context.lose_uncarried(each.options, each.name)
+        context.lose_uncarried(each.options.not_carried, each.name)
 
 
-def _elements(table: Table, kin: Inheritance, identities: Mapping[str, Sequence]) -> Iterator[tuple[str, str]]:
+def _elements(context: RestoreContext, table: Table, kin: Inheritance) -> Iterator[tuple[str, str]]:
     """Yield the name and the definition of each column that CREATE TABLE names."""
-    settings_of = table.options.get("columns", {})
+    of_table, identities = context.options(table), context.identity_sequences(table)
     for column in table.columns:
-        name, options = column.name, settings_of.get(column.name, {})
+        name, options = column.name, of_table.column(column.name)
         if kin.way is Way.CLAUSE and name in kin.inherited:
             continue
         place = f"column {table.table_name.dotted}.{name}"
@@ -168,35 +169,37 @@ def _elements(table: Table, kin: Inheritance, identities: Mapping[str, Sequence]
             inline = column.identity if has_identity_inline(column, kin) else None
             valued = column.model_copy(update={"identity": inline, "generated": generated})
         by_helper = kin.way is Way.HELPER and name in kin.inherited
-        constraint = _passed_on(table, column, kin) if by_helper else _not_null(column, options, kin)
+        constraint = _passed_on(table, column, options, kin) if by_helper else _not_null(column, options, kin)
         rest = f"{value(valued, identities.get(name), place)}{constraint}"
-        if not table.options.get("of_type"):
+        if not of_table.of_type:
             yield name, f"{typed(column, place)}{rest}"
         elif rest:
             yield name, f"{identifier(name)} WITH OPTIONS{rest}"
 
 
-def _shared_elements(table: Table, kin: Inheritance) -> Iterator[tuple[str, str]]:
+def _shared_elements(context: RestoreContext, table: Table, kin: Inheritance) -> Iterator[tuple[str, str]]:
     """Yield the table's own columns that the helper needs too: those read by expressions, or with its NOT NULL."""
     generated = any(column.generated is not None for column in table.columns if column.name in kin.inherited)
     for column in table.columns:
         name = column.name
         if name in kin.columns and name not in kin.inherited:
-            constraint = _passed_on(table, column, kin)
+            constraint = _passed_on(table, column, context.options(table).column(name), kin)
             if constraint or (generated and column.generated is None):
                 yield name, f"{typed(column, f'column {table.table_name.dotted}.{name}')}{constraint}"
 
 
-def _passed_on(table: Table, column: Column, kin: Inheritance) -> str:
+def _passed_on(table: Table, column: Column, options: ColumnOptions, kin: Inheritance) -> str:
     """Return the clause by which the helper forbids NULL in a column, under the name that the table has for it."""
-    options = table.options.get("columns", {}).get(column.name, {})
     passed_on = inherits_not_null(column.name, options, kin)
     if column.name in kin.inherited:
         passed_on = column.name in kin.forbidden and not forbids_itself(column, options, kin)
-    return not_null({"not_null_name": f"{table.name}_{column.name}_not_null"} | options) if passed_on else ""
+    if not passed_on:
+        return ""
+    name = options.not_null_name or f"{table.name}_{column.name}_not_null"
+    return not_null(options.model_copy(update={"not_null_name": name}))
 
 
-def _not_null(column: Column, options: Mapping[str, Any], kin: Inheritance) -> str:
+def _not_null(column: Column, options: ColumnOptions, kin: Inheritance) -> str:
     """Return the clause of CREATE TABLE that forbids NULL in a column."""
     own = forbids_itself(column, options, kin)
     if kin.way is Way.CLAUSE:
@@ -206,22 +209,22 @@ def _not_null(column: Column, options: Mapping[str, Any], kin: Inheritance) -> s
     return not_null(options) if not column.nullable or column.name in kin.forbidden else ""
 
 
-def _create_partition(context: RestoreContext, table: Table, part: Relation) -> Iterator[Statement]:
+def _create_partition(context: RestoreContext, table: Table, part: Partition) -> Iterator[Statement]:
     """Yield the statements that create a partition as a table and then attach it, so that it keeps its own names."""
     name, of, options = part.name, part.of, part.options
     key = ObjectKey("partition", name)
     what = str(key)
-    if options.get("relation") == "foreign table":
+    if options.relation == "foreign table":
         context.lose(f"Partition {name} was a foreign table and is restored as a plain table with its rows.")
     columns = {column.name: column for column in table.columns}
-    order = options.get("column_order", list(columns))
+    order = options.column_order or list(columns)
     if set(order) != set(columns):
         raise RestoreError(f"Partition {name} has other columns than its table {of}.", table=table_text(name))
     elements = ", ".join(_partition_column(context, columns[each], part) for each in order)
-    divided = options.get("partition_by")
+    divided = options.partition_by
     by = f" PARTITION BY {text.partition_key(divided, f'partition key of {name.dotted}')[0]}" if divided else ""
-    bounds = text.bounds(options["bounds"], f"bounds of {what}")
-    parent = Relation(TableName(*options["of"]), {}, of)
+    bounds = text.bounds(options.bounds, f"bounds of {what}")
+    parent = Relation(options.of, RelationOptions(), of)
     made = _create_table(part, f" ({elements}){by}{part.storage(what)}", key, partitioned=bool(by))
     attached = parent.alter(f"ATTACH PARTITION {qualified(name)} {bounds}", key)
     # Attaching needs the checks that a table has after an earlier import.
@@ -232,32 +235,33 @@ def _create_partition(context: RestoreContext, table: Table, part: Relation) -> 
         for statement in statements:
             unless = " UNION ALL ".join(filter(None, (statement.unless, has_checks(parent.name, checks))))
             yield Create(key, statement.sql, statement.table, unless, there)
-    yield from comment(f"TABLE {qualified(name)}", options.get("comment"), key, of)
-    yield from part.column_comments(options.get("comments", {}).get("columns", {}))
+    yield from comment(f"TABLE {qualified(name)}", options.comment, key, of)
+    yield from part.column_comments(options.comments.columns)
     yield from _identities(part)
 
 
-def _identities(part: Relation) -> Iterator[Statement]:
+def _identities(part: Partition) -> Iterator[Statement]:
     """Yield the identity columns that a partition has for itself; since PostgreSQL 17 it has those of its table."""
-    sequences = [Sequence.model_validate(each) for each in part.options.get("sequences", ())]
-    recorded = part.options.get("identity_sequences", {})
-    for column, kind in part.options.get("identities", {}).items():
-        owned = [each for each in sequences if each.owned and each.column == column]
-        named = [each for each in owned if recorded.get(column) == [each.schema_name, each.name]]
+    options = part.options
+    for column, kind in options.identities.items():
+        owned = [each for each in options.sequences if each.owned and each.column == column]
+        named = [each for each in owned if options.identity_sequences.get(column) == each.table_name]
         key = ObjectKey("identity", of=part.column(column))
         clause = identity(text.identity_kind(kind, str(key)), *(named or owned)[:1])
         made = part.alter(f"ALTER COLUMN {identifier(column)} ADD {clause}", key)
         yield replace(made, unless=from_version(17))
 
 
-def _partition_column(context: RestoreContext, column: Column, part: Relation) -> str:
+def _partition_column(context: RestoreContext, column: Column, part: Partition) -> str:
     name, options = column.name, part.options
     place = f"column {part.name.dotted}.{name}"
-    expression = options.get("defaults", {}).get(name)
+    expression = options.defaults.get(name)
+    if part.of in context.late_defaults and calls(expression):
+        expression = None
     if expression is not None and not context.allows(f"Default of {place}", text.drawn_from(expression) is not None):
         expression = None
-    generated = options.get("generated", {}).get(name, column.generated) if column.generated is not None else None
+    generated = options.generated.get(name, column.generated) if column.generated is not None else None
     own = column.model_copy(update={"identity": None, "default": expression, "generated": generated})
-    forbids = not column.nullable or name in options.get("not_null", ())
-    constraint = not_null(options.get("columns", {}).get(name, {})) if forbids else ""
+    forbids = not column.nullable or name in options.not_null
+    constraint = not_null(options.column(name)) if forbids else ""
     return f"{typed(own, place)}{value(own, None, place)}{constraint}"

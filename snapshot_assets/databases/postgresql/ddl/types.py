@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from graphlib import TopologicalSorter
-from typing import Any
 
 from snapshot_assets.databases.definition import Create, ObjectKey, Statement, comment
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.code import needed_first
 from snapshot_assets.databases.postgresql.ddl.same_types import same_type
-from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, all_checked, checked, with_details
+from snapshot_assets.databases.postgresql.ddl.statements import (
+    RestoreContext,
+    all_checked,
+    checked,
+    in_order,
+    with_details,
+)
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.format.kinds import capital
-from snapshot_assets.format.relations import Schema, Table, TableName, UserType, View
+from snapshot_assets.format.options import TypeDefinition
+from snapshot_assets.format.relations import TableName, UserType
 
 _STANDARD_COMMENT = "standard public schema"
 
 
 def schemas_and_extensions(context: RestoreContext) -> Iterator[Statement]:
     """Yield the statements that create all schemas and extensions; an extension makes the schemas that it owns."""
-    of_extensions = {each.name for each in context.schema.schemas if each.options.get("of_extension")}
-    of_extensions -= {place for _, place in _extensions(context)} | {
-        str(each.schema) for each in context.code if each.kind == "extension"
+    of_extensions = {name for name, options in context.schemas.items() if options.of_extension}
+    of_extensions -= {place for _, place in context.extensions()} | {
+        str(each.place) for each in context.code if each.kind == "extension"
     }
     named = _needed_schemas(context)
     yield from _schemas(context, named - of_extensions)
@@ -38,18 +43,18 @@ def _needed_schemas(context: RestoreContext) -> set[str]:
     for table in schema.tables:
         needed.update(sequence.schema_name for sequence in table.sequences)
         for part in context.partitions(table):
-            needed.update(sequence["schema"] for sequence in part.options.get("sequences", ()))
+            needed.update(sequence.schema_name for sequence in part.options.sequences)
         needed.update(kind.schema_name for kind in table.types)
-    for view in schema.views:
-        needed.update(kind.schema_name for kind in view_types(view.options))
-    needed.update(place for _, place in _extensions(context))
-    needed.update(each.schema for each in context.code if each.schema is not None)
+    needed.update(kind.schema_name for options in context.views.values() for kind in options.types)
+    needed.update(place for _, place in context.extensions())
+    needed.update(each.place for each in context.code if each.place is not None)
     return needed - {"pg_catalog"}
 
 
 def _schemas(context: RestoreContext, names: set[str]) -> Iterator[Statement]:
     # An empty comment removes the standard one of a schema that the target has.
-    comments = {each.name: "" if each.options.get("uncommented") else each.comment for each in context.schema.schemas}
+    schemas, options = context.schema.schemas, context.schemas
+    comments = {each.name: "" if options[each.name].uncommented else each.comment for each in schemas}
     for name in sorted(names):
         exists = f"SELECT 1 AS one FROM pg_catalog.pg_namespace n WHERE n.nspname = {literal(name)}"
         # Even IF NOT EXISTS requires the privilege to create schemas.
@@ -67,7 +72,7 @@ def _schemas(context: RestoreContext, names: set[str]) -> Iterator[Statement]:
 
 def _create_extensions(context: RestoreContext) -> Iterator[Statement]:
     """Yield the statements that create the extensions whose types, functions and operators are used."""
-    for name, schema in sorted(set(_extensions(context))):
+    for name, schema in sorted(set(context.extensions())):
         sql = f"CREATE EXTENSION IF NOT EXISTS {identifier(name)} SCHEMA {identifier(schema)}"
         yield Statement(ObjectKey("extension", name), sql)
     code = {each.key: each for each in context.code if each.kind == "extension"}
@@ -75,26 +80,13 @@ def _create_extensions(context: RestoreContext) -> Iterator[Statement]:
         yield from all_checked(each.made, None, each.statements())
 
 
-def _extensions(context: RestoreContext) -> Iterator[tuple[str, str]]:
-    documents: list[Schema | Table | View] = [
-        *context.schema.schemas,
-        *context.schema.tables,
-        *context.schema.views,
-    ]
-    for options in (each.options for each in documents):
-        places = options.get("extension_schemas", {})
-        for name in options.get("extensions", ()):
-            yield str(name), str(places.get(name, "public"))
-
-
 def loose(context: RestoreContext) -> Iterator[Statement]:
     """Yield the statements that create the types that no table or view uses, each after those that it needs."""
-    documents = [each for schema in context.schema.schemas for each in schema.options.get("types", ())]
-    kinds = {kind.table_name: kind for kind in map(UserType.model_validate, documents)}
-    needs = {name: [TableName(*each) for each in kind.definition.get("needs", ())] for name, kind in kinds.items()}
+    kinds = {kind.table_name: kind for options in context.schemas.values() for kind in options.types}
+    needs = {name: TypeDefinition.of_type(kind).needs for name, kind in kinds.items()}
     created = {kind.table_name for each in context.schema.tables for kind in each.types} | context.relations
-    created |= {kind.table_name for view in context.schema.views for kind in view_types(view.options)}
-    for name in TopologicalSorter(needs).static_order():
+    created |= {kind.table_name for options in context.views.values() for kind in options.types}
+    for name in in_order(needs, "types"):
         missing = [str(each) for each in needs.get(name, ()) if each not in created]
         if name not in kinds:
             continue
@@ -108,7 +100,7 @@ def loose(context: RestoreContext) -> Iterator[Statement]:
 
 def _loose(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
     """Yield the statements that create a type, unless it calls a function that the target does not have."""
-    functions = [str(each) for each in kind.definition.get("functions", ())]
+    functions = TypeDefinition.of_type(kind).functions
     for function in functions:
         context.lose(
             f"Type {kind.table_name} calls function {function}, which is not in a snapshot. If the target does not have"
@@ -117,11 +109,6 @@ def _loose(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
     missing = [f"SELECT 1 AS one WHERE pg_catalog.to_regprocedure({literal(each)}) IS NULL" for each in functions]
     for statement in all_checked(ObjectKey("type", kind.table_name), None, create(context, kind)):
         yield replace(statement, unless=" UNION ALL ".join(filter(None, (statement.unless, *missing))))
-
-
-def view_types(options: Mapping[str, Any]) -> Sequence[UserType]:
-    """Return the types that a view uses."""
-    return [UserType.model_validate(kind) for kind in options.get("types", ())]
 
 
 def create(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
@@ -151,58 +138,55 @@ def create(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
 
 def _attributes(kind: UserType, what: str) -> str:
     attributes = []
-    for attribute in kind.definition.get("attributes") or ():
-        place = f"attribute {attribute['name']} of {what}"
-        attributes.append(
-            f"{identifier(attribute['name'])} {text.type_text(attribute['type'], place)}"
-            f"{collate(attribute.get('collation'), place)}"
-        )
+    for each in TypeDefinition.of_type(kind).attributes:
+        place = f"attribute {each.name} of {what}"
+        attributes.append(f"{identifier(each.name)} {text.type_text(each.type, place)}{collate(each.collation, place)}")
     return ", ".join(attributes)
 
 
 def _attribute_comments(kind: UserType, key: ObjectKey) -> Iterator[Statement]:
     name = kind.table_name
-    for number, attribute in enumerate(kind.definition.get("attributes") or (), 1):
-        column = f"COLUMN {qualified(name)}.{identifier(attribute['name'])}"
+    for number, each in enumerate(TypeDefinition.of_type(kind).attributes, 1):
+        column = f"COLUMN {qualified(name)}.{identifier(each.name)}"
         described = (
             f"SELECT 1 AS one WHERE pg_catalog.col_description({literal(qualified(name))}::pg_catalog.regclass,"
             f" {number}) IS NOT NULL"
         )
-        yield from comment(
-            column, attribute.get("comment"), ObjectKey("attribute", attribute["name"], key), None, described
-        )
+        yield from comment(column, each.comment, ObjectKey("attribute", each.name, key), None, described)
 
 
 def _range(context: RestoreContext, kind: UserType, what: str) -> str:
-    fields = kind.definition
-    options = [f"SUBTYPE = {text.type_text(str(fields.get('subtype')), what)}"]
-    named = {"subtype_opclass": "SUBTYPE_OPCLASS", "collation": "COLLATION", "multirange": "MULTIRANGE_TYPE_NAME"}
-    options += [f"{sql} = {text.name_text(fields[option], what)}" for option, sql in named.items() if option in fields]
-    for option in ("subtype_diff", "canonical"):
-        called = text.name_text(fields[option], what) if option in fields else ""
-        carried = option == "subtype_diff" and any(each.key.startswith(f"function {called}(") for each in context.code)
+    fields = TypeDefinition.of_type(kind)
+    named = {
+        "SUBTYPE_OPCLASS": fields.subtype_opclass,
+        "COLLATION": fields.collation,
+        "MULTIRANGE_TYPE_NAME": fields.multirange,
+    }
+    options = [f"SUBTYPE = {text.type_text(fields.subtype or '', what)}"]
+    options += [f"{sql} = {text.name_text(name, what)}" for sql, name in named.items() if name is not None]
+    for option, function in (("SUBTYPE_DIFF", fields.subtype_diff), ("CANONICAL", fields.canonical)):
+        called = text.name_text(function, what) if function is not None else ""
+        carried = option == "SUBTYPE_DIFF" and any(each.key.startswith(f"function {called}(") for each in context.code)
         if "." in called and not carried:
-            context.lose(f"Function {fields[option]} of {what} is not in a snapshot: the type is created without it.")
-        elif option in fields:
-            options.append(f"{option.upper()} = {fields[option]}")
+            context.lose(f"Function {function} of {what} is not in a snapshot: the type is created without it.")
+        elif called:
+            options.append(f"{option} = {called}")
     return ", ".join(options)
 
 
 def _domain(context: RestoreContext, kind: UserType, name: TableName) -> tuple[str, list[Statement]]:
-    fields, key = kind.definition, ObjectKey("domain", name)
+    fields, key = TypeDefinition.of_type(kind), ObjectKey("domain", name)
     what = str(key)
-    parts = [
-        f"CREATE DOMAIN {qualified(name)} AS {text.type_text(str(fields.get('base')), what)}"
-        f"{collate(fields.get('collation'), what)}"
-    ]
+    base, collation = text.type_text(fields.base or "", what), collate(fields.collation, what)
+    parts = [f"CREATE DOMAIN {qualified(name)} AS {base}{collation}"]
     later: list[Statement] = []
-    if "default" in fields and context.allows(f"Default of {what}"):
-        parts.append(f"DEFAULT {text.expression(fields['default'], f'default of {what}')}")
-    if fields.get("not_null"):
-        named = f"CONSTRAINT {identifier(fields['not_null_name'])} " if "not_null_name" in fields else ""
+    if fields.default is not None and context.allows(f"Default of {what}"):
+        parts.append(f"DEFAULT {text.expression(fields.default, f'default of {what}')}")
+    if fields.not_null:
+        named = f"CONSTRAINT {identifier(fields.not_null_name)} " if fields.not_null_name is not None else ""
         parts.append(f"{named}NOT NULL")
-        constraint = str(fields.get("not_null_name", f"{name.table}_not_null"))
-        later += _constraint_comment(name, constraint, fields.get("not_null_comment"), ObjectKey("not null", of=key))
+        constraint = fields.not_null_name or f"{name.table}_not_null"
+        later += _constraint_comment(name, constraint, fields.not_null_comment, ObjectKey("not null", of=key))
     for check, definition, commented in _domain_checks(context, kind, valid=True):
         parts.append(f"CONSTRAINT {identifier(str(check.name))} {_check(definition, check)}")
         later += commented
@@ -234,12 +218,12 @@ def _domain_checks(
     context: RestoreContext, kind: UserType, *, valid: bool
 ) -> Iterator[tuple[ObjectKey, str, list[Statement]]]:
     """Yield key, definition and comment of each check that the source has, or has not, validated."""
-    for check in kind.definition.get("constraints") or ():
-        key = ObjectKey("check", check["name"], ObjectKey("domain", kind.table_name))
-        if check["definition"].endswith("NOT VALID") == valid or not context.allows(capital(str(key))):
+    for check in TypeDefinition.of_type(kind).constraints:
+        key = ObjectKey("check", check.name, ObjectKey("domain", kind.table_name))
+        if check.definition.endswith("NOT VALID") == valid or not context.allows(capital(str(key))):
             continue
-        described = _constraint_comment(kind.table_name, check["name"], check.get("comment"), key)
-        yield key, check["definition"], list(described)
+        described = _constraint_comment(kind.table_name, check.name, check.comment, key)
+        yield key, check.definition, list(described)
 
 
 def _constraint_comment(domain: TableName, name: str, content: str | None, of: ObjectKey) -> Iterator[Statement]:

@@ -18,7 +18,7 @@ from snapshot_assets.databases.postgresql.ddl.statements import (
     column_of,
 )
 from snapshot_assets.databases.sql import identifier, literal, qualified
-from snapshot_assets.format.relations import Index, TableName, View
+from snapshot_assets.format.relations import TableName, View
 
 
 def _restorable(context: RestoreContext) -> list[View]:
@@ -53,7 +53,7 @@ def _created(context: RestoreContext) -> Iterator[tuple[TableName, list[Statemen
         called = [each for read in view.depends_on for each in functions.get(read, ())]
         called += _functions(context, view)
         functions[name] = called
-        unpopulated = view.materialized and not view.options.get("populated")
+        unpopulated = view.materialized and not context.views[name].populated
         if empty.intersection(view.depends_on) or unpopulated:
             empty.add(name)
         if view.materialized and name in empty and not unpopulated:
@@ -72,7 +72,7 @@ def _created(context: RestoreContext) -> Iterator[tuple[TableName, list[Statemen
 def _functions(context: RestoreContext, view: View) -> list[str]:
     """Return the functions that a view calls, which the snapshot does not carry; record every uncarried object."""
     functions: list[str] = []
-    name, not_carried = view.table_name, [str(each) for each in view.options.get("not_carried", ())]
+    name, not_carried = view.table_name, context.views[view.table_name].not_carried
     for each in not_carried:
         called = each.removeprefix("function ")
         # Without a function that is restored, creating the view fails, and the failure is reported.
@@ -82,12 +82,13 @@ def _functions(context: RestoreContext, view: View) -> list[str]:
                 f"View {view.table_name} calls {each}, which is not restored. If the target does not have it,"
                 " the view and those that read it are left out."
             )
-    context.lose_uncarried({"not_carried": [each for each in not_carried if not each.startswith("function ")]}, name)
+    context.lose_uncarried([each for each in not_carried if not each.startswith("function ")], name)
     return functions
 
 
 def _create(context: RestoreContext, view: View, *, filled: bool) -> Iterator[Statement]:
-    name, relation = view.table_name, Relation.from_document(view)
+    name, options = view.table_name, context.views[view.table_name]
+    relation = Relation(name, options, name)
     kind = "materialized view" if view.materialized else "view"
     key = ObjectKey(kind, name)
     what = str(key)
@@ -100,7 +101,7 @@ def _create(context: RestoreContext, view: View, *, filled: bool) -> Iterator[St
         f"{create} AS {view.definition.strip().removesuffix(';')}{data}",
     )
     yield replace(creation, reads=view.depends_on if filled and view.materialized else ())
-    if tablespace := view.options.get("tablespace"):
+    if tablespace := options.tablespace:
         context.lose(f"View {name} was in tablespace {tablespace} and is created in the default one.")
     for column in view.columns:
         if column.default is not None:
@@ -109,7 +110,7 @@ def _create(context: RestoreContext, view: View, *, filled: bool) -> Iterator[St
     yield from relation.column_comments({column.name: column.comment for column in view.columns})
     if view.materialized:
         yield from column_settings(relation)
-        for each in map(Index.model_validate, view.options.get("indexes", ())):
+        for each in options.indexes:
             yield from index(context, relation, each.name, each.definition)
         yield from properties(context, relation)
 

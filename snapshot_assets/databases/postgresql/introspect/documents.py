@@ -14,7 +14,7 @@ from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
 from snapshot_assets.databases.postgresql.introspect.details import read_details
 from snapshot_assets.databases.postgresql.introspect.hidden_columns import broken_views, remove_hidden
 from snapshot_assets.databases.postgresql.introspect.hidden_objects import read_hidden_objects
-from snapshot_assets.databases.postgresql.introspect.loose import read_loose, with_loose
+from snapshot_assets.databases.postgresql.introspect.needs import with_row_types
 from snapshot_assets.databases.postgresql.introspect.options import table_options, view_options
 from snapshot_assets.databases.postgresql.introspect.refused_exclusions import (
     refuse_excluded_partitions,
@@ -28,7 +28,7 @@ from snapshot_assets.databases.postgresql.introspect.relations import (
 )
 from snapshot_assets.databases.postgresql.introspect.revealing_views import refuse_revealing_rows
 from snapshot_assets.databases.postgresql.introspect.rights import grants
-from snapshot_assets.databases.postgresql.introspect.row_types import with_row_types
+from snapshot_assets.databases.postgresql.introspect.unused_objects import read_loose, with_loose
 from snapshot_assets.databases.postgresql.large_objects import count_large_objects, large_objects_table
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.types import TIMESTAMPS, carried

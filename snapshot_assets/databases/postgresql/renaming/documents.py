@@ -1,170 +1,150 @@
-"""Gives tables, types, sequences and views of schema documents their new names."""
+"""Gives schema documents new names, in one walk over their fields: the type of each says what its text names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator
+from types import NoneType
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
-from snapshot_assets.databases.postgresql.ddl import checked_sql
-from snapshot_assets.databases.postgresql.renaming.names import Names, types_of
-from snapshot_assets.databases.postgresql.renaming.options import Options
+from snapshot_assets.databases.postgresql.renaming.names import Names
 from snapshot_assets.databases.postgresql.renaming.queries import renamed_query
 from snapshot_assets.databases.postgresql.renaming.texts import Texts
-from snapshot_assets.databases.renaming import Renaming, renamed_foreign_keys, renamed_schemas
-from snapshot_assets.databases.sql import qualified
-from snapshot_assets.errors import RestoreError
+from snapshot_assets.databases.renaming import Renaming, renamed_schemas
+from snapshot_assets.format.options import (
+    CodeEntry,
+    PartitionOptions,
+    SchemaOptions,
+    TableOptions,
+    TypeDefinition,
+    ViewOptions,
+)
 from snapshot_assets.format.relations import (
-    CheckConstraint,
-    Column,
     DatabaseSchema,
-    Index,
-    PrimaryKey,
+    Document,
+    ForeignKey,
+    Role,
     Schema,
+    SchemaObject,
     Table,
     TableName,
-    UniqueConstraint,
     UserType,
     View,
 )
 
-_Key = TypeVar("_Key", PrimaryKey, UniqueConstraint)
+_Model = TypeVar("_Model", bound=Document)
+
+
+class _Of(NamedTuple):
+    """What a field belongs to: a relation or type, if any, and the parent of a partition; by their old names."""
+
+    relation: TableName | None = None
+    parent: TableName | None = None
+
+
+_NOTHING = _Of()
 
 
 def rename(schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, tuple[str, ...]]:
     """Return documents with new names, and what is lost; see `DatabaseModule.rename`."""
-    try:
-        return _Documents(schema, renaming).renamed()
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        # Options have no model of their own: in a hostile document their values may be anything.
-        raise RestoreError(
-            "The snapshot's schema documents do not have the form of PostgreSQL's:"
-            f" {type(error).__name__}: {' '.join(str(error).split()):.300}"
-        ) from error
+    documents, lost = _Documents(schema, renaming), list[str]()
+    update = {
+        "schemas": renamed_schemas(schema, renaming, documents.schema_options),
+        "tables": tuple(map(documents.renamed, schema.tables)),
+        "views": tuple(documents.views(schema.views, lost)),
+    }
+    return schema.model_copy(update=update), tuple(lost)
 
 
 class _Documents:
     def __init__(self, schema: DatabaseSchema, renaming: Renaming) -> None:
-        self._schema, self._renaming = schema, renaming
         self._names = Names(schema, renaming)
-        self._texts = Texts(self._names.objects)
-        self._options = Options(self._names, self._texts)
-        self._lost: list[str] = []
+        self._texts = Texts(self._names.objects, self._names.follower)
 
-    def renamed(self) -> tuple[DatabaseSchema, tuple[str, ...]]:
-        tables = tuple(map(self._table, self._schema.tables))
-        views = tuple(self._views())
-        schemas = renamed_schemas(self._schema, self._renaming, self._schema_options)
-        update = {"schemas": schemas, "tables": tables, "views": views}
-        return self._schema.model_copy(update=update), tuple(self._lost)
+    def schema_options(self, schema: Schema) -> dict[str, Any]:
+        """Return the options of a schema with new names."""
+        return self.renamed(SchemaOptions.of(schema)).values()
 
-    def _schema_options(self, schema: Schema) -> dict[str, Any]:
-        options = self._options.of_schema(schema.options)
-        if "types" in options:
-            kinds = [self._type(UserType.model_validate(each)) for each in options["types"]]
-            options["types"] = [kind.model_dump(mode="json", by_alias=True) for kind in kinds]
-        return options
-
-    def _table(self, table: Table) -> Table:
-        name, texts = table.table_name, self._texts
-        keys = renamed_foreign_keys(table.foreign_keys, self._names.objects)
-        return table.model_copy(
-            update=_named(self._names[name])
-            | {
-                "columns": tuple(self._columns(table.columns, name)),
-                "primary_key": table.primary_key and self._key(table.primary_key, name),
-                "unique": tuple(self._key(key, name) for key in table.unique),
-                "checks": tuple(self._check(check, name) for check in table.checks),
-                "foreign_keys": tuple(
-                    key.model_copy(update={"definition": texts.foreign_key(key.definition)}) for key in keys
-                ),
-                "indexes": tuple(self._index(index, name) for index in table.indexes),
-                "sequences": tuple(
-                    each.model_copy(update=_named(self._names[each.table_name])) for each in table.sequences
-                ),
-                "types": tuple(map(self._type, table.types)),
-                "options": self._options.of_table(table),
-            }
-        )
-
-    def _columns(self, columns: Iterable[Column], table: TableName) -> Iterator[Column]:
-        for column in columns:
-            yield column.model_copy(
-                update={
-                    "type": self._texts.expression(column.type),
-                    "default": self._texts.optional(column.default, table),
-                    "generated": self._texts.optional(column.generated, table),
-                }
-            )
-
-    def _key(self, key: _Key, table: TableName) -> _Key:
-        return key.model_copy(update={"name": self._names.index(table, key.name) if key.name else None})
-
-    def _check(self, check: CheckConstraint, table: TableName) -> CheckConstraint:
-        excludes = check.definition.startswith("EXCLUDE")
-        name = self._names.index(table, check.name) if excludes else check.name
-        return CheckConstraint(name=name, definition=self._texts.expression(check.definition, table))
-
-    def _index(self, index: Index, relation: TableName) -> Index:
-        name = self._names.index(relation, index.name)
-        return index.model_copy(
-            update={"name": name, "definition": self._texts.index(index.definition, relation, name)}
-        )
-
-    def _type(self, kind: UserType) -> UserType:
-        return kind.model_copy(
-            update=_named(self._names[kind.table_name]) | {"definition": self._type_definition(kind)}
-        )
-
-    def _type_definition(self, kind: UserType) -> dict[str, Any]:
-        definition, expression = dict(kind.definition), self._texts.expression
-        for name in {"base", "default", "subtype"} & definition.keys():
-            definition[name] = expression(str(definition[name]))
-        if "constraints" in definition:
-            definition["constraints"] = [
-                each | {"definition": expression(each["definition"])} for each in definition["constraints"] or ()
-            ]
-        if "attributes" in definition:
-            definition["attributes"] = [
-                each | {"type": expression(each["type"])} for each in definition["attributes"] or ()
-            ]
-        if "needs" in definition:
-            definition["needs"] = [list(self._names[TableName(*each)]) for each in definition["needs"]]
-        if "functions" in definition:
-            definition["functions"] = [expression(str(each)) for each in definition["functions"]]
-        if isinstance(multirange := definition.get("multirange"), str):
-            schema, name = checked_sql.split_name(multirange)
-            new = self._names[TableName(schema or kind.schema_name, name)]
-            definition["multirange"] = qualified(new)
-        return definition
-
-    def _views(self) -> Iterator[View]:
-        for view in self._schema.views:
+    def views(self, views: Iterable[View], lost: list[str]) -> Iterator[View]:
+        """Yield views with new names; add to `lost` those whose query is not understood."""
+        for view in views:
             query = renamed_query(view.definition, self._names, view.depends_on)
-            if query is None:
-                self._lost.append(
-                    f"View {view.table_name} is left out: its query does not show which of its names are those of"
-                    " mapped tables. Create it by hand."
-                )
+            if query is not None:
+                yield self.renamed(view).model_copy(update={"definition": query})
                 continue
-            name = view.table_name
-            indexes = [
-                self._index(Index.model_validate(each), name).model_dump(mode="json")
-                for each in view.options.get("indexes", ())
-            ]
-            kinds = [self._type(UserType.model_validate(each)) for each in types_of(view)]
-            types = [kind.model_dump(mode="json", by_alias=True) for kind in kinds]
-            parts: Mapping[str, list[Any]] = {"indexes": indexes, "types": types}
-            options = self._options.of_view(view) | {key: value for key, value in parts.items() if value}
-            yield view.model_copy(
-                update=_named(self._names[name])
-                | {
-                    "definition": query,
-                    "columns": tuple(self._columns(view.columns, name)),
-                    "depends_on": tuple(self._names[each] for each in view.depends_on),
-                    "options": options,
-                }
+            lost.append(
+                f"View {view.table_name} is left out: its query does not show which of its names are those of mapped"
+                " tables. Create it by hand."
             )
 
+    def renamed(self, model: _Model, of: _Of = _NOTHING) -> _Model:
+        """Return a document, or a part of one that belongs to something, with new names."""
+        if isinstance(model, CodeEntry):
+            return model  # its statement would keep the old names
+        if isinstance(model, SchemaObject):
+            of = _Of(model.table_name, model.of if isinstance(model, PartitionOptions) else None)
+        update = self._special(model, of)
+        for name, field in type(model).model_fields.items():
+            if name in model.model_fields_set and name not in update:  # others name nothing
+                hint = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+                update[name] = self._value(getattr(model, name), hint, of)
+        return model.model_copy(update=update)
 
-def _named(name: TableName) -> dict[str, Any]:
-    return {"schema_name": name.schema, "name": name.table}
+    def _special(self, model: Document, of: _Of) -> dict[str, Any]:
+        """Return the fields of a document whose type does not say what they name."""
+        update: dict[str, Any] = {}
+        if isinstance(model, SchemaObject):
+            new = self._names[model.table_name]
+            update = {"schema_name": new.schema, "name": new.table}
+        if isinstance(model, ForeignKey):
+            new = self._names[TableName(model.referenced_schema, model.referenced_table)]
+            update = {"referenced_schema": new.schema, "referenced_table": new.table}
+        if isinstance(model, Table):
+            update["options"] = self.renamed(TableOptions.of(model), of).values()
+        if isinstance(model, View):
+            update["options"] = self.renamed(ViewOptions.of(model), of).values()
+        if isinstance(model, UserType):
+            update["definition"] = self.renamed(TypeDefinition.of_type(model), of).values()
+        return update
+
+    def _value(self, value: Any, hint: Any, of: _Of) -> Any:
+        """Return a value of a field, whose type is `hint`, with new names."""
+        arguments = get_args(hint)
+        if value is None or value in _literals(arguments):
+            return value
+        if isinstance(value, Document):
+            return self.renamed(value, of)
+        if isinstance(value, TableName):
+            return self._names[value]
+        if get_origin(hint) is Annotated:
+            return self._text(value, hint.__metadata__[0], of)
+        if isinstance(value, dict):
+            names, values = arguments
+            return {self._value(key, names, of): self._value(own, values, of) for key, own in value.items()}
+        if isinstance(value, tuple):
+            return tuple(self._value(each, arguments[0], of) for each in value)
+        if NoneType in arguments:
+            [inner] = [each for each in arguments if each is not NoneType and get_origin(each) is not Literal]
+            return self._value(value, inner, of)
+        return value
+
+    def _text(self, text: str, role: Role, of: _Of) -> str:
+        names, relation = self._names, of.relation
+        if role is Role.SQL:
+            return self._texts.renamed(text, relation if relation in names.relations else None)
+        if role is Role.SEQUENCE:
+            return names.sequence(text)
+        if relation is None:
+            return text
+        if role is Role.PARENT_INDEX:
+            return names.index(of.parent or relation, text)
+        rule = {
+            Role.INDEX: names.index,
+            Role.CONSTRAINT: names.constraint,
+            Role.STATISTICS: names.statistics,
+            Role.MULTIRANGE: names.multirange,
+        }
+        return rule[role](relation, text)
+
+
+def _literals(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(word for each in arguments if get_origin(each) is Literal for word in get_args(each))

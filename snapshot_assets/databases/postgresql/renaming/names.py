@@ -8,12 +8,13 @@ sequences follow their schema.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql
 from snapshot_assets.databases.renaming import LONGEST, Renaming, check_distinct, derived_name
+from snapshot_assets.databases.sql import qualified
 from snapshot_assets.errors import RestoreError
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, UserType, View
+from snapshot_assets.format.options import RelationOptions, SchemaOptions, TableOptions, TypeDefinition, ViewOptions
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, UserType
 
 
 class Names:
@@ -36,22 +37,26 @@ class Names:
         self.relations: dict[TableName, TableName] = {}
         self._sequences: dict[TableName, TableName] = {}
         self._indexes: set[tuple[TableName, str]] = set()
-        items: list[Table | View] = [*schema.tables, *schema.views]
-        for item in items:
+        self._checks: set[tuple[TableName, str]] = set()
+        self._statistics: dict[tuple[TableName, str], str] = {}
+        for item in (*schema.tables, *schema.views):
             self.relations[item.table_name] = renaming.table(item.table_name)
+        kinds = [kind for table in schema.tables for kind in table.types]
         for table in schema.tables:
             self._add_table(table)
         for view in schema.views:
-            self._add_indexes(view.table_name, [index["name"] for index in view.options.get("indexes", ())])
-        kinds = [kind for item in items for kind in _types(item)]
-        for each in schema.schemas:  # types and sequences that no table uses
-            kinds += map(UserType.model_validate, each.options.get("types", ()))
-            for sequence in each.options.get("sequences", ()):
-                old = TableName(sequence["schema"], sequence["name"])
-                self._sequences.setdefault(old, self.by_schema(old))
+            of_view = ViewOptions.of(view)
+            self._add_options(view.table_name, of_view)
+            self._add_indexes(view.table_name, [index.name for index in of_view.indexes])
+            kinds += of_view.types
+        for options in map(SchemaOptions.of, schema.schemas):  # types and sequences that no table uses
+            kinds += options.types
+            for sequence in options.sequences:
+                self._sequences.setdefault(sequence.table_name, self.by_schema(sequence.table_name))
         types = {name: self.by_schema(name) for kind in kinds for name in _type_names(kind)}
         self._check(types)
         self.objects: Mapping[TableName, TableName] = {**types, **self._sequences, **self.relations}
+        self._dotted = {old.dotted: new.dotted for old, new in self.objects.items()}
 
     def __getitem__(self, name: TableName) -> TableName:
         """Return the new name of a table, view, partition, sequence or type."""
@@ -63,7 +68,7 @@ class Names:
 
     def follower(self, name: TableName, relation: TableName) -> TableName:
         """Return the new name of an object that belongs to a relation, by the relation's old name."""
-        new = self.relations[relation]
+        new = self.relations.get(relation, relation)
         schema = new.schema if name.schema == relation.schema else self._renaming.schema(name.schema)
         return TableName(schema, derived_name(name.table, relation.table, new.table))
 
@@ -74,21 +79,46 @@ class Names:
     def constraint(self, relation: TableName, name: str) -> str:
         """Return the new name of a constraint or index of a relation; of those without an index only a NOT NULL has."""
         not_null = name.startswith(f"{relation.table}_") and name.endswith("_not_null")  # as the server names it
-        return self.index(relation, name) if not_null or (relation, name) in self._indexes else name
+        named_so = not_null and (relation, name) not in self._checks
+        return self.index(relation, name) if named_so or (relation, name) in self._indexes else name
+
+    def statistics(self, relation: TableName, name: str) -> str:
+        """Return the new name of a relation's statistics, both without a schema if it is the relation's."""
+        return self._statistics.get((relation, name), name)
+
+    def sequence(self, name: str) -> str:
+        """Return the new `schema.name` of a sequence."""
+        return self._dotted.get(name, name)
+
+    def multirange(self, kind: TableName, name: str) -> str:
+        """Return the new name of a type's multirange, in SQL."""
+        return qualified(self[_full_name(name, kind)])
+
+    def _add_options(self, relation: TableName, options: RelationOptions) -> None:
+        for definition in options.statistics:
+            if match := checked_sql.STATISTICS.fullmatch(definition):
+                old = _full_name(match["name"], relation)
+                new = self.follower(old, relation)
+                self._statistics |= {(relation, old.dotted): new.dotted, (relation, old.table): new.table}
 
     def _add_table(self, table: Table) -> None:
-        name = table.table_name
-        for part in table.options.get("partitions", ()):
-            partition = TableName(part["schema"], part["name"])
+        name, options = table.table_name, TableOptions.of(table)
+        self._add_options(name, options)
+        for part in options.partitions:
+            partition = part.table_name
             self.relations[partition] = self.follower(partition, name)
-            self._add_indexes(partition, [*_index_constraints(part.get("constraints", ())), *_named(part, "indexes")])
-            for each in part.get("sequences", ()):
-                self._add_sequence(TableName(each["schema"], each["name"]), partition, owned=bool(each.get("owned")))
+            self._add_options(partition, part)
+            self._add_indexes(partition, [each.name for each in (*part.keys, *part.indexes)])
+            checks = (*part.constraints, *part.inherited_checks)
+            self._checks.update((partition, each.name) for each in checks if not each.is_key)
+            for each in part.sequences:
+                self._add_sequence(each.table_name, partition, owned=each.owned)
         for sequence in table.sequences:
             self._add_sequence(sequence.table_name, name, owned=sequence.owned)
         keys = [key.name for key in (table.primary_key, *table.unique) if key is not None and key.name]
         exclusions = [check.name for check in table.checks if check.definition.startswith("EXCLUDE")]
         self._add_indexes(name, [*keys, *exclusions, *(index.name for index in table.indexes)])
+        self._checks.update((name, check.name) for check in table.checks)
 
     def _add_sequence(self, name: TableName, relation: TableName, *, owned: bool) -> None:
         """Add a sequence that a relation uses; its owner, if it has one, decides its name."""
@@ -116,31 +146,14 @@ class Names:
                 raise RestoreError(message, name=str(new))
 
 
-def _types(item: Table | View) -> Sequence[UserType]:
-    return item.types if isinstance(item, Table) else [UserType.model_validate(each) for each in types_of(item)]
-
-
 def _type_names(kind: UserType) -> Iterator[TableName]:
     """Yield the names of a type, and of its multirange."""
     yield kind.table_name
-    multirange = kind.definition.get("multirange")
-    if kind.kind == "range" and isinstance(multirange, str):
-        schema, name = checked_sql.split_name(multirange)
-        yield TableName(schema or kind.schema_name, name)
+    if multirange := TypeDefinition.of_type(kind).multirange:
+        yield _full_name(checked_sql.name_text(multirange, f"multirange of {kind.table_name}"), kind.table_name)
 
 
-def types_of(view: View) -> Sequence[Mapping[str, Any]]:
-    """Return the documents of the types that a view uses."""
-    types: Sequence[Mapping[str, Any]] = view.options.get("types", ())
-    return types
-
-
-def _named(part: Mapping[str, Any], option: str) -> list[str]:
-    return [each["name"] for each in part.get(option, ())]
-
-
-def _index_constraints(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the names of the constraints that have an index."""
-    for row in rows:
-        if not row["definition"].startswith(("CHECK", "FOREIGN KEY")):
-            yield row["name"]
+def _full_name(text: str, beside: TableName) -> TableName:
+    """Return the name that a text is, without a schema in that of another object."""
+    schema, name = checked_sql.split_name(text)
+    return TableName(schema or beside.schema, name)

@@ -9,7 +9,7 @@ statements are built from it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql
@@ -105,19 +105,29 @@ class Texts:
 
     Args:
         names: New names of tables, views, partitions, sequences and types.
+        follower: Returns the new name of an index or statistics of a relation, given by its old name.
     """
 
-    def __init__(self, names: Mapping[TableName, TableName]) -> None:
+    def __init__(
+        self, names: Mapping[TableName, TableName], follower: Callable[[TableName, TableName], TableName]
+    ) -> None:
         self._names = {old: new for old, new in names.items() if old != new}
+        self._follower = follower
 
-    def expression(self, text: str, table: TableName | None = None) -> str:
-        """Return an expression with new names.
+    def renamed(self, text: str, relation: TableName | None) -> str:
+        """Return an expression, a type, or the definition of a constraint, index or statistics, with new names.
 
         Args:
-            text: The expression, or a definition without names of other relations, such as a check.
-            table: The table that it belongs to, whose whole rows are written `table.*`; None for none.
+            text: The text.
+            relation: What it belongs to: a relation, whose whole rows are written `table.*`, or a type; None for none.
         """
-        return edited(text, self._edits(tokens(text), table))
+        if match := checked_sql.FOREIGN_KEY.fullmatch(text):
+            return self._foreign_key(match)
+        if relation and (match := checked_sql.INDEX.fullmatch(text.strip().removesuffix(";"))):
+            return self._index(match, relation)
+        if relation and (match := checked_sql.STATISTICS.fullmatch(text)):
+            return self._statistics(match, relation)
+        return edited(text, self._edits(tokens(text), relation))
 
     def _edits(self, parts: list[Token], table: TableName | None) -> Iterator[Edit]:
         row = self._names.get(table) if table is not None else None
@@ -130,39 +140,31 @@ class Texts:
             elif row is not None and table is not None and _is_row(parts, index, table):
                 yield Edit(part.start, part.end, identifier(row.table))
 
-    def optional(self, text: str | None, table: TableName | None = None) -> str | None:
-        """Return an expression with new names, or None for none."""
-        return None if text is None else self.expression(text, table)
-
-    def foreign_key(self, definition: str | None) -> str | None:
+    def _foreign_key(self, match: re.Match[str]) -> str:
         """Return the definition of a foreign key, whose REFERENCES a parenthesis follows."""
-        match = checked_sql.FOREIGN_KEY.fullmatch(definition or "")
-        new = self._names.get(TableName(*checked_sql.split_name(match["table"]))) if match else None
-        if match is None or new is None:
-            return definition
-        return edited(match.string, iter([Edit(match.start("table"), match.end("table"), qualified(new))]))
+        old = TableName(*checked_sql.split_name(match["table"]))
+        edit = Edit(match.start("table"), match.end("table"), qualified(self._names.get(old, old)))
+        return edited(match.string, iter([edit])) if old in self._names else match.string
 
-    def index(self, definition: str, table: TableName, name: str) -> str:
-        """Return the definition of an index of a table, with the table's new name and a new name of its own."""
-        match = checked_sql.INDEX.fullmatch(definition.strip().removesuffix(";"))
-        if match is None or TableName(*checked_sql.split_name(match["table"])) != table:
-            return definition
-        new = self._names.get(table, table)
+    def _index(self, match: re.Match[str], table: TableName) -> str:
+        """Return the definition of an index of a table, with new names of both."""
+        if TableName(*checked_sql.split_name(match["table"])) != table:
+            return match.string
+        own = self._follower(TableName(table.schema, checked_sql.split_name(match["name"])[1]), table)
         head = [
-            Edit(match.start("name"), match.end("name"), identifier(name)),
-            Edit(match.start("table"), match.end("table"), qualified(new)),
-            Edit(match.start("rest"), match.end("rest"), self.expression(match["rest"], table)),
+            Edit(match.start("name"), match.end("name"), identifier(own.table)),
+            Edit(match.start("table"), match.end("table"), qualified(self._names.get(table, table))),
+            Edit(match.start("rest"), match.end("rest"), self.renamed(match["rest"], table)),
         ]
         return edited(match.string, iter(head))
 
-    def statistics(self, definition: str, table: TableName, new_name: TableName) -> str:
-        """Return the definition of extended statistics of a table, with a new name of their own."""
-        match = checked_sql.STATISTICS.fullmatch(definition)
-        if match is None:
-            return definition
+    def _statistics(self, match: re.Match[str], table: TableName) -> str:
+        """Return the definition of extended statistics of a table, with new names of both."""
+        schema, name = checked_sql.split_name(match["name"])
+        own = self._follower(TableName(schema or table.schema, name), table)
         head = [
-            Edit(match.start("name"), match.end("name"), qualified(new_name)),
-            Edit(match.start("what"), match.end("what"), self.expression(match["what"], table)),
+            Edit(match.start("name"), match.end("name"), qualified(own)),
+            Edit(match.start("what"), match.end("what"), self.renamed(match["what"], table)),
             Edit(match.start("table"), match.end("table"), qualified(self._names.get(table, table))),
         ]
         return edited(match.string, iter(head))

@@ -1,6 +1,7 @@
-"""Finds values of a snapshot that are too long for the columns of an existing table, before anything is loaded.
+"""Finds values of a snapshot that columns of the target cannot hold, before anything is loaded.
 
-Only columns that are shorter than those of the snapshot are read; a target that an import creates has none.
+Read are only columns of an existing table that are shorter than the snapshot's, and, for a dry run, those whose values
+the source could hold and the target cannot. The log's statistics decide for dates and times that are not in lists.
 """
 
 from __future__ import annotations
@@ -13,17 +14,20 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from snapshot_assets.databases.target import OtherType
-from snapshot_assets.engine.restore.decide import as_carried, changed_carriers
-from snapshot_assets.engine.restore.files import FilePlan
+from snapshot_assets.databases.definition import FailedStatement, ObjectKey, Statement
+from snapshot_assets.databases.sql_target import SqlTarget
+from snapshot_assets.databases.target import OtherType, UnfitValues
+from snapshot_assets.engine.restore.files import FilePlan, as_carried, changed_carriers
 from snapshot_assets.engine.restore.tasks import batches_of
 from snapshot_assets.errors import RestoreError
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 
 _PADDED = ("character(", "char(")
 """Types whose values lose spaces at their end."""
+
 
 _INTEGER_DIGITS = r"^[+-]?0*(?P<digits>\d*)"
 
@@ -149,3 +153,61 @@ def _refusal(longest: _Longest) -> RestoreError:
         f" first is in {longest.first}. Alter the column, or drop the table and let the import make it.",
         column=f"{column.table}.{column.column}",
     )
+
+
+@dataclass
+class _Unfit:
+    """A column that may have values which the target cannot hold, and how many it has."""
+
+    name: str
+    values: UnfitValues
+    count: int = 0
+    first: str = ""
+
+    def skips(self, file: DataFile) -> bool:
+        """Return whether a file's statistics prove that all its values fit."""
+        bounds = self.values.bounds
+        found = next((each for each in file.columns if each.column == self.name), None)
+        if bounds is None or found is None or not isinstance(found.minimum, int) or not isinstance(found.maximum, int):
+            return False
+        return bounds[0] <= found.minimum and found.maximum <= bounds[1]
+
+    def add(self, values: pa.Array, path: str) -> None:
+        """Count the values of a batch that do not fit."""
+        count = self.values.count(values)
+        self.count += count
+        self.first = self.first or (path if count else "")
+
+    def __str__(self) -> str:
+        found = f"{counted(self.count, 'value')} {self.values.what}"
+        return f"column {self.name} has {found}; the first is in {self.first}"
+
+
+def unfit_values(
+    store: ObjectStore,
+    target: SqlTarget,
+    files: Iterable[FilePlan],
+    tables: Iterable[Table],
+    documents: Mapping[int, DatabaseSchema],
+) -> Iterator[FailedStatement]:
+    """Yield each table whose rows the target would refuse.
+
+    Args:
+        store: The location.
+        target: The target.
+        files: The files to load.
+        tables: Tables as the target holds them.
+        documents: Schemas by id.
+    """
+    by_name = {table.table_name: table for table in tables}
+    columns = {name: list(_unfit_columns(target, table.columns)) for name, table in by_name.items()}
+    read_columns(store, files, by_name, documents, columns)
+    for name, some in columns.items():
+        if found := [str(each) for each in some if each.count]:
+            yield FailedStatement(Statement(ObjectKey("rows", of=name), "", name), "; ".join(found))
+
+
+def _unfit_columns(target: SqlTarget, columns: Iterable[Column]) -> Iterator[_Unfit]:
+    for column in columns:
+        if column.generated is None and (values := target.unfit_values(column)) is not None:
+            yield _Unfit(column.name, values)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
 
 from snapshot_assets.databases.postgresql.introspect.options import sequence_comments
 from snapshot_assets.databases.postgresql.introspect.relations import OWN_SCHEMA
@@ -16,6 +15,7 @@ from snapshot_assets.databases.postgresql.introspect.sequences import (
 )
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import read_each_type
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
+from snapshot_assets.format.options import Comments, SchemaOptions
 from snapshot_assets.format.relations import Schema, TableName, UserType
 
 _SCHEMAS = f"SELECT n.oid::int8 AS oid FROM pg_namespace n WHERE {OWN_SCHEMA}"
@@ -69,17 +69,15 @@ def with_loose(schema: Schema, loose: LooseObjects, *, carried: bool) -> Schema:
     types = [kind for kind in types if kind.table_name not in loose.hidden]
     left_out += [f"sequence {each.document.table_name.dotted}" for each in sequences if not (carried and each.readable)]
     kept = [each for each in sequences if carried and each.readable]
-    options: dict[str, Any] = {
-        "not_carried": sorted([*schema.options.get("not_carried", ()), *left_out]),
-        "sequences": [each.document.model_dump(mode="json", by_alias=True) for each in kept],
-        "comments": {"sequences": comments} if (comments := sequence_comments(kept)) else {},
+    places = {name: place for kind in types for name, place in loose.extensions[kind.table_name].items()}
+    update = {
+        "not_carried": tuple(sorted([*schema.options.get("not_carried", ()), *left_out])),
+        "sequences": tuple(each.document for each in kept),
+        "comments": Comments(sequences=sequence_comments(kept)),
         "sequence_persistence": recorded_persistence(kept, unlogged=False),
         "sequence_restarts": recorded_restarts(kept),
     }
     if carried:
-        places = {name: place for kind in types for name, place in loose.extensions[kind.table_name].items()}
-        options["types"] = [kind.model_dump(mode="json", by_alias=True) for kind in types]
-        options["extensions"] = sorted(places)
-        options["extension_schemas"] = {name: place for name, place in places.items() if place != "public"}
-    merged = schema.options | options
-    return schema.model_copy(update={"options": {name: value for name, value in merged.items() if value}})
+        other = {name: place for name, place in places.items() if place != "public"}
+        update |= {"types": tuple(types), "extensions": tuple(sorted(places)), "extension_schemas": other}
+    return schema.model_copy(update={"options": SchemaOptions.of(schema).model_copy(update=update).values()})
