@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.options import NeedEntry
+from snapshot_assets.format.relations import DatabaseSchema, TableName
 
 AVAILABLE_EXTENSION = "available extension"
 """Kind of an extension whose files a server has, installed in the database or not."""
@@ -36,7 +37,7 @@ class Need:
 
     @property
     def label(self) -> str:
-        """Kind and name, as `Statement.makes` has them."""
+        """Kind and name, as the text of an `ObjectKey` has them."""
         return f"{self.kind} {self.name}"
 
 
@@ -51,17 +52,17 @@ def merged(needs: Iterable[Need]) -> tuple[Need, ...]:
     return tuple(by_label.values())
 
 
-def recorded(table: Table, *, expressions: bool = True) -> Iterator[Need]:
+def recorded(table: TableName, entries: Iterable[NeedEntry], *, expressions: bool = True) -> Iterator[Need]:
     """Yield what a table's document records as needed, each object after those that it needs itself.
 
     Args:
-        table: The table's document.
+        table: The table.
+        entries: The entries in its options.
         expressions: Whether SQL text of the document is restored, such as defaults and checks.
     """
-    for entry in table.options.get("needs", ()):
-        if expressions or not entry.get("text"):
-            used_by, sql = tuple(map(str, entry.get("for", ()))), tuple(map(str, entry.get("sql", ())))
-            yield Need(str(entry["kind"]), str(entry["name"]), (table.table_name,), used_by, sql)
+    for entry in entries:
+        if expressions or not entry.text:
+            yield Need(entry.kind, entry.name, (table,), entry.used_by, entry.sql)
 
 
 def of_rows(needs: Collection[Need]) -> set[str]:

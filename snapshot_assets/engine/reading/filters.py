@@ -1,4 +1,4 @@
-"""Expresses predicates of tombstones, and time ranges, as Spark columns with the same rows as `format.evaluation`."""
+"""Expresses predicates of tombstones, and time ranges, as Spark columns with the same rows as `files.batches`."""
 
 from __future__ import annotations
 
