@@ -1,7 +1,9 @@
 """Checks of the documents: links have targets, named files exist, and lines are not too long."""
 
+import ast
 import re
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -54,3 +56,16 @@ def test_the_files_that_the_architecture_names_are_there() -> None:
     assert len(named) > 20
     missing = [name for name in named if not any((ROOT / "snapshot_assets").rglob(name))]
     assert missing == []
+
+
+def test_contributing_lists_the_fixtures_that_modules_share() -> None:
+    tests = ROOT / "snapshot_assets_tests"
+    files = [*tests.rglob("conftest.py"), *(tests / "servers").glob("*.py"), tests / "cli/helpers.py"]
+    fixtures = {node.name for file in files for node in ast.parse(file.read_text()).body if is_fixture(node)}
+    section = (ROOT / "CONTRIBUTING.md").read_text().partition("### Fixtures")[2].partition("\n### ")[0]
+    listed = set(re.findall(r"`(\w+)`", section))
+    assert {name for name in fixtures if not name.startswith("_")} - listed == set()
+
+
+def is_fixture(node: ast.stmt) -> TypeGuard[ast.FunctionDef]:
+    return isinstance(node, ast.FunctionDef) and any("fixture" in ast.unparse(each) for each in node.decorator_list)
