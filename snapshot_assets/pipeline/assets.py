@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.pins.tags import create_due_tag
 from snapshot_assets.catalog.state.totals import missing_text, outside_text
 from snapshot_assets.engine.export.restorable import restore_warnings
 from snapshot_assets.engine.export.start_snapshot import skipped_text
@@ -39,7 +40,7 @@ from snapshot_assets.pipeline.restore_sensor import restore_job, restore_sensor
 from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
 from snapshot_assets.pipeline.shared import shared_resources
 from snapshot_assets.pipeline.tables import names_of, source_spec, table_specs, target_spec
-from snapshot_assets.pipeline.tags import create_due_tag, tag_asset, tag_job, tag_sensor
+from snapshot_assets.pipeline.tags import show_tags, tag_asset, tag_job, tag_sensor
 from snapshot_assets.pipeline.verification import replica_check
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan, require_range
@@ -217,7 +218,6 @@ def _schema(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
         with showing_failures():
             export = snapshots.open_export(plan.name, check_rows=True)
         if export.skipped:
-            snapshots.on_skipped(export.skipped)
             context.log.info(skipped_text(export.skipped))
         for sentence in restore_warnings(export.schema):
             context.log.warning(sentence)
@@ -288,24 +288,26 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
             required = config.require_complete
             if required is None:
                 required = not runs_asset(context, asset_key(plan, "chunks"))
-            state = Catalog.open(snapshots.store(plan.name)).state
+            store = snapshots.store(plan.name)
+            state = Catalog.open(store).state
             if not required and (missing := state.missing()):
                 context.log.warning(f"Not sealed: {missing_text(state)}, such as chunk {missing[0]}.")
                 return
             depth = config.depth()
-            if suspects_all(context.instance, plan, snapshots.store(plan.name), state):
+            if suspects_all(context.instance, plan, store, state):
                 depth = "full"
             chunks = len(state.counted_chunks())
-            with recording_damage(context, plan), snapshots.counting("sealing", chunks, context.log.info):
+            with recording_damage(context, plan, store), snapshots.counting("sealing", chunks, context.log.info):
                 sealed = snapshots.seal(plan.name, depth, failed_chunks(context.instance, plan))
-            if config.tags(plan):
-                create_due_tag(context, plan)
-            state = Catalog.open(snapshots.store(plan.name)).state
+            catalog = Catalog.open_for_writing(store, single_writer=plan.single_writer)
+            if config.tags(plan) and plan.retention.tag and create_due_tag(catalog, plan.retention.tag.rule):
+                show_tags(context, plan, catalog.state, store.uri)
+            state = catalog.state
         if outside := outside_text(state):
             context.log.info(outside)
         from snapshot_assets.engine.schema_history import history_warnings
 
-        for sentence in history_warnings(snapshots.store(plan.name), state):
+        for sentence in history_warnings(store, state):
             context.log.warning(sentence)
         version = dg.DataVersion(sealed.seal.seal.checksum)
         yield dg.MaterializeResult(metadata=seal_metadata(sealed, state, plan.to), data_version=version)

@@ -20,17 +20,19 @@ from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK, chunk_of, is_
 from snapshot_assets.pipeline.coverage import coverage_faults, coverage_severity
 from snapshot_assets.pipeline.dagster_internals import (
     CheckResult,
+    Context,
     StepContext,
     check_events,
     failed_partitions,
+    instance_of,
     passing_partitions,
     store_results,
 )
 from snapshot_assets.pipeline.keys import asset_key, chunk_assets
 from snapshot_assets.pipeline.metadata import fault_metadata, with_sizes
 from snapshot_assets.pipeline.partitions import key_of_chunk
-from snapshot_assets.pipeline.resources import snapshots_of
 from snapshot_assets.plan.plan import Plan
+from snapshot_assets.storage.base import ObjectStore
 
 CHECKSUM, INTACT, COVERAGE, FILES = "snapshot_checksum", "files_intact", "coverage", "file_checksums"
 _NOT_SEALED = (
@@ -63,11 +65,12 @@ class Finding:
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
 
 
-def record_written(context: dg.OutputContext, plan: Plan, outcomes: Sequence[Outcome]) -> None:
+def record_written(context: Context, key: dg.AssetKey, plan: Plan, outcomes: Sequence[Outcome]) -> None:
     """Record `file_checksums` of the chunks whose files a run hashed, as it wrote or read them, or found damaged.
 
     Args:
-        context: The output whose asset has the partitions.
+        context: The step or output.
+        key: The asset that has the partitions.
         plan: The plan.
         outcomes: The chunks.
     """
@@ -81,8 +84,8 @@ def record_written(context: dg.OutputContext, plan: Plan, outcomes: Sequence[Out
         for outcome in outcomes
         if (outcome.faults if outcome.error else outcome.hashed)
     ]
-    check = dg.AssetCheckKey(context.asset_key, FILES)
-    store_results(context, check_events(context.step_context.instance, check, results))
+    check = dg.AssetCheckKey(key, FILES)
+    store_results(context, check_events(instance_of(context), check, results))
 
 
 def record_report(context: StepContext, plan: Plan, state: State, report: Report, whole: str) -> None:
@@ -129,14 +132,13 @@ def record_chunks(context: StepContext, plan: Plan, state: State, report: Report
 
 
 @contextmanager
-def recording_damage(context: dg.AssetExecutionContext, plan: Plan) -> Iterator[None]:
+def recording_damage(context: StepContext, plan: Plan, store: ObjectStore) -> Iterator[None]:
     """Record the damage that keeps a state from being sealed inside the context, and raise the seal's error."""
     try:
         yield
     except IncompleteError as error:
         if report := error.attributes.get("report"):
-            state = Catalog.open(snapshots_of(context).store(plan.name)).state
-            record_report(context, plan, state, report, FOUND_BY_SEAL)
+            record_report(context, plan, Catalog.open(store).state, report, FOUND_BY_SEAL)
         raise
 
 

@@ -9,8 +9,7 @@ from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import MANIFEST
 from snapshot_assets.format.units import time_text
-from snapshot_assets.pipeline.partitions import windows_of
-from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.plan import Plan, windows_of
 
 
 def coverage_faults(plan: Plan, state: State) -> list[Fault]:
