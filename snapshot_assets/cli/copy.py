@@ -12,12 +12,16 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.cli.export.create_request import given_fields, named_or_described
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.cli.recorded_runs import Run, run_recorded
-from snapshot_assets.cli.spark import refuse_files_elsewhere, refuse_unreachable_spark, spark_runner, start_spark_early
+from snapshot_assets.cli.spark import (
+    opened_export_run,
+    refuse_files_elsewhere,
+    refuse_unreachable_spark,
+    start_spark_early,
+)
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.counts import counted
-from snapshot_assets.format.name_rules import rule_of
 from snapshot_assets.format.units import human_bytes
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan, windows_of
@@ -94,15 +98,9 @@ def _run(
 ) -> tuple[str, Copied]:
     """Copy in a run; returns the location's URI, and the copy."""
     from snapshot_assets.engine.export.copy import copy
-    from snapshot_assets.engine.export.run import ExportRun
 
-    address = configuration.source(plan.source)
     located = plan.changed(to=resolve_location(plan.to, now=now, plan=plan.name, run_id=run.id))
-    store, settings, recorder = configuration.store(located), configuration.spark_settings(plan), None
-    if run.context is not None:
-        from snapshot_assets.pipeline.recording import ExportRecorder
-
-        recorder = ExportRecorder(run.context, located, rule_of(kind_of(address.uri)))
+    recorder = run.export_recorder(configuration, located)
 
     def report(outcomes: Sequence[Outcome], state: State) -> None:
         for outcome in outcomes:
@@ -112,21 +110,10 @@ def _run(
         if committed := [outcome for outcome in outcomes if outcome.status != "present"]:
             run.log(watch.committed(committed))
 
-    with spark_runner(settings, run, store, address) as runner:
-        export_run = ExportRun(
-            plan=located,
-            address=address,
-            store=store,
-            runner=runner,
-            run_id=run.id,
-            session=runner.session,
-            parallelism=None,
-            most_parts=plan.parts_per_chunk,
-            started=now,
-            stage=run.watch.stage,
-        )
-        windows = [window.id for window in windows_of(plan, now)] if plan.windowed else []
+    windows = [window.id for window in windows_of(plan, now)] if plan.windowed else []
+    with opened_export_run(run, configuration, located, started=now) as export_run:
         copied = copy(export_run, windows, overwrite=options.overwrite, on_commit=report)
+        uri = export_run.store.uri
     if recorder is not None:
-        recorder.copied(copied, store.uri)
-    return store.uri, copied
+        recorder.copied(copied, uri)
+    return uri, copied

@@ -19,6 +19,10 @@ from snapshot_assets.errors import InterruptedRunError
 if TYPE_CHECKING:
     import dagster as dg
 
+    from snapshot_assets.pipeline.recording import ExportRecorder
+    from snapshot_assets.plan.configuration import Configuration
+    from snapshot_assets.plan.plan import Plan
+
 _LOG = logging.getLogger(__name__)
 _LAST = "last-dagster-home"
 _Result = TypeVar("_Result")
@@ -43,6 +47,15 @@ class Run:
         _LOG.info("%s", text)
         if self.context is not None:
             self.context.log.info(text)
+
+    def export_recorder(self, configuration: Configuration, plan: Plan) -> ExportRecorder | None:
+        """Return what reports an export or copy of a plan to Dagster; None without an instance."""
+        if self.context is None:
+            return None
+        from snapshot_assets.pipeline.recording import ExportRecorder
+        from snapshot_assets.pipeline.tables import names_of
+
+        return ExportRecorder(self.context, plan, names_of(plan, configuration))
 
 
 def dagster_home() -> Path | None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import PlanError
@@ -17,7 +17,9 @@ from snapshot_assets.storage.base import ObjectStore
 
 if TYPE_CHECKING:
     from snapshot_assets.cli.recorded_runs import Run
+    from snapshot_assets.engine.export.run import ExportRun
     from snapshot_assets.engine.runner import SparkRunner
+    from snapshot_assets.plan.configuration import Configuration
 
 _PLACES = {
     MASTER,
@@ -127,6 +129,34 @@ def spark_runner(
     session = partial(start_session, settings)
     with closing(SparkRunner(session, run.watch.report, modules, partial(may_differ, settings))) as runner:
         yield runner
+
+
+@contextmanager
+def opened_export_run(run: Run, configuration: Configuration, plan: Plan, **own: Any) -> Iterator[ExportRun]:
+    """Return an export run of a plan, whose tasks run in Spark until the context ends.
+
+    Args:
+        run: The command's run.
+        configuration: The sources and storage options.
+        plan: The plan, its range and location resolved.
+        **own: Further attributes of `ExportRun`.
+    """
+    from snapshot_assets.engine.export.run import ExportRun
+
+    address, store = configuration.source(plan.source), configuration.store(plan)
+    with spark_runner(configuration.spark_settings(plan), run, store, address) as runner:
+        yield ExportRun(
+            plan=plan,
+            address=address,
+            store=store,
+            runner=runner,
+            run_id=run.id,
+            session=runner.session,
+            parallelism=None,
+            most_parts=plan.parts_per_chunk,
+            stage=run.watch.stage,
+            **own,
+        )
 
 
 def start_spark_early(settings: Mapping[str, str]) -> None:

@@ -1,8 +1,11 @@
 """Builds the Dagster definitions of a configuration: each plan's are named after it. Nothing here connects."""
 
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
+from itertools import dropwhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -33,7 +36,6 @@ from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
 from snapshot_assets.pipeline.keys import AssetDecorator, asset_key, chunk_assets, plan_asset
 from snapshot_assets.pipeline.metadata import schema_metadata, seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of
-from snapshot_assets.pipeline.references import with_references
 from snapshot_assets.pipeline.replicas import replica_asset
 from snapshot_assets.pipeline.resources import IO_MANAGER, PLAN, SNAPSHOTS, SPARK, Snapshots, snapshots_of
 from snapshot_assets.pipeline.restore_sensor import restore_job, restore_sensor
@@ -119,10 +121,30 @@ def plan_definitions(configuration: Configuration, spark_key: str) -> dg.Definit
         PlanError: A plan's windows cannot be Dagster partitions.
     """
     plans = (
-        with_references(_definitions_of(plan, configuration, spark_key), plan, configuration.path)
+        _with_references(_definitions_of(plan, configuration, spark_key), plan, configuration.path)
         for plan in configuration.plans
     )
     return dg.Definitions.merge(*plans)
+
+
+def _with_references(definitions: dg.Definitions, plan: Plan, path: Path | None) -> dg.Definitions:
+    """Return the definitions of a plan whose assets refer to the plan in a configuration's file, if there is one."""
+    if path is None or not path.is_file():  # a component has the references that Dagster gives it
+        return definitions
+    with accepting_unstable_parts():
+        reference = dg.LocalFileCodeReference(
+            file_path=str(path.resolve()), line_number=_line(plan, path), label=f"plan {plan.name}"
+        )
+        metadata = {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}
+        return definitions.map_asset_specs(func=lambda spec: spec.merge_attributes(metadata=metadata))
+
+
+def _line(plan: Plan, path: Path) -> int | None:
+    """Return the number of the line where a plan begins; None if it is written in another way than one per line."""
+    begins = re.compile(rf"\s+[\"']?{re.escape(plan.name)}[\"']?\s*:")
+    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+    below_plans = dropwhile(lambda numbered: not numbered[1].startswith("plans:"), lines)  # a source may have its name
+    return next((number for number, line in below_plans if begins.match(line)), None)
 
 
 def _check_names(settings: Mapping[str, Any]) -> None:

@@ -16,8 +16,9 @@ from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.objects import Report
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.errors import IncompleteError
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK, chunk_of, is_receipt
-from snapshot_assets.pipeline.coverage import coverage_faults, coverage_severity
+from snapshot_assets.format.units import time_text
 from snapshot_assets.pipeline.dagster_internals import (
     CheckResult,
     Context,
@@ -31,7 +32,7 @@ from snapshot_assets.pipeline.dagster_internals import (
 from snapshot_assets.pipeline.keys import asset_key, chunk_assets
 from snapshot_assets.pipeline.metadata import fault_metadata, with_sizes
 from snapshot_assets.pipeline.partitions import key_of_chunk
-from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.plan import Plan, windows_of
 from snapshot_assets.storage.base import ObjectStore
 
 CHECKSUM, INTACT, COVERAGE, FILES = "snapshot_checksum", "files_intact", "coverage", "file_checksums"
@@ -152,8 +153,34 @@ def head_findings(plan: Plan, state: State, report: Report) -> dict[str, Finding
             plan, _checksum_faults(state, [fault for fault in damage if fault.object not in files]), unsealed
         ),
         INTACT: _finding(plan, [fault for fault in damage if fault.object in files]),
-        COVERAGE: replace(_finding(plan, coverage_faults(plan, state)), severity=coverage_severity(state)),
+        COVERAGE: replace(_finding(plan, _coverage_faults(plan, state)), severity=_coverage_severity(state)),
     }
+
+
+def _coverage_faults(plan: Plan, state: State) -> list[Fault]:
+    """Return a fault for each window of the snapshot's range that is missing, and one for windows after it.
+
+    The range of a continuous plan ends with the windows that the last export knew. Those that have closed since are not
+    exported, except the newest: the next export may be at it.
+
+    Args:
+        plan: The plan.
+        state: The newest state of its location.
+    """
+    faults = [Fault(FaultKind.COVERAGE, f"data/{n}", f"Chunk {n} is not exported.", n) for n in state.missing()]
+    if plan.kind != "continuous":
+        return faults
+    known = set(state.expected_chunks())
+    late = [window for window in windows_of(plan)[:-1] if window.id not in known]
+    if late:
+        message = f"{counted(len(late), 'window')} from {time_text(late[0].start)} on closed and were never exported."
+        faults.append(Fault(FaultKind.COVERAGE, MANIFEST, message))
+    return faults
+
+
+def _coverage_severity(state: State) -> dg.AssetCheckSeverity:
+    """Return how severe the faults of `coverage` are: windows after the range only warn, as the snapshot is whole."""
+    return dg.AssetCheckSeverity.ERROR if state.missing() else dg.AssetCheckSeverity.WARN
 
 
 def _finding(plan: Plan, faults: Sequence[Fault], otherwise: str | None = None) -> Finding:

@@ -23,7 +23,12 @@ from snapshot_assets.catalog.verify.objects import verified_revision
 from snapshot_assets.cli.export import create_request as request
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.cli.recorded_runs import Run, run_recorded
-from snapshot_assets.cli.spark import refuse_files_elsewhere, refuse_unreachable_spark, spark_runner, start_spark_early
+from snapshot_assets.cli.spark import (
+    opened_export_run,
+    refuse_files_elsewhere,
+    refuse_unreachable_spark,
+    start_spark_early,
+)
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.restorable import restore_warnings
@@ -31,7 +36,6 @@ from snapshot_assets.engine.export.start_snapshot import next_export, open_windo
 from snapshot_assets.engine.schema_history import history_warnings
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.name_rules import rule_of
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.uncarried import code_by_kind, kinds_text, uncarried_by_kind
@@ -122,34 +126,17 @@ def _export(
     work = _Work()
 
     def export(run: Run) -> None:
-        from snapshot_assets.engine.export.run import ExportRun
-
-        work.run_id, address, store = run.id, configuration.source(plan.source), configuration.store(resolved)
-        recorder = None
-        if run.context is not None:
-            from snapshot_assets.pipeline.recording import ExportRecorder
-
-            recorder = ExportRecorder(run.context, resolved, rule_of(kind_of(address.uri)))
-        with spark_runner(configuration.spark_settings(plan), run, store, address) as runner:
-            export_run = ExportRun(
-                plan=resolved,
-                address=address,
-                store=store,
-                runner=runner,
-                run_id=run.id,
-                written=plan,
-                force=options.force,
-                session=runner.session,
-                parallelism=None,
-                most_parts=plan.parts_per_chunk,
-                started=now,
-                check_rows=kind_of(address.uri) == "spark",  # `prepared` has read those of other sources
-                stage=run.watch.stage,
-            )
-            with export_run.open() as opened:
-                work.skipped = opened.skipped
-                _move(opened, parts, run, watch, recorder)
-                _finish(opened, configuration, plan, recorder)
+        work.run_id, spark = run.id, kind_of(configuration.source(plan.source).uri) == "spark"
+        recorder = run.export_recorder(configuration, resolved)
+        # `prepared` has read the rows of sources other than Spark.
+        own = {"written": plan, "force": options.force, "check_rows": spark}
+        with (
+            opened_export_run(run, configuration, resolved, started=now, **own) as export_run,
+            export_run.open() as opened,
+        ):
+            work.skipped = opened.skipped
+            _move(opened, parts, run, watch, recorder)
+            _finish(opened, configuration, plan, recorder)
 
     with progress("exporting", sum(len(chunks) for chunks, _ in parts), work.outcomes, options.progress) as watch:
         run_recorded(options, f"{plan.name}_export", watch, export)
