@@ -11,12 +11,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
+
+# The UI shows a partition's result only beside its materialization. Way out: AssetCheckResult, if it takes partitions.
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+
+# `execute_in_process` gives a run no code location, and the timeline leaves it out. Way out: runs without a location.
 from dagster._core.definitions.repository_definition import SINGLETON_REPOSITORY_NAME
+
+# A step that stored its materializations must not store another one. Way out: an optional output, without downstream.
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
+
+# PostgreSQL takes thousands of events at once ten times as fast. Way out: `context.log_event`, one by one.
 from dagster._core.events import DagsterEvent, DagsterEventBatchMetadata
+
+# Events that an IO manager stores lack what their asset was made from. Way out: leave it out, and show it as unsynced.
 from dagster._core.execution.plan.execute_step import _build_data_version_tags, _get_input_provenance_data
-from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin  # see the repository name
 
 _FETCHED = 1000
 """Records that are fetched at once; Dagster refuses to fetch more than 10,000."""
