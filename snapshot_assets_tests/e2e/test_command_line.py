@@ -1,4 +1,4 @@
-"""`snapshots export create` whole: Dagster's assets on Spark, in this process and its one session."""
+"""`snapshots export create` whole: on Spark, in this process and its one session."""
 
 from __future__ import annotations
 
