@@ -77,11 +77,6 @@ class ManifestConfig(dg.Config):
         return cast(SealDepth, self.verify) if self.verify else None
 
 
-def range_of(first: str, last: str) -> str:
-    """Return the run config `windows` of a range of partition keys."""
-    return f"{first}...{last}"
-
-
 def chosen_chunks(context: dg.AssetExecutionContext, plan: Plan, config: ExportConfig) -> ChunkScans:
     """Return the chunks of a run: of its partitions if it has any, else of its run config.
 
