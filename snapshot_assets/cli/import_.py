@@ -144,9 +144,11 @@ def run(options: argparse.Namespace) -> int:
             run.finish()
         return report(options, request.store.uri, run, work)
     with only_results_on_stdout():
-        refuse_files_elsewhere(request.spark, request.name, request.store.uri, request.address)
-        if plan.loads and not is_spark(request.address):
+        early = plan.loads and not is_spark(request.address)
+        if early:
             refuse_unreachable_spark(request.spark)
+        refuse_files_elsewhere(request.spark, request.name, request.store.uri, request.address)
+        if early:
             start_spark_early(request.spark)
         from snapshot_assets.cli.progress import progress  # only here, when data is about to move
 
