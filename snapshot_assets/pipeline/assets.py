@@ -321,10 +321,11 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
             chunks = len(state.counted_chunks())
             with recording_damage(context, plan, store), snapshots.counting("sealing", chunks, context.log.info):
                 sealed = snapshots.seal(plan.name, depth, failed_chunks(context.instance, plan))
-            catalog = Catalog.open_for_writing(store, single_writer=plan.single_writer)
-            if config.tags(plan) and plan.retention.tag and create_due_tag(catalog, plan.retention.tag.rule):
-                show_tags(context, plan, catalog.state, store.uri)
-            state = catalog.state
+            if config.tags(plan) and (tag := plan.retention.tag) is not None:
+                catalog = Catalog.open_for_writing(store, single_writer=plan.single_writer)
+                if create_due_tag(catalog, tag.rule):
+                    show_tags(context, plan, catalog.state, store.uri)
+            state = Catalog.open(store).state
         if outside := outside_text(state):
             context.log.info(outside)
         from snapshot_assets.engine.schema_history import history_warnings
