@@ -10,6 +10,7 @@ import os
 import shlex
 import shutil
 import sys
+import uuid
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,10 +21,11 @@ import duckdb
 from snapshot_assets.cli import main as snapshots
 from snapshot_assets.cli.output import show, show_message
 from snapshot_assets.databases.sql import literal
-from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import MANIFEST
+from snapshot_assets.pipeline.assets import build_definitions
 from snapshot_assets.pipeline.dagster_internals import start_event_cursors
-from snapshot_assets.pipeline.execute import open_instance, run_verification
+from snapshot_assets.pipeline.recording import QUIET, belongs_to_command, open_instance
+from snapshot_assets.pipeline.spark_session import spark_resource
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.read_configuration import load_configuration
@@ -138,19 +140,31 @@ def _verify_in_dagster(configuration: Configuration, damaged: Path) -> None:
         configuration: The configuration.
         damaged: The location of the plan `damaged`.
     """
-    with open_instance() as instance:
+    with open_instance(Path(os.environ["DAGSTER_HOME"])) as instance:
         if instance.get_runs_count(dg.RunsFilter(job_name="damaged_verify")):
             return
-        run_verification(configuration, configuration.plan("demo"), instance=instance)
+        _verify(configuration, "demo", instance)
         [file] = (damaged / "data" / "2").glob("*.parquet")
         with file.open("r+b") as content:
             content.seek(file.stat().st_size // 2)
             content.write(bytes(16))
         show_message(f"\nWrote zeros into {file}. Dagster's job damaged_verify:")
-        try:
-            run_verification(configuration, configuration.plan("damaged"), instance=instance)
-        except SnapshotError as error:
-            show(str(error))
+        for event in _verify(configuration, "damaged", instance).all_events:
+            if event.is_step_failure and (failure := event.step_failure_data.user_failure_data):
+                show(str(failure.description))
+
+
+def _verify(configuration: Configuration, plan: str, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
+    """Read all files of a plan by its job `<plan>_verify`."""
+    run_id = str(uuid.uuid4())
+    job = build_definitions(configuration, resources={"pyspark": spark_resource()}).resolve_job_def(f"{plan}_verify")
+    return job.execute_in_process(
+        instance=instance,
+        run_id=run_id,
+        run_config=QUIET | {"ops": {f"{plan}_verify_location": {"config": {"depth": "full"}}}},
+        raise_on_error=False,
+        tags=belongs_to_command(instance, run_id),
+    )
 
 
 def main(root: Path = ROOT) -> int:

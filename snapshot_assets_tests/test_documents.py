@@ -1,7 +1,9 @@
 """Checks of the documents: links have targets, named files exist, and lines are not too long."""
 
+import ast
 import re
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -57,3 +59,16 @@ def test_the_map_of_a_package_names_each_of_its_modules_and_folders(package: str
         path.parent.name + "/" for path in folder.glob("*/__init__.py")
     }
     assert set(re.findall(r"`([\w/]+)`", " ".join(rows))) == there - {"__init__"}
+
+
+def test_contributing_lists_the_fixtures_that_modules_share() -> None:
+    tests = ROOT / "snapshot_assets_tests"
+    files = [*tests.rglob("conftest.py"), *(tests / "servers").glob("*.py"), tests / "cli/helpers.py"]
+    fixtures = {node.name for file in files for node in ast.parse(file.read_text()).body if is_fixture(node)}
+    section = (ROOT / "CONTRIBUTING.md").read_text().partition("### Fixtures")[2].partition("\n### ")[0]
+    listed = set(re.findall(r"`(\w+)`", section))
+    assert {name for name in fixtures if not name.startswith("_")} - listed == set()
+
+
+def is_fixture(node: ast.stmt) -> TypeGuard[ast.FunctionDef]:
+    return isinstance(node, ast.FunctionDef) and any("fixture" in ast.unparse(each) for each in node.decorator_list)

@@ -106,6 +106,14 @@ def test_a_reversed_contract_fails(tmp_path: Path) -> None:
     assert lint(config).returncode == 1
 
 
+def test_one_file_imports_private_modules_of_dagster():
+    private = re.compile(r"^\s*(?:from|import) dagster\w*\._", re.MULTILINE)
+    found = [
+        path.relative_to(_PACKAGE).as_posix() for path in _PACKAGE.rglob("*.py") if private.search(path.read_text())
+    ]
+    assert found == ["pipeline/dagster_internals.py"]
+
+
 @pytest.mark.parametrize("name", snapshot_assets.__all__)
 def test_every_public_name_is_there_and_documented(name):
     value = getattr(snapshot_assets, name)

@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.cli.export.create_request import given_fields, named_or_described
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
-from snapshot_assets.cli.spark import refuse_unreachable_spark, start_spark_early
+from snapshot_assets.cli.recorded_runs import Run, run_recorded
+from snapshot_assets.cli.spark import (
+    opened_export_run,
+    refuse_files_elsewhere,
+    refuse_unreachable_spark,
+    start_spark_early,
+)
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.units import human_bytes
 from snapshot_assets.plan.configuration import Configuration
-from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.plan import Plan, windows_of
+from snapshot_assets.plan.query_fields import resolve_location
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.export.copy import Copied
+    from snapshot_assets.engine.progress import Progress
 
 
 def run(options: argparse.Namespace) -> int:
     """Copy a query's rows to an empty location, and print their number, and the path of a single file."""
     configuration, plan = _plan_of(options)
     with only_results_on_stdout():
-        refuse_unreachable_spark(configuration, plan)
-        if kind_of(configuration.source(plan.source).uri) != "spark":
-            start_spark_early(configuration, plan)
+        settings, source = configuration.spark_settings(plan), configuration.source(plan.source)
+        refuse_unreachable_spark(settings)
+        refuse_files_elsewhere(settings, plan.name, plan.to, source)
+        if kind_of(source.uri) != "spark":
+            start_spark_early(settings)
         report = _copy(options, configuration, plan)
     if options.json:
         show_json(report)
@@ -49,33 +65,55 @@ def _plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
 
 
 def _copy(options: argparse.Namespace, configuration: Configuration, plan: Plan) -> dict[str, Any]:
-    # Dagster and Spark are imported only here, before data moves.
+    # Spark is imported only here, before data moves.
     from snapshot_assets.cli.progress import progress
-    from snapshot_assets.cli.recorded_runs import open_recording_instance
-    from snapshot_assets.pipeline.execute import run_copy
-    from snapshot_assets.pipeline.partitions import key_of, windows_of
 
-    now = datetime.now(UTC)
-    windows = windows_of(plan, now) if plan.windowed else ()
     outcomes: list[Outcome] = []
-    with progress("copying", len(windows) or 1, outcomes, options.progress) as watch:
-        done = run_copy(
-            configuration,
-            plan,
-            [key_of(window) for window in windows],
-            instance=open_recording_instance(options),
-            overwrite=options.overwrite,
-            started=now,
-            progress=watch,
-        )
-    values = {name: value.value for name, value in done.items() if hasattr(value, "value")}
+    now = datetime.now(UTC)
+    chunks = len(windows_of(plan, now)) if plan.windowed else 1
+    with progress("copying", chunks, outcomes, options.progress) as watch:
+        work = partial(_run, options, configuration, plan, now, watch)
+        uri, copied = run_recorded(options, f"{plan.name}_copy", watch, work)
+    files = [file for outcome in outcomes for file in outcome.files]
+    single, seal = copied.state.header is not None and copied.state.header.single_file, copied.sealed
     return {
-        "location": values["location"],
-        "rows": sum(outcome.rows for outcome in outcomes),
-        "bytes": sum(outcome.bytes for outcome in outcomes),
-        "files": sum(len(outcome.files) for outcome in outcomes),
-        "file": values.get("file"),
-        "sealed": values["sealed"],
-        "revision": int(values["revision"]) if "revision" in values else None,
-        "checksum": values.get("snapshot_checksum"),
+        "location": uri,
+        "rows": sum(file.rows for file in files),
+        "bytes": sum(file.bytes for file in files),
+        "files": len(files),
+        "file": f"{uri}/{files[0].path}" if single else None,
+        "sealed": seal is not None,
+        "revision": seal.seal.revision if seal else None,
+        "checksum": seal.seal.seal.checksum if seal else None,
     }
+
+
+def _run(
+    options: argparse.Namespace,
+    configuration: Configuration,
+    plan: Plan,
+    now: datetime,
+    watch: Progress,
+    run: Run,
+) -> tuple[str, Copied]:
+    """Copy in a run; returns the location's URI, and the copy."""
+    from snapshot_assets.engine.export.copy import copy
+
+    located = plan.changed(to=resolve_location(plan.to, now=now, plan=plan.name, run_id=run.id))
+    recorder = run.export_recorder(configuration, located)
+
+    def report(outcomes: Sequence[Outcome], state: State) -> None:
+        for outcome in outcomes:
+            watch.outcome(outcome)
+        if recorder is not None:
+            recorder.copied_windows(outcomes, state)
+        if committed := [outcome for outcome in outcomes if outcome.status != "present"]:
+            run.log(watch.committed(committed))
+
+    windows = [window.id for window in windows_of(plan, now)] if plan.windowed else []
+    with opened_export_run(run, configuration, located, started=now) as export_run:
+        copied = copy(export_run, windows, overwrite=options.overwrite, on_commit=report)
+        uri = export_run.store.uri
+    if recorder is not None:
+        recorder.copied(copied, uri)
+    return uri, copied

@@ -3,37 +3,55 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from contextlib import closing, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.cli.export.create_request import named_or_described
+from snapshot_assets.cli.export.create_request import named_or_described, require_given
 from snapshot_assets.cli.import_options import parallelism_of, settings_of
 from snapshot_assets.cli.import_report import ImportWork, report, show_plan
 from snapshot_assets.cli.location import given_uri
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
-from snapshot_assets.cli.spark import refuse_unreachable_spark, start_spark_early
-from snapshot_assets.databases.open import open_target
+from snapshot_assets.cli.recorded_runs import Run, run_recorded
+from snapshot_assets.cli.spark import (
+    place_of_options,
+    refuse_files_elsewhere,
+    refuse_unreachable_spark,
+    spark_runner,
+    start_spark_early,
+)
+from snapshot_assets.databases.open import kind_of, open_target, refuse_as_target
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.pin import unpin
-from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.engine.runner import InlineRunner
-from snapshot_assets.errors import PartlyRestoredError, PlanError, RestoreError, SchemaIncompleteError, SnapshotError
+from snapshot_assets.errors import (
+    PartlyRestoredError,
+    PlanError,
+    RestoreError,
+    SchemaIncompleteError,
+    SnapshotError,
+    UsageError,
+)
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.windows import Window
-from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.format.windows import partition_key
+from snapshot_assets.plan.ad_hoc import plan_name
+from snapshot_assets.plan.fields import DatabaseReference
+from snapshot_assets.plan.file_parts import Needed
 from snapshot_assets.plan.plan import Plan
-from snapshot_assets.plan.unset import NO_SOURCE
+from snapshot_assets.plan.read_configuration import load_configuration
+from snapshot_assets.plan.source_fields import is_asset
+from snapshot_assets.plan.spark_settings import merged_settings
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
 
 if TYPE_CHECKING:
     from snapshot_assets.engine.progress import Progress
@@ -41,50 +59,69 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Request:
-    """A call of `snapshots import`, with a plan of the configuration or one made from the call."""
+    """A call of `snapshots import`.
 
-    configuration: Configuration
-    named: Plan
+    Attributes:
+        name: Name of the plan, or one made from the location.
+        plan: The plan of the configuration that names the location; None without one.
+        store: The location.
+        address: The target.
+        spark: Settings of the Spark session.
+        parallelism: Chunks that are restored in parallel; None for Spark's cores.
+    """
+
+    name: str
+    plan: Plan | None
+    store: ObjectStore
     address: DatabaseAddress
     settings: RestoreSettings
+    spark: Mapping[str, str]
     parallelism: int | None
-
-    @property
-    def store(self) -> ObjectStore:
-        return self.configuration.store(self.named)
-
-    def plan(self, state: State, windows: Sequence[Window]) -> Plan:
-        """Return the plan whose asset `restored` has the windows of the restored revision as partitions, if any."""
-        header = state.header
-        assert header is not None
-        kept = ("name", "to", "target", "spark", "import_slots")
-        fields: dict[str, Any] = {name: getattr(self.named, name) for name in kept} | {"source": NO_SOURCE}
-        if windows:
-            fields |= {
-                "start_time": header.start,
-                "end_time": header.end,
-                "chunk_time_window": timedelta(microseconds=header.chunk_time_window),
-                "parallelism": self.parallelism,
-            }
-        return Plan(**fields, schema_only=not windows, storage=self.configuration.store_options(self.named))
 
 
 def _request_of(options: argparse.Namespace) -> _Request:
     """Return the request of a call, which is checked; nothing is opened."""
-    given = {field: value for field, value in (("to", given_uri(options)), ("target", options.target)) if value}
-    needed = {"to": "--from URI", "target": "--target T"}
-    # A plan without windows must be `schema_only`.
-    configuration, plan = named_or_described(options, given, needed, source=NO_SOURCE, schema_only=True)
-    if plan.target is None:
-        raise PlanError(f"plan {plan.name!r} has no target; give --target T, or write target in the configuration.")
-    configuration.target_kind(plan)
+    uri, needed = given_uri(options), {"to": "--from URI", "target": "--target T"}
+    given = {field: value for field, value in (("to", uri), ("target", options.target)) if value}
+    if options.plan is None:
+        require_given(options, given, needed)
+        name, plan, target = plan_name(given["to"]), None, _database(given["target"])
+        aliases = [target.alias] if target.uri is None else []
+        configuration = load_configuration(options.config, needed=Needed(aliases=aliases))
+        location = parse_location(given["to"])
+        store, spark = open_store(location, configuration.store_options_for(location)), configuration.spark
+    else:
+        configuration, plan = named_or_described(options, given, needed)
+        if plan.target is None:
+            raise PlanError(f"plan {plan.name!r} has no target; give --target T, or write target in the configuration.")
+        name, target, store = plan.name, plan.target, configuration.store(plan)
+        spark = configuration.spark_settings(plan)
+    address = configuration.source(target)
+    refuse_as_target(f"target {address.alias}", kind_of(address.uri))
     return _Request(
-        configuration=configuration,
-        named=plan,
-        address=configuration.source(plan.target),
+        name=name,
+        plan=plan,
+        store=store,
+        address=address,
         settings=settings_of(options, plan),
+        spark=merged_settings(spark, place_of_options(options)),
         parallelism=parallelism_of(options, plan),
     )
+
+
+def _database(target: str) -> DatabaseReference:
+    """Return the database of `--target`.
+
+    Raises:
+        PlanError: It is none.
+    """
+    try:
+        reference = DatabaseReference.parse(target)
+    except UsageError as error:
+        raise PlanError(f"--target {error}") from None
+    if is_asset(reference):
+        raise PlanError("--target is a Dagster asset, which can only be a source; write a database.")
+    return reference
 
 
 def run(options: argparse.Namespace) -> int:
@@ -93,11 +130,12 @@ def run(options: argparse.Namespace) -> int:
     if options.forget_ledger:
         return _forget(options, request)
     run = RestoreRun(request.store, request.address, InlineRunner(), request.settings)
-    plan = run.prepare(depth="full" if options.dry_run else "quick", rehearse=options.dry_run)
-    for warning in plan.warnings:
-        show_message(f"warning: {warning}")
-    if plan.ledger.loaded:
-        run.check_rows(plan, added=True)
+    with run.target():
+        plan = run.prepare(depth="full" if options.dry_run else "quick", rehearse=options.dry_run)
+        for warning in plan.warnings:
+            show_message(f"warning: {warning}")
+        if plan.ledger.loaded:
+            run.check_rows(plan, added=True)
     if options.dry_run:
         return show_plan(options, request.store.uri, request.address.alias, plan)
     work = ImportWork()
@@ -107,20 +145,49 @@ def run(options: argparse.Namespace) -> int:
         return report(options, request.store.uri, run, work)
     with only_results_on_stdout():
         if plan.loads:
-            refuse_unreachable_spark(request.configuration, request.named)
-            start_spark_early(request.configuration, request.named)
+            refuse_unreachable_spark(request.spark)
+        refuse_files_elsewhere(request.spark, request.name, request.store.uri, request.address)
+        if plan.loads:
+            start_spark_early(request.spark)
         from snapshot_assets.cli.progress import progress  # only here, when data is about to move
 
         with progress("importing", len(plan.chunks), work.outcomes, options.progress) as watch:
-            _restore(options, request, plan, work, watch)
+            restore = partial(_restore, request, run, work, watch)
+            with suppress(SchemaIncompleteError, PartlyRestoredError):  # the report has what is not there
+                run_recorded(options, f"{request.name}_restore", watch, restore)
             run.stage = watch.stage
             _check(run, work)
     return report(options, request.store.uri, run, work)
 
 
+def _restore(request: _Request, run: RestoreRun, work: ImportWork, watch: Progress, recorded: Run) -> None:
+    """Load what is missing in a run, and finish."""
+    work.run_id = recorded.id
+    with spark_runner(request.spark, recorded, request.store, request.address) as runner:
+        run.runner, run.session, run.stage = runner, runner.session, recorded.watch.stage
+        run.parallelism, run.slots = request.parallelism, request.plan.import_slots if request.plan else None
+        plan = run.begin()
+        recording = None
+        if recorded.context is not None:
+            from snapshot_assets.pipeline.keys import asset_keys
+            from snapshot_assets.pipeline.restored import RestoreReport
+
+            keys = asset_keys(request.name, request.plan)
+            recording = RestoreReport(recorded.context, keys, run, request.plan)
+        with recording.of_end() if recording else nullcontext(), closing(run.restore()) as outcomes:
+            for outcome in outcomes:
+                watch.outcome(outcome)
+                if recording is not None and outcome.chunk != UNTIMED_CHUNK:
+                    recording.loaded(outcome, partition_key(plan.state.window(outcome.chunk)))
+            finished = run.finish()
+            if recording is not None:
+                recording.finished = finished
+        if recording is not None:
+            recording.row_counts()
+
+
 def _check(run: RestoreRun, work: ImportWork) -> None:
     """Check that the import is finished, and count the rows of its tables."""
-    run.found_damaged({path: fault for each in work.outcomes for path, fault in each.damaged.items()})
     plan = run.current()
     if not plan.ended and not plan.partial:
         lacking = [chunk.chunk for chunk in plan.chunks if plan.missing(chunk)]
@@ -169,26 +236,3 @@ def _unpin(request: _Request, imports: Sequence[RestoreRecord]) -> list[str]:
         here, kept = [], []
     left = [record for record in imports if record.tag in kept or (record not in here and not record.finished)]
     return [f"{record.tag} of {record.location}" for record in left]
-
-
-def _restore(
-    options: argparse.Namespace, request: _Request, plan: RestorePlan, work: ImportWork, watch: Progress
-) -> None:
-    # Dagster is imported only here, when data is about to move.
-    from snapshot_assets.cli.recorded_runs import open_recording_instance
-    from snapshot_assets.pipeline.execute import run_restore
-    from snapshot_assets.pipeline.partitions import key_of
-
-    instance = open_recording_instance(options)
-    windows = [plan.state.window(chunk.chunk) for chunk in plan.chunks if chunk.chunk != UNTIMED_CHUNK]
-    try:
-        work.run_id = run_restore(
-            request.configuration,
-            request.plan(plan.state, windows),
-            [key_of(window) for window in windows],
-            instance=instance,
-            restore_plan=plan,
-            progress=watch,
-        )
-    except (SchemaIncompleteError, PartlyRestoredError) as error:  # the report has what is not there
-        work.run_id = error.attributes["run"]

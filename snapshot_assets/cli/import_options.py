@@ -18,29 +18,30 @@ _PAIR = re.compile(f"{_SIDE}={_SIDE}")
 _QUOTED = re.compile(r'"(?:[^"]|"")+"')
 
 
-def settings_of(options: argparse.Namespace, plan: Plan) -> RestoreSettings:
-    """Return the settings of a call; new names that it gives replace those of the plan.
+def settings_of(options: argparse.Namespace, plan: Plan | None) -> RestoreSettings:
+    """Return the settings of a call; what it gives precedes what its plan has.
 
     Raises:
         PlanError: An option is wrong; says which.
     """
     chosen = parse_range(options.time_range, "--time-range")
+    own = RestoreSettings() if plan is None else RestoreSettings.of(plan)
     filters = Filters(
         schemas=tuple(options.schemas),
         tables=tuple(map(parse_table, options.tables)),
-        exclude_tables=tuple(map(check_pattern, options.exclude_tables)) or plan.restore_exclude_tables,
+        exclude_tables=tuple(map(check_pattern, options.exclude_tables)) or own.filters.exclude_tables,
         start=chosen.start if chosen else None,
         end=chosen.end if chosen else None,
         expressions=not options.no_expressions,
-        code=options.with_code or (plan.with_code and not options.no_expressions),
-        renaming=_renaming(options) or plan.renaming,
+        code=options.with_code or (own.filters.code and not options.no_expressions),
+        renaming=_renaming(options) or own.filters.renaming,
     )
     return RestoreSettings(
         filters,
         options.at,
         options.into_nonempty,
         options.replace,
-        verify_first=options.verify_first or plan.verify_first,
+        verify_first=options.verify_first or own.verify_first,
         keep_going=options.keep_going,
     )
 
@@ -68,7 +69,7 @@ def _unquoted(name: str) -> str:
     return name[1:-1].replace('""', '"') if _QUOTED.fullmatch(name) else name
 
 
-def parallelism_of(options: argparse.Namespace, plan: Plan) -> int | None:
+def parallelism_of(options: argparse.Namespace, plan: Plan | None) -> int | None:
     """Return the chunks that are restored in parallel; None for Spark's cores.
 
     Raises:
@@ -77,4 +78,4 @@ def parallelism_of(options: argparse.Namespace, plan: Plan) -> int | None:
     given: int | None = options.parallelism
     if given is not None and not 1 <= given <= MAX_PARALLELISM:
         raise PlanError(f"--parallelism is {given}; expected a number from 1 to {MAX_PARALLELISM}.")
-    return given or plan.parallelism
+    return given or (plan.parallelism if plan else None)

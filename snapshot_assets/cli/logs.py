@@ -13,8 +13,8 @@ from itertools import pairwise
 from snapshot_assets.cli.output import json_messages, json_record, printable
 from snapshot_assets.format.scrub import scrub
 
-PACKAGE, DAGSTER = "snapshot_assets", "snapshot_assets.dagster"
-"""Names of the package's log, and of the one whose level decides whether Dagster prints its events."""
+PACKAGE = "snapshot_assets"
+"""Name of the package's log."""
 _FORMAT = "--log-format"
 _OTHERS = ("py.warnings", "dagster")
 """Logs of warnings about the installation, such as that Dagster's instance has no configuration."""
@@ -48,17 +48,15 @@ def log_on_stderr(options: argparse.Namespace) -> Iterator[None]:
     root.addHandler(handler)
     logging.captureWarnings(True)
     try:
-        with _levels(_levels_of(options.verbose, as_json)):
+        with _levels(_levels_of(options.verbose)):
             yield
     finally:
         logging.captureWarnings(False)
         root.removeHandler(handler)
 
 
-def _levels_of(verbose: int, as_json: bool) -> dict[str, int]:
+def _levels_of(verbose: int) -> dict[str, int]:
     levels = {PACKAGE: (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]}
-    if as_json:  # Dagster prints its events as text only
-        levels[DAGSTER] = logging.WARNING
     if not verbose and not sys.warnoptions:
         levels |= dict.fromkeys(_OTHERS, logging.ERROR)
     return levels

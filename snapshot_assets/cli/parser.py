@@ -8,13 +8,11 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from snapshot_assets import __version__
-from snapshot_assets.cli import catalog_options
+from snapshot_assets.cli import command_options as own
 from snapshot_assets.cli.call_parser import CallParser, PrintCompletion
 from snapshot_assets.cli.common_options import add_common_options
 from snapshot_assets.cli.location_options import add_location_options
 from snapshot_assets.cli.parser_options import VERSIONS, at, compact, copy, count, create, import_, tombstone
-from snapshot_assets.cli.replica_options import promote, replicate
-from snapshot_assets.cli.setup_options import doctor, init, show_plan
 
 _SHARED: dict[str, dict[str, Any]] = {
     "--dry-run": {"action": "store_true", "help": "print what the command would do, change nothing"},
@@ -161,10 +159,10 @@ _GROUPS = {
 }
 
 _COMMANDS = {
-    "init": _Command("setup.init:run", _JSON, "write a configuration with a plan that fits a database", init),
-    "doctor": _Command("setup.doctor:run", _MOVES, "check all that an export needs; name each remedy", doctor),
+    "init": _Command("setup.init:run", _JSON, "write a configuration with a plan that fits a database", own.init),
+    "doctor": _Command("setup.doctor:run", _MOVES, "check all that an export needs; name each remedy", own.doctor),
     "warm-up": _Command("setup.warm_up:run", _JSON, "archive Spark's classes here, so that Spark starts sooner"),
-    "plan show": _Command("setup.show_plan:run", _JSON, "show what a plan would export, where and how", show_plan),
+    "plan show": _Command("setup.show_plan:run", _JSON, "show what a plan would export, where and how", own.show_plan),
     "copy": _Command("copy:run", _MOVES, "copy a query's rows to object storage as Parquet, CSV or JSON", copy),
     "export create": _Command(
         "export.create:run", _MOVES, "export a database, or resume an unfinished snapshot", create
@@ -188,7 +186,7 @@ _COMMANDS = {
         "replicate:run",
         ("--dry-run", "--single-writer", *_JSON),
         "copy a location to a second store, or what it lacks there; verified, byte for byte",
-        replicate,
+        own.replicate,
     ),
     "tag create": _Command(
         "pins:create", _WRITES, "name a sealed revision; an equal tag that exists stays as it is", _pinning
@@ -224,16 +222,16 @@ _COMMANDS = {
         _savepoint,
     ),
     "catalog log": _Command(
-        "catalog.log:run", _READS, "list revisions, newest first: what changed, when and by whom", catalog_options.log
+        "catalog.log:run", _READS, "list revisions, newest first: what changed, when and by whom", own.log
     ),
     "catalog show": _Command(
         "catalog.show:show_state",
         _READS,
         "show a state: chunks, tables, tags, seals, and the size of the log",
-        catalog_options.show,
+        own.show,
     ),
     "catalog table": _Command(
-        "catalog.show:table", _READS, "show a metadata table, such as tags for Spark's $tags", catalog_options.table
+        "catalog.show:table", _READS, "show a metadata table, such as tags for Spark's $tags", own.table
     ),
     "catalog checkpoint": _Command(
         "catalog.maintain:checkpoint", _WRITES, "write a checkpoint of the newest state, to open it faster"
@@ -242,25 +240,25 @@ _COMMANDS = {
         "catalog.retention:gc",
         _ASKS,
         "delete objects that no sealed revision, tag or writer needs",
-        catalog_options.collecting,
+        own.collecting,
     ),
     "catalog prune": _Command(
         "catalog.maintain:prune",
         _ASKS,
         "delete the oldest part of the log, which a checkpoint contains",
-        catalog_options.collecting,
+        own.collecting,
     ),
     "catalog expire": _Command(
         "catalog.retention:expire",
         tuple(option for option in _ASKS if option != _LOCATION),
         "expire old sealed revisions, and tags past their retention",
-        catalog_options.expire,
+        own.expire,
     ),
     "catalog rollback": _Command(
         "catalog.changes:rollback",
         _ASKS,
         "restore the data of an older version as the newest state",
-        catalog_options.rollback,
+        own.rollback,
     ),
     "catalog tombstone": _Command(
         "catalog.changes:tombstone", _ASKS, "delete the rows of a predicate; older versions keep them", tombstone
@@ -271,12 +269,12 @@ _COMMANDS = {
         "merge small files, and rewrite files without deleted rows",
         compact,
     ),
-    "catalog promote": _Command("replicate:promote", _ASKS, "make a replica a location of its own", promote),
+    "catalog promote": _Command("replicate:promote", _ASKS, "make a replica a location of its own", own.promote),
     "catalog rebuild": _Command(
         "catalog.maintain:rebuild",
         _PLANS,
         "rebuild a lost or damaged log, and report what is lost",
-        catalog_options.rebuild,
+        own.rebuild,
     ),
     "catalog repair": _Command(
         "catalog.maintain:repair", _PLANS, "write damaged hints, receipts, checkpoints and pins again from the log"
@@ -285,6 +283,6 @@ _COMMANDS = {
         "catalog.maintain:upgrade",
         _PLANS,
         "raise the format version; older releases cannot read it then",
-        catalog_options.upgrade,
+        own.upgrade,
     ),
 }

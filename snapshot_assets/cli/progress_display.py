@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from snapshot_assets.cli.output import messages_are_json, show_line, show_message
-from snapshot_assets.cli.repeated import repeated
 
 _LINE_SECONDS, _JSON_SECONDS, _BAR_SECONDS = 30.0, 1.0, 0.5
 
@@ -39,11 +39,31 @@ def displayed(watch: Watch, mode: str, bar: Callable[[], AbstractContextManager[
     if mode == "none":
         yield
     elif mode == "json":
-        with repeated(lambda: show_line(json.dumps(watch.totals())), _JSON_SECONDS, at_end=True):
+        with _repeated(lambda: show_line(json.dumps(watch.totals())), _JSON_SECONDS, at_end=True):
             yield
     elif messages_are_json() or not sys.stderr.isatty():
-        with repeated(lambda: show_message(watch.line()), _LINE_SECONDS):
+        with _repeated(lambda: show_message(watch.line()), _LINE_SECONDS):
             yield
     else:
-        with bar() as update, repeated(update, _BAR_SECONDS):
+        with bar() as update, _repeated(update, _BAR_SECONDS):
             yield
+
+
+@contextmanager
+def _repeated(act: Callable[[], None], seconds: float, *, at_end: bool = False) -> Iterator[None]:
+    """Do something again and again in a thread while the context is open."""
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(seconds):
+            act()
+
+    thread = threading.Thread(target=run, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        if at_end:
+            act()

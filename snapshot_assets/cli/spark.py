@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import PlanError
-from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.spark_settings import MASTER, REMOTE, merged_settings, parse_spark_settings, shown_place
+from snapshot_assets.storage.base import ObjectStore
+
+if TYPE_CHECKING:
+    from snapshot_assets.cli.recorded_runs import Run
+    from snapshot_assets.engine.export.run import ExportRun
+    from snapshot_assets.engine.runner import SparkRunner
+    from snapshot_assets.plan.configuration import Configuration
 
 _PLACES = {
     MASTER,
@@ -51,17 +61,15 @@ def place_of_options(options: argparse.Namespace) -> dict[str, str]:
         raise PlanError(f"--spark-{next(iter(given))}: {error}") from None
 
 
-def refuse_unreachable_spark(configuration: Configuration, plan: Plan) -> None:
+def refuse_unreachable_spark(settings: Mapping[str, str]) -> None:
     """Refuse a Spark master or Connect server that does not answer, before a run starts.
 
     Args:
-        configuration: The settings of the session.
-        plan: A plan whose run needs Spark.
+        settings: Settings of the session.
 
     Raises:
         SparkUnreachableError: Nothing answers at its address.
     """
-    settings = configuration.spark_settings(plan)
     if not _PLACES & {*settings, *os.environ}:
         return
     from snapshot_assets.engine.spark_place import refuse_unreachable
@@ -69,23 +77,29 @@ def refuse_unreachable_spark(configuration: Configuration, plan: Plan) -> None:
     refuse_unreachable(settings)
 
 
-def refuse_files_elsewhere(configuration: Configuration, plan: Plan) -> None:
-    """Refuse an export from or to files of this machine by tasks of others, before the location is written.
+def refuse_files_elsewhere(
+    settings: Mapping[str, str], name: str, to: str, database: DatabaseAddress | None = None
+) -> None:
+    """Refuse to work on files of this machine by tasks of others, before anything is written.
 
     Only a Connect server itself knows where its tasks run, so it is asked. PySpark is imported only if the call or the
     environment chooses where Spark runs.
 
+    Args:
+        settings: Settings of the session.
+        name: Name of the plan.
+        to: URI of the location.
+        database: A database that tasks open.
+
     Raises:
-        PlanError: The source or the location is such a file.
+        PlanError: The database or the location is such a file.
     """
-    settings = configuration.spark_settings(plan)
-    if plan.schema_only or not (_PLACES & {*settings, *os.environ}):
+    if not _PLACES & {*settings, *os.environ}:
         return
     from snapshot_assets.engine.session_settings import known_master
-    from snapshot_assets.pipeline.local_files import refuse_local_files
+    from snapshot_assets.engine.spark_place import refuse_local_files
 
-    address = configuration.source(plan.source)
-    refuse_local_files(plan, address, lambda: known_master(settings) or _master_of_session(settings))
+    refuse_local_files(name, to, database, lambda: known_master(settings) or _master_of_session(settings))
 
 
 def _master_of_session(settings: Mapping[str, str]) -> str:
@@ -95,14 +109,63 @@ def _master_of_session(settings: Mapping[str, str]) -> str:
     return master_of(start_session(settings))
 
 
-def start_spark_early(configuration: Configuration, plan: Plan) -> None:
-    """Start Spark while Dagster is imported and the databases are opened, which takes as long.
+@contextmanager
+def spark_runner(
+    settings: Mapping[str, str], run: Run, store: ObjectStore, *databases: DatabaseAddress
+) -> Iterator[SparkRunner]:
+    """Run tasks in Spark until the context ends; the session starts on first use.
 
     Args:
-        configuration: The settings of the session.
-        plan: A plan that moves rows between databases and files, which Spark's JVM never holds.
+        settings: Settings of the session.
+        run: Takes the tasks' reports.
+        store: The location that tasks read or write.
+        databases: The databases that they open.
+    """
+    from snapshot_assets.engine.executors import modules_of_tasks
+    from snapshot_assets.engine.runner import SparkRunner
+    from snapshot_assets.engine.session_start import may_differ, start_session
+
+    modules = modules_of_tasks(store, *(each.uri for each in databases))
+    session = partial(start_session, settings)
+    with closing(SparkRunner(session, run.watch.report, modules, partial(may_differ, settings))) as runner:
+        yield runner
+
+
+@contextmanager
+def opened_export_run(run: Run, configuration: Configuration, plan: Plan, **own: Any) -> Iterator[ExportRun]:
+    """Return an export run of a plan, whose tasks run in Spark until the context ends.
+
+    Args:
+        run: The command's run.
+        configuration: The sources and storage options.
+        plan: The plan, its range and location resolved.
+        **own: Further attributes of `ExportRun`.
+    """
+    from snapshot_assets.engine.export.run import ExportRun
+
+    address, store = configuration.source(plan.source), configuration.store(plan)
+    with spark_runner(configuration.spark_settings(plan), run, store, address) as runner:
+        yield ExportRun(
+            plan=plan,
+            address=address,
+            store=store,
+            runner=runner,
+            run_id=run.id,
+            session=runner.session,
+            parallelism=None,
+            most_parts=plan.parts_per_chunk,
+            stage=run.watch.stage,
+            **own,
+        )
+
+
+def start_spark_early(settings: Mapping[str, str]) -> None:
+    """Start Spark while the databases are opened, for work that moves rows which Spark's JVM never holds.
+
+    Args:
+        settings: Settings of the session.
     """
     # PySpark is imported here, before the thread starts: two threads that import it at once see halves of it.
     from snapshot_assets.engine.session_start import start_early
 
-    start_early(configuration.spark_settings(plan), no_rows=True)
+    start_early(settings, no_rows=True)

@@ -68,7 +68,7 @@ class SparkRunner:
         modules: Sequence[str] = (),
         checked_early: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._session = session
+        self.session = session
         self._on_report = on_report
         self._modules = tuple(modules)
         self._checked_early = checked_early
@@ -131,7 +131,7 @@ class SparkRunner:
 
         def start() -> None:
             try:
-                running.append(self._session())
+                running.append(self.session())
                 with tagged_jobs(running[0], self._tag):
                     started.set_result(prepare_session(running[0], self._modules))
             except BaseException as error:

@@ -313,3 +313,14 @@ def _set_variables(values: Mapping[str, str | None]) -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
+
+
+def may_differ(settings: Mapping[str, str]) -> bool:
+    """Return whether tasks may run in another environment than this process; starts no local session to know it.
+
+    Args:
+        settings: The chosen settings of the session.
+    """
+    settings = settings_of_environment(os.environ) | dict(settings)
+    master = known_master(settings)
+    return master is None or not is_local(master) or worker_python({**settings, MASTER: master}) != sys.executable

@@ -1,4 +1,4 @@
-"""Checks that the place of a Spark session answers, before anything waits for it.
+"""Checks that the place of a Spark session answers, and can open the files of a run, before anything waits for it.
 
 A client of Spark Connect repeats its first request for minutes, also where something else than such a server listens,
 and a JVM without its master ends with Java's errors alone; neither names the address.
@@ -10,11 +10,13 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
-from snapshot_assets.engine.session_settings import GATEWAY, session_settings, settings_of_environment
+from snapshot_assets.databases.open import kind_of
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.engine.session_settings import GATEWAY, is_local, session_settings, settings_of_environment
 from snapshot_assets.errors import PlanError, SparkUnreachableError
 from snapshot_assets.plan.spark_settings import EXAMPLES, MASTER, REMOTE, shown_place
 
@@ -32,6 +34,30 @@ _FAILURES = {
     "UNIMPLEMENTED": "what answers there is no Spark Connect server",
 }
 """By gRPC's status of the first request, why it has no answer."""
+
+
+def refuse_local_files(name: str, to: str, database: DatabaseAddress | None, master: Callable[[], str | None]) -> None:
+    """Refuse a plan whose location or database is a file of this machine, if Spark's tasks may run on others.
+
+    Args:
+        name: The plan's name.
+        to: URI of its location.
+        database: A database that its tasks open, if there is one.
+        master: Returns Spark's master, or None in a step that starts no tasks; called only if there are such files.
+
+    Raises:
+        PlanError: Tasks could not open the files.
+    """
+    files = [f"its location {to}"] if to.lower().startswith("file:") else []
+    if database is not None and kind_of(database.uri) == "duckdb":
+        files.append(f"the database {database.alias!r}, a DuckDB file,")
+    if not files or (found := master()) is None or is_local(found):
+        return
+    raise PlanError(
+        f"plan {name!r}: {' and '.join(files)} can be on one machine only, and Spark's master is {found!r}, whose "
+        "tasks run on others. Use object storage (s3, gs, azblob, oss) and a database server, or a local master.",
+        master=found,
+    )
 
 
 def refuse_unreachable(chosen: Mapping[str, str]) -> None:

@@ -1,13 +1,17 @@
 """Builds the Dagster definitions of a configuration: each plan's are named after it. Nothing here connects."""
 
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
+from itertools import dropwhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.pins.tags import create_due_tag
 from snapshot_assets.catalog.state.totals import missing_text, outside_text
 from snapshot_assets.engine.export.restorable import restore_warnings
 from snapshot_assets.engine.export.start_snapshot import skipped_text
@@ -32,14 +36,13 @@ from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
 from snapshot_assets.pipeline.keys import AssetDecorator, asset_key, chunk_assets, plan_asset
 from snapshot_assets.pipeline.metadata import schema_metadata, seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of
-from snapshot_assets.pipeline.references import with_references
 from snapshot_assets.pipeline.replicas import replica_asset
 from snapshot_assets.pipeline.resources import IO_MANAGER, PLAN, SNAPSHOTS, SPARK, Snapshots, snapshots_of
 from snapshot_assets.pipeline.restore_sensor import restore_job, restore_sensor
 from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
 from snapshot_assets.pipeline.shared import shared_resources
 from snapshot_assets.pipeline.tables import names_of, source_spec, table_specs, target_spec
-from snapshot_assets.pipeline.tags import create_due_tag, tag_asset, tag_job, tag_sensor
+from snapshot_assets.pipeline.tags import show_tags, tag_asset, tag_job, tag_sensor
 from snapshot_assets.pipeline.verification import replica_check
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan, require_range
@@ -118,10 +121,30 @@ def plan_definitions(configuration: Configuration, spark_key: str) -> dg.Definit
         PlanError: A plan's windows cannot be Dagster partitions.
     """
     plans = (
-        with_references(_definitions_of(plan, configuration, spark_key), plan, configuration.path)
+        _with_references(_definitions_of(plan, configuration, spark_key), plan, configuration.path)
         for plan in configuration.plans
     )
     return dg.Definitions.merge(*plans)
+
+
+def _with_references(definitions: dg.Definitions, plan: Plan, path: Path | None) -> dg.Definitions:
+    """Return the definitions of a plan whose assets refer to the plan in a configuration's file, if there is one."""
+    if path is None or not path.is_file():  # a component has the references that Dagster gives it
+        return definitions
+    with accepting_unstable_parts():
+        reference = dg.LocalFileCodeReference(
+            file_path=str(path.resolve()), line_number=_line(plan, path), label=f"plan {plan.name}"
+        )
+        metadata = {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}
+        return definitions.map_asset_specs(func=lambda spec: spec.merge_attributes(metadata=metadata))
+
+
+def _line(plan: Plan, path: Path) -> int | None:
+    """Return the number of the line where a plan begins; None if it is written in another way than one per line."""
+    begins = re.compile(rf"\s+[\"']?{re.escape(plan.name)}[\"']?\s*:")
+    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+    below_plans = dropwhile(lambda numbered: not numbered[1].startswith("plans:"), lines)  # a source may have its name
+    return next((number for number, line in below_plans if begins.match(line)), None)
 
 
 def _check_names(settings: Mapping[str, Any]) -> None:
@@ -213,7 +236,6 @@ def _schema(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
         with showing_failures():
             export = snapshots.open_export(plan.name, check_rows=True)
         if export.skipped:
-            snapshots.on_skipped(export.skipped)
             context.log.info(skipped_text(export.skipped))
         for sentence in restore_warnings(export.schema):
             context.log.warning(sentence)
@@ -284,24 +306,27 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
             required = config.require_complete
             if required is None:
                 required = not runs_asset(context, asset_key(plan, "chunks"))
-            state = Catalog.open(snapshots.store(plan.name)).state
+            store = snapshots.store(plan.name)
+            state = Catalog.open(store).state
             if not required and (missing := state.missing()):
                 context.log.warning(f"Not sealed: {missing_text(state)}, such as chunk {missing[0]}.")
                 return
             depth = config.depth()
-            if suspects_all(context.instance, plan, snapshots.store(plan.name), state):
+            if suspects_all(context.instance, plan, store, state):
                 depth = "full"
             chunks = len(state.counted_chunks())
-            with recording_damage(context, plan), snapshots.counting("sealing", chunks, context.log.info):
+            with recording_damage(context, plan, store), snapshots.counting("sealing", chunks, context.log.info):
                 sealed = snapshots.seal(plan.name, depth, failed_chunks(context.instance, plan))
-            if config.tags(plan):
-                create_due_tag(context, plan)
-            state = Catalog.open(snapshots.store(plan.name)).state
+            if config.tags(plan) and (tag := plan.retention.tag) is not None:
+                catalog = Catalog.open_for_writing(store, single_writer=plan.single_writer)
+                if create_due_tag(catalog, tag.rule):
+                    show_tags(context, plan, catalog.state, store.uri)
+            state = Catalog.open(store).state
         if outside := outside_text(state):
             context.log.info(outside)
         from snapshot_assets.engine.schema_history import history_warnings
 
-        for sentence in history_warnings(snapshots.store(plan.name), state):
+        for sentence in history_warnings(store, state):
             context.log.warning(sentence)
         version = dg.DataVersion(sealed.seal.seal.checksum)
         yield dg.MaterializeResult(metadata=seal_metadata(sealed, state, plan.to), data_version=version)

@@ -16,21 +16,24 @@ from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.objects import Report
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.errors import IncompleteError
+from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK, chunk_of, is_receipt
-from snapshot_assets.pipeline.coverage import coverage_faults, coverage_severity
+from snapshot_assets.format.units import time_text
 from snapshot_assets.pipeline.dagster_internals import (
     CheckResult,
+    Context,
     StepContext,
     check_events,
     failed_partitions,
+    instance_of,
     passing_partitions,
     store_results,
 )
 from snapshot_assets.pipeline.keys import asset_key, chunk_assets
 from snapshot_assets.pipeline.metadata import fault_metadata, with_sizes
 from snapshot_assets.pipeline.partitions import key_of_chunk
-from snapshot_assets.pipeline.resources import snapshots_of
-from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.plan import Plan, windows_of
+from snapshot_assets.storage.base import ObjectStore
 
 CHECKSUM, INTACT, COVERAGE, FILES = "snapshot_checksum", "files_intact", "coverage", "file_checksums"
 _NOT_SEALED = (
@@ -63,11 +66,12 @@ class Finding:
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
 
 
-def record_written(context: dg.OutputContext, plan: Plan, outcomes: Sequence[Outcome]) -> None:
+def record_written(context: Context, key: dg.AssetKey, plan: Plan, outcomes: Sequence[Outcome]) -> None:
     """Record `file_checksums` of the chunks whose files a run hashed, as it wrote or read them, or found damaged.
 
     Args:
-        context: The output whose asset has the partitions.
+        context: The step or output.
+        key: The asset that has the partitions.
         plan: The plan.
         outcomes: The chunks.
     """
@@ -81,8 +85,8 @@ def record_written(context: dg.OutputContext, plan: Plan, outcomes: Sequence[Out
         for outcome in outcomes
         if (outcome.faults if outcome.error else outcome.hashed)
     ]
-    check = dg.AssetCheckKey(context.asset_key, FILES)
-    store_results(context, check_events(context.step_context.instance, check, results))
+    check = dg.AssetCheckKey(key, FILES)
+    store_results(context, check_events(instance_of(context), check, results))
 
 
 def record_report(context: StepContext, plan: Plan, state: State, report: Report, whole: str) -> None:
@@ -129,14 +133,13 @@ def record_chunks(context: StepContext, plan: Plan, state: State, report: Report
 
 
 @contextmanager
-def recording_damage(context: dg.AssetExecutionContext, plan: Plan) -> Iterator[None]:
+def recording_damage(context: StepContext, plan: Plan, store: ObjectStore) -> Iterator[None]:
     """Record the damage that keeps a state from being sealed inside the context, and raise the seal's error."""
     try:
         yield
     except IncompleteError as error:
         if report := error.attributes.get("report"):
-            state = Catalog.open(snapshots_of(context).store(plan.name)).state
-            record_report(context, plan, state, report, FOUND_BY_SEAL)
+            record_report(context, plan, Catalog.open(store).state, report, FOUND_BY_SEAL)
         raise
 
 
@@ -150,8 +153,34 @@ def head_findings(plan: Plan, state: State, report: Report) -> dict[str, Finding
             plan, _checksum_faults(state, [fault for fault in damage if fault.object not in files]), unsealed
         ),
         INTACT: _finding(plan, [fault for fault in damage if fault.object in files]),
-        COVERAGE: replace(_finding(plan, coverage_faults(plan, state)), severity=coverage_severity(state)),
+        COVERAGE: replace(_finding(plan, _coverage_faults(plan, state)), severity=_coverage_severity(state)),
     }
+
+
+def _coverage_faults(plan: Plan, state: State) -> list[Fault]:
+    """Return a fault for each window of the snapshot's range that is missing, and one for windows after it.
+
+    The range of a continuous plan ends with the windows that the last export knew. Those that have closed since are not
+    exported, except the newest: the next export may be at it.
+
+    Args:
+        plan: The plan.
+        state: The newest state of its location.
+    """
+    faults = [Fault(FaultKind.COVERAGE, f"data/{n}", f"Chunk {n} is not exported.", n) for n in state.missing()]
+    if plan.kind != "continuous":
+        return faults
+    known = set(state.expected_chunks())
+    late = [window for window in windows_of(plan)[:-1] if window.id not in known]
+    if late:
+        message = f"{counted(len(late), 'window')} from {time_text(late[0].start)} on closed and were never exported."
+        faults.append(Fault(FaultKind.COVERAGE, MANIFEST, message))
+    return faults
+
+
+def _coverage_severity(state: State) -> dg.AssetCheckSeverity:
+    """Return how severe the faults of `coverage` are: windows after the range only warn, as the snapshot is whole."""
+    return dg.AssetCheckSeverity.ERROR if state.missing() else dg.AssetCheckSeverity.WARN
 
 
 def _finding(plan: Plan, faults: Sequence[Fault], otherwise: str | None = None) -> Finding:

@@ -72,26 +72,19 @@ def _copy(context: dg.AssetExecutionContext, plan: Plan, chosen: ChunkScans) -> 
         for outcome in outcomes:
             progress.outcome(outcome)
         if plan.windowed:
-            report_chunks(context, plan, outcomes, state, made_from_versions({}))
+            report_chunks(context, context.asset_key, plan, outcomes, state, made_from_versions({}))
         if committed := [outcome for outcome in outcomes if outcome.status != "present"]:
             context.log.info(progress.committed(committed))
 
     run = snapshots.export_run(plan.name)
     chunks = len(chosen.chunks) + len(chosen.late) or 1
     with snapshots.counting("copying", chunks, context.log.info) as progress:
-        copied = copy(
-            run,
-            chosen.chunks,
-            replace=chosen.replace,
-            late=chosen.late,
-            overwrite=snapshots.overwrite,
-            on_commit=report,
-        )
+        copied = copy(run, chosen.chunks, replace=chosen.replace, late=chosen.late, on_commit=report)
     context.log.info(f"COPY {copied.rows}")
-    return _metadata(plan, copied, run.store.uri)
+    return copy_metadata(plan, copied, run.store.uri)
 
 
-def _metadata(plan: Plan, copied: Copied, uri: str) -> dict[str, Any]:
+def copy_metadata(plan: Plan, copied: Copied, uri: str) -> dict[str, Any]:
     """Return the metadata of a copy's materialization; that of each window is beside it."""
     files = [file for outcome in copied.outcomes for file in outcome.files]
     metadata: dict[str, Any] = {

@@ -11,25 +11,29 @@ from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
-from dagster._core.definitions.repository_definition import SINGLETON_REPOSITORY_NAME
-from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
-from dagster._core.events import DagsterEvent, DagsterEventBatchMetadata
-from dagster._core.events.log import EventLogEntry
-from dagster._core.execution import compute_logs
-from dagster._core.execution.plan.execute_step import _build_data_version_tags, _get_input_provenance_data
-from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
-from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
-from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
-from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
 
-from snapshot_assets.pipeline import watch_orphans
+# The UI shows a partition's result only beside its materialization. Way out: AssetCheckResult, if it takes partitions.
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+
+# `execute_in_process` gives a run no code location, and the timeline leaves it out. Way out: runs without a location.
+from dagster._core.definitions.repository_definition import SINGLETON_REPOSITORY_NAME
+
+# A step that stored its materializations must not store another one. Way out: an optional output, without downstream.
+from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
+
+# PostgreSQL takes thousands of events at once ten times as fast. Way out: `context.log_event`, one by one.
+from dagster._core.events import DagsterEvent, DagsterEventBatchMetadata
+
+# Events that an IO manager stores lack what their asset was made from. Way out: leave it out, and show it as unsynced.
+from dagster._core.execution.plan.execute_step import _build_data_version_tags, _get_input_provenance_data
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin  # see the repository name
 
 _FETCHED = 1000
 """Records that are fetched at once; Dagster refuses to fetch more than 10,000."""
 
 StepContext = dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecutionContext
+Context = StepContext | dg.OutputContext
+"""A step that reports, or its output."""
 
 
 @contextmanager
@@ -44,60 +48,24 @@ def accepting_unstable_parts() -> Iterator[None]:
         yield
 
 
-def without_unchosen_telemetry(instance: dg.DagsterInstance) -> dg.DagsterInstance:
-    """Return an instance that sends no telemetry, and prints no notice of it, unless its settings choose to."""
+def quiet_instance(instance: dg.DagsterInstance) -> dg.DagsterInstance:
+    """Return an instance that sends no telemetry unless its settings choose to, and captures no output of steps.
+
+    Dagster captures output by processes of its own, which Ctrl-C in a terminal ends with a trace.
+    """
     ref = instance.get_ref()
-    if "telemetry" in ref.settings:
-        return instance
+    telemetry = {"telemetry": {"enabled": False}, **ref.settings}
+    captured = ref.compute_logs_data._replace(
+        module_name="dagster._core.storage.noop_compute_log_manager",
+        class_name="NoOpComputeLogManager",
+        config_yaml="{}",
+    )
     instance.dispose()
-    return dg.DagsterInstance.from_ref(ref._replace(settings={**ref.settings, "telemetry": {"enabled": False}}))
+    return dg.DagsterInstance.from_ref(ref._replace(settings=telemetry, compute_logs_data=captured))
 
 
 _BATCH_SIZE = "DAGSTER_EVENT_BATCH_SIZE"
 """Dagster's variable: the most events that are stored at once; without it, each is stored alone."""
-_STORED_AT_ONCE = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION}
-
-
-class _BatchesInSqlite(SqliteEventLogStorage):
-    """SQLite storage that stores a batch in two transactions: of the index of all runs, and of the run's file.
-
-    Dagster's own opens both files for each event. It stores batches so in PostgreSQL.
-    """
-
-    def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
-        """Store events of one run: at once if all are materializations, or all observations, of one asset.
-
-        If that fails, Dagster stores them one by one. Other processes write the index, too, so that it comes first: if
-        it is locked for too long, nothing is stored yet.
-        """
-        kinds = {(event.dagster_event_type, event.get_dagster_event().asset_key) for event in events}
-        if len(kinds) > 1 or not {kind for kind, _ in kinds} <= _STORED_AT_ONCE:
-            super().store_event_batch(events)
-            return
-        rows = [self._event_to_row(event) for event in events]
-        insert = SqlEventLogStorageTable.insert()
-        with self.index_transaction() as connection:
-            ids = [connection.execute(insert, row).lastrowid for row in rows]
-            self._store_asset_event_tags(connection, events, ids)
-            self._store_asset_event(connection, events[-1], ids[-1])
-        with self.run_connection(events[0].run_id) as connection:
-            connection.execute(insert, rows)
-
-
-def _store_batches_at_once(instance: dg.DagsterInstance) -> None:
-    """Let this process store a batch of events at once, in batches of the environment's size where it has one.
-
-    The variable stays: one that is taken back while another thread's batch is buffered would lose that batch.
-    """
-    storage = instance.event_log_storage
-    if type(storage) is SqliteEventLogStorage:
-        storage.__class__ = _BatchesInSqlite  # of this process; files and configuration stay as they are
-    os.environ.setdefault(_BATCH_SIZE, "256")
-
-
-def leave_ctrl_c_to_this_process() -> None:
-    """Let no process that Dagster starts beside a step print a trace where a terminal sends Ctrl-C to all of them."""
-    compute_logs.watch_orphans = watch_orphans  # type: ignore[attr-defined]
 
 
 def _newest_materializations(
@@ -132,16 +100,17 @@ def leave_out_events_at_the_end(context: dg.OutputContext) -> None:
 
 
 def store_events(
-    context: dg.OutputContext | dg.AssetExecutionContext,
+    context: Context,
     events: Sequence[dg.AssetMaterialization] | Sequence[dg.AssetObservation],
 ) -> None:
-    """Store events of one kind, of one asset, at once, and not when the step ends.
+    """Store events of one kind, of one asset, and not when the step ends.
 
-    Dagster's PostgreSQL and SQLite storages take a commit's thousands of windows so ten times as fast as one by one.
+    Dagster's PostgreSQL storage takes a commit's thousands of windows so ten times as fast as one by one. The variable
+    stays: one that is taken back while another thread's batch is buffered would lose that batch.
     """
     own, step = _step_of(context)
     batch = str(uuid.uuid4())
-    _store_batches_at_once(step.instance)
+    os.environ.setdefault(_BATCH_SIZE, "256")
     for number, event in enumerate(events, 1):
         in_batch = DagsterEventBatchMetadata(batch, is_end=number == len(events))
         kind: Any = DagsterEvent.asset_observation
@@ -156,7 +125,12 @@ def _step_of(context: Any) -> tuple[Any, Any]:
     return own, own.step_context if isinstance(own, dg.OutputContext) else own.get_step_execution_context()
 
 
-def store_results(context: StepContext | dg.OutputContext, results: Iterable[dg.AssetCheckEvaluation]) -> None:
+def instance_of(context: Context) -> dg.DagsterInstance:
+    """Return the instance that records the run of a step, also from its output."""
+    return context.step_context.instance if isinstance(context, dg.OutputContext) else context.instance
+
+
+def store_results(context: Context, results: Iterable[dg.AssetCheckEvaluation]) -> None:
     """Store results of checks, except those of checks that the run of a step executes.
 
     Dagster has no way to store several at once.
@@ -216,16 +190,19 @@ def check_events(
 
 def passing_partitions(instance: dg.DagsterInstance, check: dg.AssetCheckKey) -> set[str | None]:
     """Return the partitions for which the UI shows that a check passed; None for no partition."""
-    passed = AssetCheckExecutionRecordStatus.SUCCEEDED
     infos = instance.event_log_storage.get_asset_check_partition_info([check])
-    return {info.partition_key for info in infos if info.is_current and info.latest_execution_status == passed}
+    return {info.partition_key for info in infos if info.is_current and _ended(info) == "SUCCEEDED"}
 
 
 def failed_partitions(instance: dg.DagsterInstance, *checks: dg.AssetCheckKey) -> set[str | None]:
     """Return the partitions for which the newest result of a check is that it failed; None for no partition."""
-    failed = AssetCheckExecutionRecordStatus.FAILED
     infos = instance.event_log_storage.get_asset_check_partition_info(list(checks))
-    return {info.partition_key for info in infos if info.latest_execution_status == failed}
+    return {info.partition_key for info in infos if _ended(info) == "FAILED"}
+
+
+def _ended(info: Any) -> str:
+    """Return how a check ended last; "" if it never did."""
+    return "" if info.latest_execution_status is None else str(info.latest_execution_status.value)
 
 
 def runs_asset(context: dg.AssetExecutionContext, key: dg.AssetKey) -> bool:
@@ -286,7 +263,7 @@ def belonging_to_location(instance: dg.DagsterInstance, run_id: str, location: s
             moved.append(True)
 
     instance.add_event_listener(run_id, move)  # called as soon as the run is created
-    return {REPOSITORY_LABEL_TAG: origin.get_label()}
+    return {".dagster/repository": origin.get_label()}
 
 
 def start_event_cursors(instance: dg.DagsterInstance) -> None:

@@ -20,11 +20,11 @@ from snapshot_assets.pipeline.automation import is_automated
 from snapshot_assets.pipeline.failures import showing_failed_ticks
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans
 from snapshot_assets.pipeline.keys import asset_key, exported_assets, op_name, schedule_status
-from snapshot_assets.pipeline.partitions import chunks_of_run, closing_cron, window_of, windows_of
+from snapshot_assets.pipeline.partitions import chunks_of_run, closing_cron, window_of
 from snapshot_assets.pipeline.replicas import replica_store
 from snapshot_assets.pipeline.resources import SNAPSHOTS, Snapshots, snapshots_of
 from snapshot_assets.pipeline.runs import why_to_wait
-from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.plan import Plan, windows_of
 
 _TO_CATCH_UP = timedelta(days=30)
 """How long after the end of its range a plan still has a schedule, for windows that are missing."""
@@ -77,11 +77,6 @@ class ManifestConfig(dg.Config):
         return cast(SealDepth, self.verify) if self.verify else None
 
 
-def range_of(first: str, last: str) -> str:
-    """Return the run config `windows` of a range of partition keys."""
-    return f"{first}...{last}"
-
-
 def chosen_chunks(context: dg.AssetExecutionContext, plan: Plan, config: ExportConfig) -> ChunkScans:
     """Return the chunks of a run: of its partitions if it has any, else of its run config.
 
@@ -109,10 +104,10 @@ def chosen_chunks(context: dg.AssetExecutionContext, plan: Plan, config: ExportC
 
 
 def _exported(context: dg.AssetExecutionContext, plan: Plan) -> list[int]:
-    """Return the ids of the closed windows that are exported, in order; none for a run that starts a new snapshot."""
+    """Return the ids of the closed windows that are exported, in order."""
     run = snapshots_of(context).export_run(plan.name)
     state = run.read_catalog().state
-    return [window.id for window in windows_of(plan, run.started) if not run.force and state.completed(window.id)]
+    return [window.id for window in windows_of(plan, run.started) if state.completed(window.id)]
 
 
 def _range(plan: Plan, text: str) -> list[int]:

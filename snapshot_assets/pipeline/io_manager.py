@@ -13,11 +13,11 @@ from pydantic import Field
 from pyspark.sql import DataFrame
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.manifest import write_hints
+from snapshot_assets.catalog.operations.seal import hints_written
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.engine.export.chunks import Outcome, completed_chunks
 from snapshot_assets.engine.session_start import worker_python_of_others_chosen
-from snapshot_assets.errors import PlanError, SnapshotError
+from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.relations import Table, TableName
@@ -122,16 +122,17 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             made_from = made_from_versions({asset_key(plan, "schema"): catalog.state.snapshot_id})
         else:
             made_from = made_from_inputs(context)
-        warn_of_misplaced(context, plan, tables, names)
-        with showing_failures(), _hints_written(context, catalog):
+        key = context.asset_key
+        warn_of_misplaced(context, key, plan, tables, names)
+        with showing_failures(), hints_written(catalog, context.log.warning):
             counting = snapshots.counting("exporting", chunks, context.log.info)
             with counting as progress, closing(exported):
                 for outcomes in exported:
                     done = [outcome for outcome in outcomes if outcome.error is None]
                     for outcome in done:
                         progress.outcome(outcome)
-                    report_chunks(context, plan, done, catalog.state, made_from)
-                    record_written(context, plan, outcomes)
+                    report_chunks(context, key, plan, done, catalog.state, made_from)
+                    record_written(context, key, plan, outcomes)
                     report_tables(context, plan, done, tables, names)
                     if committed := [outcome for outcome in done if outcome.status != "present"]:
                         context.log.info(progress.committed(committed))
@@ -177,20 +178,6 @@ def _plan_of(output: dg.OutputContext, configuration: Configuration) -> str:
     )
 
 
-@contextmanager
-def _hints_written(context: dg.OutputContext, catalog: Catalog) -> Iterator[None]:
-    """Write the hints at the end, also of what an export committed before it failed; its error is the one raised."""
-    try:
-        yield
-    except BaseException:
-        try:
-            write_hints(catalog.store, catalog.state, catalog.refresh)
-        except SnapshotError as error:
-            context.log.warning(f"The hints of {catalog.store.uri} were not written after the failure: {error}")
-        raise
-    write_hints(catalog.store, catalog.state, catalog.refresh)
-
-
 def _refuse_unordered(context: dg.InputContext, plan: Plan) -> None:
     """Refuse the rows of a table that the run exports, too, in a step that does not wait for that.
 
@@ -225,7 +212,7 @@ def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Ta
         _refuse_another_source(context, run.plan)
         return _export_frames(context, run, _frame_chunks(context, run.plan, obj))
     catalog = run.read_catalog()
-    if not (obj.replace or obj.late or run.force) and all(catalog.state.completed(chunk) for chunk in obj.chunks):
+    if not (obj.replace or obj.late) and all(catalog.state.completed(chunk) for chunk in obj.chunks):
         damaged, present = completed_chunks(catalog.store, catalog.state, obj.chunks)
         if not damaged:
             # The source is not needed.

@@ -23,6 +23,16 @@ def asset_key(plan: Plan, name: str) -> dg.AssetKey:
     return dg.AssetKey([*plan.dagster.key_prefix, plan.name, name])
 
 
+def asset_keys(name: str, plan: Plan | None) -> Callable[[str], dg.AssetKey]:
+    """Return a function that returns the keys of a plan's assets, or of those of a location that no plan names.
+
+    Args:
+        name: Name of the plan or location.
+        plan: The plan.
+    """
+    return lambda asset: dg.AssetKey([name, asset]) if plan is None else asset_key(plan, asset)
+
+
 def exported_assets(plan: Plan) -> list[dg.AssetKey]:
     """Return the keys of the assets that an export makes, from the schema to the seal and its replica."""
     names = ["manifest"] if plan.source_asset else ["schema", *chunk_assets(plan), "manifest"]

@@ -14,7 +14,7 @@ from snapshot_assets.catalog.operations.collect_garbage import execute_collectio
 from snapshot_assets.catalog.operations.maintain_log import checkpoint_head
 from snapshot_assets.engine.compact.options import TARGET_BYTES, CompactionOptions, Dedupe
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.names import parse_table, table_text
+from snapshot_assets.format.names import parse_table
 from snapshot_assets.format.units import parse_file_size, size_text
 from snapshot_assets.pipeline.failures import showing_failures
 from snapshot_assets.pipeline.keys import asset_key
@@ -55,17 +55,6 @@ class MaintenanceConfig(dg.Config):
             tuple(map(parse_table, self.tables)),
             cast(Dedupe, self.dedupe),
         )
-
-
-def compact_config(options: CompactionOptions) -> dict[str, Any]:
-    """Return the run config that requests a compaction alone."""
-    return {
-        "operations": ["compact"],
-        "target_size": size_text(options.target_size),
-        "tables": [table_text(name) for name in options.tables],
-        "chunks": list(options.chunks),
-        "dedupe": options.dedupe,
-    }
 
 
 @contextmanager
@@ -112,9 +101,7 @@ def compact(context: dg.OpExecutionContext, plan: Plan, config: MaintenanceConfi
     done: list[Compacted] = []
     with opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
         run = snapshots.compact_run(plan.name, catalog)
-        compaction = snapshots.compactions.get(plan.name)
-        if compaction is None:
-            compaction = plan_compaction(catalog.store, catalog.require_snapshot(), config.options())
+        compaction = plan_compaction(catalog.store, catalog.require_snapshot(), config.options())
         if config.dry_run:
             return plan_metadata(compaction)
         counting = snapshots.counting("compacting", len(compaction.chunks), context.log.info)

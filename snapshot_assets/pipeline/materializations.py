@@ -13,7 +13,7 @@ import dagster as dg
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.chunks import Outcome
-from snapshot_assets.pipeline.dagster_internals import store_events
+from snapshot_assets.pipeline.dagster_internals import Context, store_events
 from snapshot_assets.pipeline.metadata import chunk_metadata
 from snapshot_assets.pipeline.partitions import key_of_chunk
 from snapshot_assets.plan.plan import Plan
@@ -22,21 +22,23 @@ CODE_VERSION = "1"
 """Raise it when an asset writes something else, so that Dagster marks its partitions as made by older code."""
 
 
-Context = dg.OutputContext | dg.AssetExecutionContext
-"""A step that reports, or its output."""
-
-
 NEVER_SEEN = "INITIAL"
 """Dagster's data version of an asset that it never saw materialized or observed."""
 
 
 def report_chunks(
-    context: Context, plan: Plan, outcomes: Iterable[Outcome], state: State, made_from: Mapping[str, str]
+    context: Context,
+    key: dg.AssetKey,
+    plan: Plan,
+    outcomes: Iterable[Outcome],
+    state: State,
+    made_from: Mapping[str, str],
 ) -> None:
     """Store the materializations of the partitions of committed chunks, with the chunks' checksums as their versions.
 
     Args:
-        context: The step or output whose asset has the partitions.
+        context: The step or output.
+        key: The asset that has the partitions.
         plan: The plan.
         outcomes: The chunks, of one transaction.
         state: The catalog's state after it.
@@ -46,7 +48,7 @@ def report_chunks(
     for outcome in outcomes:
         metadata = chunk_metadata(outcome, state)
         version, partition = metadata["chunk_checksum"], key_of_chunk(plan, outcome.chunk)
-        events.append(materialization(context.asset_key, metadata, partition, version, made_from))
+        events.append(materialization(key, metadata, partition, version, made_from))
     store_events(context, events)
 
 

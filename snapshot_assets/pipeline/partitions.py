@@ -14,8 +14,8 @@ import dagster as dg
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.units import duration_text, parse_time, time_text
-from snapshot_assets.format.windows import Window, closed_count, partition_key, plan_windows, window_at, window_holding
-from snapshot_assets.plan.plan import Plan, require_range
+from snapshot_assets.format.windows import Window, partition_key, window_at, window_holding
+from snapshot_assets.plan.plan import Plan, require_range, windows_of
 
 _KEY_FORMAT = "%Y-%m-%dT%H:%M"
 _MINUTE, _HOUR, _DAY, _WEEK = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=7)
@@ -31,25 +31,6 @@ _MOST_LISTED = 1000
 
 # croniter treats the timestamp 0 as missing and drops a window at the Unix epoch, also for earlier starts.
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def windows_of(plan: Plan, now: datetime | None = None) -> tuple[Window, ...]:
-    """Return the plan's windows in order; for a continuous plan, the closed ones.
-
-    Args:
-        plan: A plan that `require_range` accepts.
-        now: The current time, for a continuous plan; by default the clock's.
-
-    Raises:
-        PlanError: The plan omits an end of its range.
-    """
-    require_range(plan)
-    if plan.start_time is None:
-        return ()
-    if plan.end_time is None:
-        closed = closed_count(plan.start_time, plan.chunk_time_window, now or datetime.now(UTC), plan.lag)
-        return tuple(window_at(plan.start_time, plan.chunk_time_window, index) for index in range(1, closed + 1))
-    return plan_windows(plan.start_time, plan.end_time, plan.chunk_time_window)
 
 
 def partitions_of(plan: Plan, now: datetime | None = None) -> dg.PartitionsDefinition[str]:

@@ -10,7 +10,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.replication.replicate import Replication, replicate
 from snapshot_assets.pipeline.automation import fresh, when_updated
 from snapshot_assets.pipeline.check_results import INTACT
-from snapshot_assets.pipeline.dagster_internals import CheckResult, check_events, store_results
+from snapshot_assets.pipeline.dagster_internals import CheckResult, StepContext, check_events, store_results
 from snapshot_assets.pipeline.failures import showing_failures
 from snapshot_assets.pipeline.keys import asset_key, plan_asset
 from snapshot_assets.pipeline.metadata import with_sizes
@@ -44,13 +44,13 @@ def replica_asset(plan: Plan) -> dg.AssetsDefinition:
             done = replicate(source, target, delete=plan.replicate_delete, single_writer=plan.single_writer)
             newest = Catalog.open(target).state.newest_seal
         version = dg.DataVersion(newest.seal.checksum) if newest else None
-        yield dg.MaterializeResult(metadata=_metadata(done), data_version=version)
-        _record_copied(context, plan, done)
+        yield dg.MaterializeResult(metadata=replica_metadata(done), data_version=version)
+        record_replicated(context, plan, done)
 
     return replica
 
 
-def _record_copied(context: dg.AssetExecutionContext, plan: Plan, done: Replication) -> None:
+def record_replicated(context: StepContext, plan: Plan, done: Replication) -> None:
     """Record that the replica is whole: a replication fails on damage, and reads again what is on record as damaged."""
     check = dg.AssetCheckKey(asset_key(plan, "replica"), INTACT)
     text = "The replication found every object with its size, and hashed what it copied."
@@ -63,7 +63,7 @@ def replica_store(snapshots: Snapshots, plan: Plan) -> ObjectStore:
     return snapshots.open_store(*snapshots.configuration.replica_of(plan))
 
 
-def _metadata(done: Replication) -> dict[str, Any]:
+def replica_metadata(done: Replication) -> dict[str, Any]:
     """Return the metadata of a replica's materialization."""
     return with_sizes(
         {

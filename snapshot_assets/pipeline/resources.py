@@ -5,9 +5,7 @@ The configuration is a Python object, not Dagster config, so that its secrets ap
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -22,13 +20,11 @@ from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.progress import LoggedProgress, Progress
 from snapshot_assets.engine.reports import Report
 from snapshot_assets.engine.restore.settings import RestoreSettings
-from snapshot_assets.engine.session import Session, master_of, parallel_chunks, worker_python
-from snapshot_assets.engine.session_settings import is_local, known_master, settings_of_environment
-from snapshot_assets.engine.session_start import running_session
+from snapshot_assets.engine.session import Session, master_of, parallel_chunks
+from snapshot_assets.engine.session_settings import is_local, known_master
+from snapshot_assets.engine.session_start import may_differ, running_session
+from snapshot_assets.engine.spark_place import refuse_local_files
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.relations import TableName
-from snapshot_assets.pipeline.local_files import refuse_local_files
-from snapshot_assets.pipeline.s3_options import options_of
 from snapshot_assets.pipeline.spark_session import SparkResource
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.fields import DatabaseReference
@@ -43,10 +39,8 @@ from snapshot_assets.storage.options import StoreOptions
 if TYPE_CHECKING:
     from dagster_aws.s3 import S3Resource  # see assets.py
 
-    from snapshot_assets.engine.compact.plan import CompactionPlan
     from snapshot_assets.engine.compact.run import CompactRun
     from snapshot_assets.engine.export.run import ExportRun, OpenExport
-    from snapshot_assets.engine.restore.plan import RestorePlan
     from snapshot_assets.engine.restore.run import RestoreRun
     from snapshot_assets.engine.runner import SparkRunner
 
@@ -73,15 +67,7 @@ class Snapshots:
     Attributes:
         session: Returns the Spark session; None until a step that requires it binds it.
         s3: Endpoint and credentials of `s3://` locations without storage options in the configuration.
-        written: By plan name, the plan as the user wrote it, if its range was not resolved there.
-        force: Names of plans that start a new snapshot.
-        checked: Names of plans whose rows the caller has checked; see `ExportRun.check_rows`.
-        progress: Counts what the run does; None for a count of each asset's own.
-        on_skipped: Called with the tables that are not exported because they have no time index, if any.
-        restores: By plan name, the restore to execute; without one, the run plans it.
-        compactions: By plan name, the compaction that its job executes; without one, the job plans from its run config.
         master: Spark's master, if it is known without starting a session.
-        overwrite: Whether copies are deleted that are where a copy is written.
         spark_key: Resource key of the Spark session.
         started: When the run started: its time in locations, and its windows are those that had closed.
     """
@@ -90,15 +76,7 @@ class Snapshots:
     run_id: str
     session: Session | None = None
     s3: S3Resource | None = None
-    written: dict[str, Plan] = field(default_factory=dict)
-    force: frozenset[str] = frozenset()
-    checked: frozenset[str] = frozenset()
-    progress: Progress | None = None
-    on_skipped: Callable[[Sequence[TableName]], None] = lambda _: None
-    restores: dict[str, RestorePlan] = field(default_factory=dict)
-    compactions: dict[str, CompactionPlan] = field(default_factory=dict)
     master: str = ""
-    overwrite: bool = False
     spark_key: str = SPARK
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     _resource: SparkResource | None = None
@@ -116,7 +94,7 @@ class Snapshots:
             chunks: The number of chunks.
             log: Logs a line in the run's events.
         """
-        self._counting = LoggedProgress(self.progress or Progress(doing, chunks), log)
+        self._counting = LoggedProgress(Progress(doing, chunks), log)
         try:
             yield self._counting.progress
         finally:
@@ -199,16 +177,14 @@ class Snapshots:
             session=partial(self.spark, name),
             parallelism=None,
             most_parts=plan.parts_per_chunk,
-            written=self.written.get(name),
             started=self.started,
-            force=name in self.force and name not in self._exports,
             stage=self.stage,
         )
 
     def open_export(self, name: str, catalog: Catalog | None = None, *, check_rows: bool = False) -> OpenExport:
         """Return the plan's open export, which all assets of this Dagster run share; see `ExportRun.open`."""
         if name not in self._exports:
-            run = replace(self.export_run(name), check_rows=check_rows and name not in self.checked)
+            run = replace(self.export_run(name), check_rows=check_rows)
             self._exports[name] = self._resources.enter_context(run.open(catalog))
         return self._exports[name]
 
@@ -229,10 +205,8 @@ class Snapshots:
             plan = self.configuration.plan(name)
             if plan.target is None:
                 raise PlanError(f"plan {name!r} has no target to restore into; write one", plan=name)
-            planned = self.restores.get(name)
-            settings = planned.settings if planned else RestoreSettings.of(plan)
-            created = self.restore_into(plan, self._address(plan, plan.target), settings)
-            self._restore_runs[name] = replace(created, plan=planned)
+            address = self._address(plan, plan.target)
+            self._restore_runs[name] = self.restore_into(plan, address, RestoreSettings.of(plan))
         return self._restore_runs[name]
 
     def restore_into(self, plan: Plan, address: DatabaseAddress, settings: RestoreSettings) -> RestoreRun:
@@ -266,7 +240,7 @@ class Snapshots:
         from snapshot_assets.engine.compact.run import CompactRun
 
         plan = self.configuration.plan(name)
-        refuse_local_files(plan, None, partial(self._master, name))
+        refuse_local_files(plan.name, plan.to, None, partial(self._master, name))
         parallelism = partial(self._parallelism, plan)
         return CompactRun(catalog, self._runner(name), self.run_id, parallelism)
 
@@ -276,7 +250,7 @@ class Snapshots:
     def _address(self, plan: Plan, reference: DatabaseReference) -> DatabaseAddress:
         """Return a database of a plan; refuse a file of this machine if Spark's tasks run on others."""
         address = self.configuration.source(reference)
-        refuse_local_files(plan, address, partial(self._master, plan.name))
+        refuse_local_files(plan.name, plan.to, address, partial(self._master, plan.name))
         return address
 
     def _master(self, name: str) -> str | None:
@@ -295,9 +269,7 @@ class Snapshots:
             return False
         if self._resource is None:
             return not (self.master and is_local(self.master))
-        settings = settings_of_environment(os.environ) | self._resource.settings(self._settings(name))
-        master = known_master(settings)
-        return master is None or not is_local(master) or worker_python({**settings, MASTER: master}) != sys.executable
+        return may_differ(self._resource.settings(self._settings(name)))
 
     def close(self) -> None:
         """Close all open exports, with their connections and database snapshots, and stop listening to tasks."""
@@ -311,3 +283,30 @@ def snapshots_of(context: Any) -> Snapshots:
     if (spark := getattr(context.resources, snapshots.spark_key, None)) is not None:
         snapshots.bind_spark(spark)
     return snapshots
+
+
+def options_of(s3: S3Resource) -> StoreOptions:
+    """Return an S3 resource's endpoint, region, credentials and retries as options of a store.
+
+    Raises:
+        PlanError: The resource has an option that would have no effect.
+    """
+    resolved: Any = s3.process_config_and_initialize()
+    plain = bool(resolved.endpoint_url and resolved.endpoint_url.startswith("http://"))
+    for ignored, name, remedy in (
+        (resolved.use_unsigned_session, "use_unsigned_session", "requests are signed; give keys"),
+        (not resolved.use_ssl and not plain, "use_ssl=False", "give an endpoint_url that starts with http://"),
+        (resolved.verify is False, "verify=False", "set SSL_CERT_FILE to the PEM file of the store's authority"),
+    ):
+        if ignored:
+            raise PlanError(f"The S3Resource's {name} has no effect here: {remedy}.")
+    return StoreOptions(
+        endpoint=resolved.endpoint_url,
+        region=resolved.region_name,
+        access_key_id=resolved.aws_access_key_id,
+        secret_access_key=resolved.aws_secret_access_key,
+        session_token=resolved.aws_session_token,
+        profile=resolved.profile_name or None,
+        allow_http=plain,
+        retries=resolved.max_attempts if "max_attempts" in s3.model_fields_set else None,
+    )

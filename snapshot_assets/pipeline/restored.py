@@ -2,7 +2,7 @@
 
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,22 +20,32 @@ from snapshot_assets.format.patterns import check_pattern
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import human_bytes
 from snapshot_assets.pipeline.checks import Judge, chunk_check
-from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, store_events
+from snapshot_assets.pipeline.dagster_internals import (
+    NO_EVENTS_AT_THE_END,
+    CheckResult,
+    StepContext,
+    check_events,
+    store_events,
+    store_results,
+)
 from snapshot_assets.pipeline.failures import showing_failures
-from snapshot_assets.pipeline.keys import asset_key, plan_asset
+from snapshot_assets.pipeline.keys import asset_key, asset_keys, plan_asset
 from snapshot_assets.pipeline.materializations import made_from_seal, materialization
 from snapshot_assets.pipeline.metadata import first_rows, rates, restored_schema, with_sizes
-from snapshot_assets.pipeline.partitions import chunks_of_run, key_of_chunk, partitions_of
+from snapshot_assets.pipeline.partitions import chunks_of_run, key_of, key_of_chunk, partitions_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.pipeline.tables import target_lineage
 from snapshot_assets.plan.plan import Plan
 
 if TYPE_CHECKING:
-    from snapshot_assets.engine.progress import Progress
     from snapshot_assets.engine.restore.loader import ChunkOutcome
     from snapshot_assets.engine.restore.plan import RestorePlan
     from snapshot_assets.engine.restore.run import RestoreRun
 
+_CHECKS = {
+    "row_counts": "The target has as many rows of the window as the manifest, table by table.",
+    "untimed_row_counts": "The target has as many rows that lie in no window as the manifest, table by table.",
+}
 _RESTORE_AGAIN = "Materialise this partition of restored again, with run config replace: true."
 
 
@@ -144,50 +154,88 @@ def _restore(context: dg.AssetExecutionContext, plan: Plan, config: RestoreConfi
         progress.chunks = len(restore_plan.chunks)
         if not config.replace:
             run.check_rows(restore_plan)
-        _load(context, plan, run, restore_plan, progress)
+        report = RestoreReport(context, asset_keys(plan.name, plan), run, plan)
+        with report.of_end(), closing(run.restore()) as outcomes:
+            for outcome in outcomes:
+                progress.outcome(outcome)
+                report.loaded(outcome, None if plan.schema_only else key_of_chunk(plan, outcome.chunk))
+            report.finished = run.finish()
+
+
+class RestoreReport:
+    """Reports a restore that has begun as materializations of `restored` and `target`.
+
+    Args:
+        context: The step.
+        key: Returns the key of an asset by its name in the plan.
+        run: The restore.
+        plan: The plan; None for a location that no plan names.
+    """
+
+    def __init__(
+        self, context: StepContext, key: Callable[[str], dg.AssetKey], run: "RestoreRun", plan: Plan | None
+    ) -> None:
+        assert run.plan is not None
+        self._context, self._key, self._run, self._plan = context, key, run, plan
+        self._restore_plan = run.plan
+        self._made_from = made_from_seal(context.instance, key("manifest"), run.plan.source.checksum)
+        self.finished = False
+        for step in run.plan.steps.any_failed:
+            context.log.warning(f"{step.name} could not be made; its rows and steps wait for the next run.")
+
+    def loaded(self, outcome: "ChunkOutcome", partition: str | None) -> None:
+        """Report a window that is loaded; `partition` is its key, None for chunk 0."""
+        if partition is not None and outcome.status not in ("failed", "incomplete"):
+            facts = _metadata(outcome, self._restore_plan)
+            store_events(self._context, [materialization(self._key("restored"), facts, partition, "", self._made_from)])
+
+    @contextmanager
+    def of_end(self) -> Iterator[None]:
+        """Report the target once the context has finished the restore, also if parts of it are left out."""
         try:
-            finished = run.finish()
+            yield
         except (SchemaIncompleteError, PartlyRestoredError):
-            _report_target(context, plan, run)  # the metadata has the steps that failed, the error what is left out
+            self._target()  # the metadata has the steps that failed, the error what is left out
             raise
-    left = "finished" if finished else "other windows are still to be loaded"
-    for warning in restore_plan.warnings:
-        context.log.warning(warning)
-    context.log.info(f"Revision {restore_plan.state.revision}: {left}.")
-    if finished:
-        _report_target(context, plan, run)
+        left = "finished" if self.finished else "other windows are still to be loaded"
+        for warning in self._restore_plan.warnings:
+            self._context.log.warning(warning)
+        self._context.log.info(f"Revision {self._restore_plan.state.revision}: {left}.")
+        if self.finished:
+            self._target()
 
+    def _target(self) -> None:
+        """Report what the target holds now, and what of the schema it lacks."""
+        plan, source = self._run.plan, self._restore_plan.source
+        assert plan is not None
+        facts = {"revision": str(plan.state.revision), "from": self._run.store.uri}
+        facts |= restored_schema(plan, self._run.failed_steps())
+        store_events(self._context, [dg.AssetObservation(self._key("restored"), metadata=facts)])
+        if self._plan is not None:
+            rule = rule_of(source.schema.database)
+            facts |= target_lineage(self._plan, plan.definition.tables, source.names, rule)
+        store_events(self._context, [materialization(self._key("target"), facts)])
 
-def _load(
-    context: dg.AssetExecutionContext,
-    plan: Plan,
-    run: "RestoreRun",
-    restore_plan: "RestorePlan",
-    progress: "Progress",
-) -> None:
-    """Load a run's chunks, and report each window when it is loaded."""
-    for step in restore_plan.steps.any_failed:
-        context.log.warning(f"{step.name} could not be made; its rows and steps wait for the next run.")
-    made_from = made_from_seal(context.instance, asset_key(plan, "manifest"), restore_plan.source.checksum)
-    with closing(run.restore()) as outcomes:
-        for outcome in outcomes:
-            progress.outcome(outcome)
-            key = None if plan.schema_only else key_of_chunk(plan, outcome.chunk)
-            if key is not None and outcome.status not in ("failed", "incomplete"):
-                event = materialization(context.asset_key, _metadata(outcome, restore_plan), key, "", made_from)
-                store_events(context, [event])
-
-
-def _report_target(context: dg.AssetExecutionContext, plan: Plan, run: "RestoreRun") -> None:
-    """Report what the target holds now, and what of the schema it lacks."""
-    restore_plan = run.plan
-    assert restore_plan is not None
-    failed = run.failed_steps()
-    facts = {"revision": str(restore_plan.state.revision), "from": plan.to} | restored_schema(restore_plan, failed)
-    store_events(context, [dg.AssetObservation(context.asset_key, metadata=facts)])
-    source = restore_plan.source
-    facts |= target_lineage(plan, restore_plan.definition.tables, source.names, rule_of(source.schema.database))
-    store_events(context, [materialization(asset_key(plan, "target"), facts)])
+    def row_counts(self) -> None:
+        """Report the results of the checks of row counts."""
+        plan = self._run.current()
+        with self._run.target() as target:
+            found = differences(target, plan, [each.chunk for each in plan.chunks], self._run.stage)
+        for name, chunks in (
+            ("row_counts", sorted(found.keys() - {UNTIMED_CHUNK})),
+            ("untimed_row_counts", [UNTIMED_CHUNK] if UNTIMED_CHUNK in found else []),
+        ):
+            results = [
+                CheckResult(
+                    key_of(plan.state.window(chunk)) if chunk != UNTIMED_CHUNK else None,
+                    not found[chunk],
+                    _differing(found[chunk]),
+                    _RESTORE_AGAIN if found[chunk] else _CHECKS[name],
+                )
+                for chunk in chunks
+            ]
+            check = dg.AssetCheckKey(self._key("restored"), name)
+            store_results(self._context, check_events(self._context.instance, check, results))
 
 
 def _metadata(outcome: "ChunkOutcome", plan: "RestorePlan") -> dict[str, Any]:
@@ -213,13 +261,8 @@ def row_counts_checks(plan: Plan, spark_key: str) -> list[dg.AssetChecksDefiniti
 
     `row_counts` counts each window; `untimed_row_counts` counts rows that lie in no window.
     """
-    text = "The target has as many rows {} as the manifest, table by table."
-    checks = {"row_counts": "of the window"}
-    if not plan.source_asset:  # all rows of an asset lie in windows
-        checks["untimed_row_counts"] = "that lie in no window"
-    return [
-        chunk_check(plan, "restored", name, text.format(rows), _counting, spark_key) for name, rows in checks.items()
-    ]
+    names = ["row_counts"] if plan.source_asset else list(_CHECKS)  # all rows of an asset lie in windows
+    return [chunk_check(plan, "restored", name, _CHECKS[name], _counting, spark_key) for name in names]
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
 from snapshot_assets.format.name_texts import written_name, yaml_key, yaml_value
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table, TableName
-from snapshot_assets.pipeline.dagster_internals import store_events
+from snapshot_assets.pipeline.dagster_internals import Context, store_events
 from snapshot_assets.pipeline.keys import asset_key, shared_settings
 from snapshot_assets.pipeline.materializations import CODE_VERSION, made_from_versions, materialization
 from snapshot_assets.pipeline.metadata import with_sizes
@@ -101,17 +101,18 @@ def _database(plan: Plan, name: str, kind: str | None, deps: list[dg.AssetKey], 
 
 
 def warn_of_misplaced(
-    context: dg.OutputContext, plan: Plan, tables: Mapping[TableName, Table], names: NameRule
+    context: Context, key: dg.AssetKey, plan: Plan, tables: Mapping[TableName, Table], names: NameRule
 ) -> None:
     """Warn of tables that are exported elsewhere than their assets show, once for the output that lacks their rows.
 
     Args:
-        context: The output of `chunks` or `untimed_tables`.
+        context: The step or output.
+        key: The asset `chunks` or `untimed_tables`.
         plan: The plan.
         tables: The exported tables.
         names: How the source compares names.
     """
-    spellings, here = Spellings(names, tables), context.asset_key == asset_key(plan, "untimed_tables")
+    spellings, here = Spellings(names, tables), key == asset_key(plan, "untimed_tables")
     for name in tables_with_assets(plan):
         table = tables.get(spellings.of(name))
         if untimed(plan, name, names) is here and _is_misplaced(plan, name, table, names):
@@ -130,7 +131,7 @@ def _is_misplaced(plan: Plan, name: TableName, table: Table | None, names: NameR
 
 
 def report_tables(
-    context: dg.OutputContext,
+    context: Context,
     plan: Plan,
     outcomes: Sequence[Outcome],
     tables: Mapping[TableName, Table],
@@ -139,7 +140,7 @@ def report_tables(
     """Report the tables that committed chunks materialize.
 
     Args:
-        context: The output that is exported.
+        context: The step or output that exports.
         plan: The plan.
         outcomes: The chunks' outcomes.
         tables: The exported tables, for their columns; those that are not there are reported without.

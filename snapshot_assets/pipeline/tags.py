@@ -156,18 +156,6 @@ def _wanted(context: Any, plan: Plan, sealed_at: float) -> dg.SensorResult | dg.
     )
 
 
-def create_due_tag(context: dg.AssetExecutionContext, plan: Plan) -> None:
-    """Create the tag that the plan's rule has due, if it has one, and show it as a partition."""
-    if plan.retention.tag is None:
-        return
-    store = snapshots_of(context).store(plan.name)
-    catalog = Catalog.open_for_writing(store, single_writer=plan.single_writer)
-    wanted = due(catalog.require_snapshot(), catalog.now(), tag=plan.retention.tag.rule).tag
-    if wanted is not None:
-        create_tag(catalog, wanted.name, wanted.revision, wanted.ttl, automatic=True)
-        show_tags(context, plan, catalog.refresh(), catalog.store.uri)
-
-
 def show_tags(context: dg.OpExecutionContext | dg.AssetExecutionContext, plan: Plan, state: State, uri: str) -> None:
     """Report a plan's tags to Dagster, because tags are also created, changed and deleted without Dagster.
 

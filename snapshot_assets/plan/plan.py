@@ -19,7 +19,7 @@ The module connects to nothing and imports neither Dagster nor Spark.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -28,6 +28,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.file_formats import FileFormat
 from snapshot_assets.format.units import MAX_FILE_SIZE, MIN_FILE_SIZE, MIN_TEXT_SIZE, duration_text, parse_file_size
+from snapshot_assets.format.windows import Window, closed_count, plan_windows, window_at
 from snapshot_assets.plan.dagster_fields import DagsterFields
 from snapshot_assets.plan.fields import Duration, FileSize, FormatOptions
 from snapshot_assets.plan.problems import plan_error, problems_of, raising_value_errors
@@ -302,3 +303,22 @@ def require_range(plan: Plan) -> None:
             f"plan {plan.name!r} has no {' and no '.join(missing)}, which its Dagster partitions need; give the range, "
             f"or kind: continuous with a start_time{known}"
         )
+
+
+def windows_of(plan: Plan, now: datetime | None = None) -> tuple[Window, ...]:
+    """Return the plan's windows in order; for a continuous plan, the closed ones.
+
+    Args:
+        plan: A plan that `require_range` accepts.
+        now: The current time, for a continuous plan; by default the clock's.
+
+    Raises:
+        PlanError: The plan omits an end of its range.
+    """
+    require_range(plan)
+    if plan.start_time is None:
+        return ()
+    if plan.end_time is None:
+        closed = closed_count(plan.start_time, plan.chunk_time_window, now or datetime.now(UTC), plan.lag)
+        return tuple(window_at(plan.start_time, plan.chunk_time_window, index) for index in range(1, closed + 1))
+    return plan_windows(plan.start_time, plan.end_time, plan.chunk_time_window)

@@ -14,6 +14,7 @@ from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Tab
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.catalog.tags import sealed_by
 from snapshot_assets_tests.schema_documents import write_schema
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
@@ -113,3 +114,9 @@ def writer(store: ObjectStore) -> Writer:
     writer = Writer(store)
     writer.begin()
     return writer
+
+
+@pytest.fixture
+def sealed(writer: Writer) -> Writer:
+    """A location that is sealed at revision 5; tests that need another history have a `sealed` of their own."""
+    return sealed_by(writer)

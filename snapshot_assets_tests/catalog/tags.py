@@ -1,7 +1,10 @@
 """Helpers for the tests of pins."""
 
+from __future__ import annotations
+
 import threading
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
@@ -14,9 +17,11 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import is_probe
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.probe import probe
-from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage
 from snapshot_assets_tests.waiting import until
+
+if TYPE_CHECKING:
+    from snapshot_assets_tests.catalog.conftest import Writer
 
 NOW = timedelta(0)
 SEAL = 5

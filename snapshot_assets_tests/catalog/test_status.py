@@ -20,14 +20,9 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.execute import delete_rows, expire, rollback
 from snapshot_assets_tests.catalog.merging import merge
-from snapshot_assets_tests.catalog.tags import Changed, flip, path_of, replaced, reseal, save, sealed_by
+from snapshot_assets_tests.catalog.tags import Changed, flip, path_of, replaced, reseal, save
 
 GRACE = timedelta(microseconds=HEADER.grace)
-
-
-@pytest.fixture
-def sealed(writer: Writer) -> Writer:
-    return sealed_by(writer)
 
 
 def status(writer: Writer, later: timedelta = timedelta(0)) -> module.Status:

@@ -8,6 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from snapshot_assets_tests.cli.helpers import RANGE
+
 _HEAVY = ("dagster", "pyspark", "duckdb", "adbc_driver_manager", "rich")
 _PROBE = """
 import json, sys
@@ -52,3 +56,13 @@ def test_commands_load_only_what_they_need(exported: Path, source: str, tmp_path
     assert {command: each for command, each in named.items() if each != ["0", "rich"] and command in tables} == {}
     assert (saved[0], created[0]) == ("0", "2")  # there is nothing to compact, and the range differs
     assert not {"dagster", "pyspark"} & {*saved, *created}
+
+
+def test_an_export_needs_dagster_only_where_an_instance_is_configured(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DAGSTER_HOME")
+    export = ["export", "create", "--source", source, "--to", (tmp_path / "to").as_uri(), *RANGE]
+    restore = ["import", "--from", (tmp_path / "to").as_uri(), "--target", f"duckdb://{tmp_path}/restored.duckdb"]
+    assert loaded(("dagster",), export, restore) == [["0"], ["0"]]
+    assert not (tmp_path / "state").exists()

@@ -11,14 +11,12 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.cli.catalog import compact
 from snapshot_assets.engine.compact.options import CompactionOptions
 from snapshot_assets.engine.compact.plan import CompactionPlan
-from snapshot_assets.engine.compact.run import CompactRun
-from snapshot_assets.engine.progress import Progress
+from snapshot_assets.engine.compact.run import Compacted, CompactRun
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.pipeline import execute
-from snapshot_assets.plan.plan import Plan
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import delete_rows, expire
 from snapshot_assets_tests.catalog.tags import reseal, save
@@ -38,17 +36,14 @@ def savepoints(location: Path) -> dict[int, int]:
 
 @pytest.fixture
 def compacted(monkeypatch: pytest.MonkeyPatch, exported: Path) -> list[CompactionOptions]:
-    """The requests to the job, which runs in this process instead, without Spark and Dagster."""
+    """The compactions, which run in this process, without Spark."""
     asked: list[CompactionOptions] = []
 
-    def run(_: object, plan: Plan, given: CompactionPlan, *, progress: Progress, **__: object) -> str:
+    def run(_: object, catalog: Catalog, given: CompactionPlan) -> tuple[list[Compacted], str]:
         asked.append(given.options)
-        catalog = Catalog.open_for_writing(store_of(exported))
-        for outcome in CompactRun(catalog, InlineRunner(), "r").execute(given):
-            progress.outcome(outcome)
-        return f"run-{len(asked)}"
+        return list(CompactRun(catalog, InlineRunner(), "r").execute(given)), f"run-{len(asked)}"
 
-    monkeypatch.setattr(execute, "run_compaction", run)
+    monkeypatch.setattr(compact, "_compact", run)
     return asked
 
 

@@ -1,4 +1,4 @@
-"""`snapshots copy` whole, and the example of an hourly copy: Dagster's assets on Spark."""
+"""`snapshots copy` whole, and the example of an hourly copy: on Spark."""
 
 from __future__ import annotations
 

@@ -79,18 +79,15 @@ print(parallel_tasks(start_session({"spark.master": "local-cluster[3,1,512]", "s
 def test_executors_that_come_only_with_jobs_are_not_waited_for(tmp_path: Path) -> None:
     """Dynamic allocation starts without any, as EMR's clusters do by default."""
     program = """
-import time
-from snapshot_assets.engine.session import parallel_tasks
+from snapshot_assets.engine import session
 from snapshot_assets.engine.session_start import start_session
 settings = {"enabled": "true", "minExecutors": "0", "maxExecutors": "3"}
 settings = {f"spark.dynamicAllocation.{name}": value for name, value in settings.items()}
 cluster = {"spark.master": "local-cluster[3,2,512]", "spark.executor.memory": "512m", "spark.executor.cores": "2"}
 spark = start_session(cluster | settings)
-started = time.monotonic()
-print(parallel_tasks(spark), time.monotonic() - started)
+session.executors_of = None  # whoever waits for executors counts them
+print(session.parallel_tasks(spark))
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr[-3000:]
-    tasks, seconds = done.stdout.splitlines()[-1].split()
-    assert tasks == "6"
-    assert float(seconds) < 10
+    assert done.stdout.splitlines()[-1] == "6"

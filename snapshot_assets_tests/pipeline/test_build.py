@@ -163,7 +163,7 @@ def test_a_seal_is_described_as_the_plan_has_it(project):
     ("keyword", "message"),
     [
         ("spark", r"no argument 'spark'; .*resources=\{'pyspark': spark_resource\(\)\}"),
-        ("forced", r"no argument 'forced'; it has .*force, "),
+        ("forced", r"no argument 'forced'; it has .*master, "),
         ("_runs", "no argument '_runs'"),
         ("session", "no argument 'session'"),
     ],

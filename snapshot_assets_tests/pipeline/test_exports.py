@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import dagster as dg
@@ -19,6 +20,7 @@ from snapshot_assets.format.units import time_text
 from snapshot_assets.pipeline import partitions, shared
 from snapshot_assets.pipeline.exports import ExportConfig
 from snapshot_assets.pipeline.runs import SILENT
+from snapshot_assets.plan import plan as plans
 from snapshot_assets_tests.pipeline.project import DAY, RANGE_TAGS, ROWS, START, Project, run_job
 
 CONTINUOUS = {"kind": "continuous", "end_time": None}
@@ -39,6 +41,7 @@ def closed(monkeypatch: pytest.MonkeyPatch, days: int) -> Iterator[None]:
     """Let so many windows be closed."""
     with monkeypatch.context() as patched:
         patched.setattr(partitions, "datetime", clock(days))
+        patched.setattr(plans, "datetime", clock(days))
         patched.setattr(engine_run, "datetime", clock(days))
         patched.setattr(shared, "start_of_run", lambda _: START + days * DAY)
         yield
@@ -143,9 +146,9 @@ def test_the_schedule_catches_up_and_then_has_nothing_to_do(make_project: Any, m
         assert len(project.materialized("manifest")) == 1
 
 
-@pytest.mark.parametrize("late", ["partitions", "engine"])
+@pytest.mark.parametrize("late", [plans, engine_run])
 def test_a_window_that_closes_during_a_run_belongs_to_the_next(
-    make_project: Any, monkeypatch: pytest.MonkeyPatch, late: str
+    make_project: Any, monkeypatch: pytest.MonkeyPatch, late: ModuleType
 ) -> None:
     """Whichever part of the run reads the clock first."""
     project = make_project(durable=True, late_windows=1, **CONTINUOUS)
@@ -153,7 +156,7 @@ def test_a_window_that_closes_during_a_run_belongs_to_the_next(
         with closed(monkeypatch, days), monkeypatch.context() as patched:
             request = tick(project)
             assert isinstance(request, dg.RunRequest)
-            patched.setattr(partitions if late == "partitions" else engine_run, "datetime", clock(days + 1))
+            patched.setattr(late, "datetime", clock(days + 1))
             assert run_job(project, "demo_export", dict(request.run_config["ops"]), raise_on_error=False).success
         assert (len(project.state().windows()), project.state().sealed) == (days, True)
 

@@ -10,6 +10,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from snapshot_assets.catalog.operations import seal
 from snapshot_assets.errors import (
     DamageError,
     DatabaseUnavailableError,
@@ -19,7 +20,6 @@ from snapshot_assets.errors import (
     SnapshotError,
     StoreUnavailableError,
 )
-from snapshot_assets.pipeline import io_manager
 from snapshot_assets.pipeline.failures import as_failure
 from snapshot_assets_tests.pipeline.project import ROOT, Project
 
@@ -52,7 +52,7 @@ def test_a_failed_export_stays_what_is_shown_if_the_hints_fail_too(
 
     project = make_project()
     project.break_chunk(1)
-    monkeypatch.setattr(io_manager, "write_hints", lost)
+    monkeypatch.setattr(seal, "write_hints", lost)
     failure = project.failure(project.run("chunks", keys=project.keys[:1], with_checks=False))
     assert [each["chunks"] for each in failure.metadata["failed_chunks"].value] == [[1]]
     assert any("were not written after the failure: the bucket does not answer" in line for line in project.log())

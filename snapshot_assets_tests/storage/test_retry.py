@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -215,18 +215,21 @@ def test_every_answer_is_a_contact_for_all_stores_of_a_bucket(
     assert proxy.statuses("PUT .*/new") == [0, 200]
 
 
-def test_pages_and_parts_count_as_requests(s3_server: S3Server, proxy: Proxy, s3_location: str) -> None:
+def test_pages_and_parts_count_as_requests(
+    s3_server: S3Server, proxy: Proxy, s3_location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calm = open_store(parse_location(s3_location), s3_server.options)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: calm.put(f"many/{number}", b""), range(2001)))
+    pauses: list[float] = []
+    monkeypatch.setattr(retry, "pause", pauses.append)
+    monkeypatch.setattr(retry, "time", SimpleNamespace(monotonic=lambda: 1000.0))
     store = open_store(parse_location(s3_location), replace(proxy.options, requests_per_second=2.0))
     store.head("many/1")
-    started = time.monotonic()
     assert len(list(store.list("many"))) == 2001
-    assert time.monotonic() - started > 1.4  # three pages, each half a second after the request before it
-    started = time.monotonic()
+    assert pauses == [0, 0.5, 1, 1.5]  # three pages, each half a second after the request before it
     upload(store)
-    assert time.monotonic() - started > 1.4  # its beginning and two whole parts
+    assert pauses[4:] == [2, 3]  # two whole parts count, and the request beside them
 
 
 def test_a_closed_reader_ends_its_requests(proxy: Proxy, s3_location: str) -> None:

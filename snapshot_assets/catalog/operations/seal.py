@@ -5,7 +5,8 @@ Safety does not depend on asset checks or other verification: sealing itself rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import count, islice
@@ -21,7 +22,7 @@ from snapshot_assets.catalog.state.totals import missing_text
 from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.catalog.verify.objects import Report, check_head, files_to_seal, verified_revision
 from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
-from snapshot_assets.errors import IncompleteError
+from snapshot_assets.errors import IncompleteError, SnapshotError
 from snapshot_assets.format.actions import RowsOutside, Seal
 from snapshot_assets.format.layout import is_receipt
 from snapshot_assets.storage.base import ObjectStore
@@ -168,3 +169,24 @@ def damage_error(state: State, faults: Sequence[Fault], what: str, report: Repor
     repair = f" Export again {ways}{others}; then seal." if ways else ""
     objects = [(fault.object, fault.chunk) for fault in faults]
     return IncompleteError(f"{what}: {some}{more}.{repair}", faults=objects, report=report)
+
+
+@contextmanager
+def hints_written(catalog: Catalog, warn: Callable[[str], None]) -> Iterator[None]:
+    """Write the hints at the end of the context.
+
+    Also if the context fails, because it may have committed before: its error is the one raised.
+
+    Args:
+        catalog: The location.
+        warn: Logs a warning.
+    """
+    try:
+        yield
+    except BaseException:
+        try:
+            write_hints(catalog.store, catalog.state, catalog.refresh)
+        except SnapshotError as error:
+            warn(f"The hints of {catalog.store.uri} were not written after the failure: {error}")
+        raise
+    write_hints(catalog.store, catalog.state, catalog.refresh)

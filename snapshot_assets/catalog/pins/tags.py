@@ -8,6 +8,7 @@ from datetime import timedelta
 from functools import partial
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.pins.automatic import TagRule, due
 from snapshot_assets.catalog.pins.objects import NO_OBJECT, create_pin, delete_pin, ttl_text
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.holds import refuse_held
@@ -52,6 +53,21 @@ def create_tag(
     wanted = act.TagCreated(check_tag_name(name), revision, NO_OBJECT, catalog.now(), _checked_ttl(ttl), automatic)
     made = create_pin(catalog, lambda state: None if _exists(state, wanted) else wanted)
     return Tag(made or catalog.state.tags[name], new=made is not None)
+
+
+def create_due_tag(catalog: Catalog, rule: TagRule) -> bool:
+    """Create the tag that a rule has due; returns whether one was.
+
+    Args:
+        catalog: The location, opened for writing.
+        rule: The rule.
+    """
+    wanted = due(catalog.require_snapshot(), catalog.now(), tag=rule).tag
+    if wanted is None:
+        return False
+    create_tag(catalog, wanted.name, wanted.revision, wanted.ttl, automatic=True)
+    catalog.refresh()
+    return True
 
 
 def rename_tag(catalog: Catalog, name: str, new_name: str) -> Tag:

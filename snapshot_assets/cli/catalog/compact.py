@@ -1,18 +1,20 @@
-"""`snapshots catalog compact` and `snapshots savepoint create`, which run the same job."""
+"""`snapshots catalog compact` and `snapshots savepoint create`, which compacts first."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.listing import list_savepoints
 from snapshot_assets.catalog.pins.savepoints import sealed_head
 from snapshot_assets.cli.location import open_catalog, place_of
 from snapshot_assets.cli.output import only_results_on_stdout, plain, show, show_json
-from snapshot_assets.cli.spark import refuse_unreachable_spark, with_spark_options
+from snapshot_assets.cli.recorded_runs import Run, run_recorded
+from snapshot_assets.cli.spark import place_of_options, refuse_files_elsewhere, refuse_unreachable_spark, spark_runner
 from snapshot_assets.cli.tables import show_table
 from snapshot_assets.engine.compact.options import TARGET_BYTES, CompactionOptions
 from snapshot_assets.engine.compact.plan import CompactionPlan, Group, plan_compaction
@@ -21,12 +23,17 @@ from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import human_bytes, parse_file_size
-from snapshot_assets.plan.ad_hoc import ad_hoc_configuration
-from snapshot_assets.plan.unset import NO_SOURCE
+from snapshot_assets.plan.ad_hoc import plan_name
+from snapshot_assets.plan.file_parts import Needed
+from snapshot_assets.plan.read_configuration import load_configuration
+from snapshot_assets.plan.spark_settings import merged_settings
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.compact.run import Compacted
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compact a snapshot by the same job as a plan. Spark starts only if there is something to merge."""
+    """Compact a snapshot. Spark starts only if there is something to merge."""
     compaction = CompactionOptions(
         target_size=parse_file_size(options.target_size) if options.target_size else TARGET_BYTES,
         chunks=tuple(options.chunk),
@@ -37,35 +44,40 @@ def run(options: argparse.Namespace) -> int:
     plan = plan_compaction(catalog.store, catalog.state, compaction)
     if options.dry_run or not plan.groups:
         return _report_plan(options, catalog.store.uri, plan)
-    outcomes, run_id = _run_job(options, plan)
+    outcomes, run_id = _compact(options, catalog, plan)
     return _report(options, Catalog.open(catalog.store), outcomes, run_id)
 
 
-def _run_job(options: argparse.Namespace, compaction: CompactionPlan) -> tuple[Sequence[Any], str]:
-    """Compact the call's location; returns each chunk's outcome, and the run's id."""
-    configuration = ad_hoc_configuration(options.config, _job_fields(options))
-    configuration = configuration.with_plan(with_spark_options(configuration.plans[-1], options))
-    refuse_unreachable_spark(configuration, configuration.plans[-1])
-    # Dagster and Spark are imported only here, when data is about to move.
-    from snapshot_assets.cli.progress import progress
-    from snapshot_assets.cli.recorded_runs import open_recording_instance
-    from snapshot_assets.pipeline.execute import run_compaction
+def _compact(options: argparse.Namespace, catalog: Catalog, plan: CompactionPlan) -> tuple[list[Compacted], str]:
+    """Execute a plan; returns each chunk's outcome, and the run's id."""
+    place = place_of(options)
+    name = place.plan.name if place.plan else plan_name(catalog.store.uri)
+    configured = load_configuration(options.config, needed=Needed()).spark
+    own = merged_settings(place.plan.spark if place.plan else {}, place_of_options(options))
+    settings = merged_settings(configured, own)
+    refuse_unreachable_spark(settings)
+    refuse_files_elsewhere(settings, name, catalog.store.uri)
+    from snapshot_assets.cli.progress import progress  # only here, when data is about to move
 
-    outcomes: list[Any] = []
-    plan, chunks = configuration.plans[-1], len(compaction.chunks)
-    with only_results_on_stdout(), progress("compacting", chunks, outcomes, options.progress) as watch:
-        instance = open_recording_instance(options)
-        run_id = run_compaction(configuration, plan, compaction, instance=instance, progress=watch)
-    return outcomes, run_id
+    outcomes: list[Compacted] = []
 
+    def work(run: Run) -> str:
+        from snapshot_assets.engine.compact.run import CompactRun
+        from snapshot_assets.engine.session import parallel_chunks
 
-def _job_fields(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of the plan whose job compacts: of the plan that names the location, those that matter."""
-    location, storage, plan = place = place_of(options)
-    fields: dict[str, Any] = {"to": location.uri, "storage": storage, "source": NO_SOURCE, "schema_only": True}
-    if plan is not None:
-        fields |= {"name": plan.name, "spark": plan.spark}
-    return fields | {"single_writer": options.single_writer or place.single_writer}
+        with spark_runner(settings, run, catalog.store) as runner:
+            compacting = CompactRun(catalog, runner, run.id, lambda: parallel_chunks(runner.session()))
+            with closing(compacting.execute(plan)) as done:
+                for outcome in done:
+                    watch.outcome(outcome)
+        if run.context is not None:
+            from snapshot_assets.pipeline.metadata import compaction_metadata
+
+            run.context.add_output_metadata(compaction_metadata(outcomes))
+        return run.id
+
+    with only_results_on_stdout(), progress("compacting", len(plan.chunks), outcomes, options.progress) as watch:
+        return outcomes, run_recorded(options, f"{name}_maintenance", watch, work)
 
 
 def _report_plan(options: argparse.Namespace, uri: str, plan: CompactionPlan) -> int:
@@ -107,7 +119,7 @@ def _show_groups(groups: Iterable[Group]) -> None:
 
 
 def _report(options: argparse.Namespace, catalog: Catalog, outcomes: Sequence[Any], run_id: str) -> int:
-    from snapshot_assets.engine.compact.run import totals_of  # the job has imported it
+    from snapshot_assets.engine.compact.run import totals_of  # the compaction has imported it
 
     report: dict[str, Any] = {
         "uri": catalog.store.uri,
@@ -131,7 +143,7 @@ def _report(options: argparse.Namespace, catalog: Catalog, outcomes: Sequence[An
 
 
 def create_savepoint(options: argparse.Namespace) -> int:
-    """Compact everything by the same job as a plan, then pin it. Spark starts only if there is something to compact."""
+    """Compact everything, then pin it. Spark starts only if there is something to compact."""
     catalog = open_catalog(options, writing=not options.dry_run)
     if options.dry_run:
         return _show_savepoint_plan(options, catalog)
@@ -139,7 +151,7 @@ def create_savepoint(options: argparse.Namespace) -> int:
     outcomes: list[Any] = []
 
     def compact_all(plan: CompactionPlan) -> None:
-        compacted, run_id = _run_job(options, plan)
+        compacted, run_id = _compact(options, catalog, plan)
         outcomes.extend(compacted)
         runs.append(run_id)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.operations.seal import check_to_seal, damage_error
+from snapshot_assets.catalog.operations.seal import check_to_seal, damage_error, hints_written
+from snapshot_assets.catalog.pins.tags import create_due_tag
 from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State
@@ -20,20 +22,33 @@ from snapshot_assets.catalog.verify.hints import damaged_documents
 from snapshot_assets.catalog.verify.objects import verified_revision
 from snapshot_assets.cli.export import create_request as request
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
-from snapshot_assets.cli.spark import refuse_files_elsewhere, refuse_unreachable_spark, start_spark_early
+from snapshot_assets.cli.recorded_runs import Run, run_recorded
+from snapshot_assets.cli.spark import (
+    opened_export_run,
+    refuse_files_elsewhere,
+    refuse_unreachable_spark,
+    start_spark_early,
+)
+from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.restorable import restore_warnings
 from snapshot_assets.engine.export.start_snapshot import next_export, open_windows_text, skipped_text
 from snapshot_assets.engine.schema_history import history_warnings
 from snapshot_assets.format.counts import counted
+from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.uncarried import code_by_kind, kinds_text, uncarried_by_kind
 from snapshot_assets.format.units import human_bytes, time_text
 from snapshot_assets.format.windows import TimeRange, plan_windows
 from snapshot_assets.plan.configuration import Configuration
-from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.plan import Plan, windows_of
 from snapshot_assets.storage.base import ObjectStore
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.export.run import OpenExport
+    from snapshot_assets.engine.progress import Progress
+    from snapshot_assets.pipeline.recording import ExportRecorder
 
 
 def run(options: argparse.Namespace) -> int:
@@ -63,11 +78,12 @@ def run(options: argparse.Namespace) -> int:
         show_message(f"{' '.join(fault.message for fault in damaged)} They are written again from the source.")
     request.check_replica(configuration, plan, state)
     with only_results_on_stdout():
-        refuse_files_elsewhere(configuration, plan)
+        settings = configuration.spark_settings(plan)
         if not plan.schema_only:
-            refuse_unreachable_spark(configuration, plan)
+            refuse_files_elsewhere(settings, plan.name, plan.to, source)
+            refuse_unreachable_spark(settings)
         if request.moves_rows(configuration, plan, state, again=options.force or replace is not None):
-            start_spark_early(configuration, plan)
+            start_spark_early(settings)
         work = _export(options, configuration, plan, state, replace)
     work.replica = plan.replicate_to
     return _report(options, plan, store, Catalog.open(store).state, work)
@@ -75,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
 
 @dataclass
 class _Work:
-    """Results of a call's Dagster runs, if there were any.
+    """Results of a call's run, if there was one.
 
     Attributes:
         skipped: Tables that are not exported because they have no time index; None if they are unknown.
@@ -102,45 +118,87 @@ def _checked(plan: Plan, store: ObjectStore, state: State) -> tuple[int, list[Fa
 def _export(
     options: argparse.Namespace, configuration: Configuration, plan: Plan, state: State, replace: TimeRange | None
 ) -> _Work:
-    force = options.force
-    resolved = request.prepared(configuration, plan, state, force=force)
-    # Dagster and Spark are imported only here, before data moves.
-    from snapshot_assets.cli.progress import progress
-    from snapshot_assets.cli.recorded_runs import open_recording_instance
-    from snapshot_assets.pipeline.execute import run_plan
-    from snapshot_assets.pipeline.partitions import key_of, windows_of
+    resolved = request.prepared(configuration, plan, state, force=options.force)
+    from snapshot_assets.cli.progress import progress  # only here, before data moves
 
     now = datetime.now(UTC)  # a window that closes from here on belongs to the next run
-    windows = windows_of(resolved, now)
-    replaced = request.windows_to_replace(windows, replace) if replace else ()
-    todo = request.windows_to_export(resolved, state, windows, force=force)
-    # Replaced first: a window may be replaced because it is damaged, and no seal takes place over damage.
-    runs = [(replaced, True)] if replaced else []
-    if not replaced or not request.nothing_to_do(plan, state):
-        runs.append((todo, False))
+    parts = _parts(resolved, state, replace, now, force=options.force)
     work = _Work()
 
-    def skip(tables: Sequence[TableName]) -> None:
-        work.skipped = tables
+    def export(run: Run) -> None:
+        work.run_id, spark = run.id, kind_of(configuration.source(plan.source).uri) == "spark"
+        recorder = run.export_recorder(configuration, resolved)
+        # `prepared` has read the rows of sources other than Spark.
+        own = {"written": plan, "force": options.force, "check_rows": spark}
+        with (
+            opened_export_run(run, configuration, resolved, started=now, **own) as export_run,
+            export_run.open() as opened,
+        ):
+            work.skipped = opened.skipped
+            _move(opened, parts, run, watch, recorder)
+            _finish(opened, configuration, plan, recorder)
 
-    instance = open_recording_instance(options)
-    for chosen, again in runs:
-        chunks = len(chosen) + (not again and not plan.schema_only)
-        with progress("exporting", chunks, work.outcomes, options.progress) as watch:
-            work.run_id = run_plan(
-                configuration.with_plan(resolved),
-                resolved,
-                [key_of(window) for window in chosen],
-                instance=instance,
-                written=plan,
-                force=force,
-                replace=again,
-                require_complete=(chosen, again) == runs[-1],
-                started=now,
-                progress=watch,
-                on_skipped=skip,
-            )
+    with progress("exporting", sum(len(chunks) for chunks, _ in parts), work.outcomes, options.progress) as watch:
+        run_recorded(options, f"{plan.name}_export", watch, export)
     return work
+
+
+def _parts(
+    plan: Plan, state: State, replace: TimeRange | None, now: datetime, *, force: bool
+) -> list[tuple[list[int], bool]]:
+    """Return the chunks to export in order, with whether completed ones are exported again.
+
+    Replaced windows come first: a window may be replaced because it is damaged, and no seal takes place over damage.
+    """
+    windows = windows_of(plan, now)
+    replaced = [window.id for window in request.windows_to_replace(windows, replace)] if replace else []
+    parts = [(replaced, True)] if replaced else []
+    if plan.schema_only or (replaced and request.nothing_to_do(plan, state)):
+        return parts
+    due = request.windows_to_export(plan, state, windows, force=force)
+    new = [window.id for window in due if window.id not in replaced]
+    again = plan.kind == "continuous"  # its untimed tables are exported by each run
+    return [*parts, (new, False), ([UNTIMED_CHUNK], True)] if again else [*parts, ([*new, UNTIMED_CHUNK], False)]
+
+
+def _move(
+    export: OpenExport,
+    parts: Sequence[tuple[list[int], bool]],
+    run: Run,
+    watch: Progress,
+    recorder: ExportRecorder | None,
+) -> None:
+    """Export the chunks of a run."""
+    if recorder is not None:
+        recorder.schema(export)
+    with hints_written(export.catalog, lambda text: show_message(text, "warning")):
+        for chunks, again in parts:
+            with closing(export.commits(chunks, replace_completed=again)) as commits:
+                for outcomes in commits:
+                    done = [outcome for outcome in outcomes if outcome.error is None]
+                    for outcome in done:
+                        watch.outcome(outcome)
+                    if recorder is not None:
+                        recorder.chunks(export, outcomes)
+                    if committed := [outcome for outcome in done if outcome.status != "present"]:
+                        run.log(watch.committed(committed))
+
+
+def _finish(export: OpenExport, configuration: Configuration, plan: Plan, recorder: ExportRecorder | None) -> None:
+    """Seal the snapshot, create the tag that is due, and replicate."""
+    if recorder is None:
+        export.seal()
+    else:
+        recorder.seal(export)
+    rule = plan.retention.tag
+    if rule is not None and create_due_tag(export.catalog, rule.rule) and recorder is not None:
+        recorder.tags(export.catalog)
+    if plan.replicate_to is None:
+        return
+    target = configuration.replica_store(plan)
+    done = replicate(export.catalog.store, target, delete=plan.replicate_delete, single_writer=plan.single_writer)
+    if recorder is not None:
+        recorder.replicated(done, target)
 
 
 def _report(

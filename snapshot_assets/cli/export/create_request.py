@@ -76,6 +76,29 @@ def given_fields(options: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name in Plan.model_fields and value is not None}
 
 
+def _spelled(options: argparse.Namespace, given: Mapping[str, Any], needed: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that give fields, as the call spells them."""
+    names = {field: f"--{field.replace('_', '-')}" for field in given} | dict(spelling_of(options))
+    return names | {field: option.split()[0] for field, option in needed.items()}
+
+
+def require_given(options: argparse.Namespace, given: Mapping[str, Any], needed: Mapping[str, str]) -> None:
+    """Refuse a call without `--plan` that lacks an option.
+
+    Args:
+        options: The call.
+        given: Fields that the call gives.
+        needed: Options that it needs, such as `--source S`, by field.
+
+    Raises:
+        PlanError: An option is missing; names all that are.
+    """
+    names = _spelled(options, given, needed)
+    if missing := [names[field] for field in needed if field not in given]:
+        variable = f"; {LOCATION_VARIABLE} can name the location too" * ("to" not in given)
+        raise PlanError(f"{' and '.join(missing)} missing; give --plan NAME, or {' '.join(needed.values())}{variable}.")
+
+
 def named_or_described(
     options: argparse.Namespace, given: Mapping[str, Any], needed: Mapping[str, str], **fixed: Any
 ) -> tuple[Configuration, Plan]:
@@ -90,15 +113,9 @@ def named_or_described(
     Raises:
         PlanError: An option is missing, wrong, or contradicts another.
     """
-    names = {field: f"--{field.replace('_', '-')}" for field in given} | dict(spelling_of(options))
-    names |= {field: option.split()[0] for field, option in needed.items()}
+    names = _spelled(options, given, needed)
     if options.plan is None:
-        missing = [names[field] for field in needed if field not in given]
-        if missing:
-            variable = f"; {LOCATION_VARIABLE} can name the location too" * ("to" not in given)
-            raise PlanError(
-                f"{' and '.join(missing)} missing; give --plan NAME, or {' '.join(needed.values())}{variable}."
-            )
+        require_given(options, given, needed)
         configuration = ad_hoc_configuration(options.config, {**given, **fixed})
         return configuration, with_spark_options(configuration.plans[-1], options)
     clashing = [names[field] for field in given if field not in _BESIDE_PLAN]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from snapshot_assets.cli.location import given_uri
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json
+from snapshot_assets.cli.recorded_runs import dagster_home
 from snapshot_assets.cli.setup.checks import Check, check_dagster, check_disk, check_java, failed, spark_folders
 from snapshot_assets.cli.setup.estimates import opened_source
 from snapshot_assets.cli.setup.store_checks import check_location
@@ -23,7 +24,6 @@ from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.counts import counted
-from snapshot_assets.pipeline.user_folders import dagster_home
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.file_parts import Needed
 from snapshot_assets.plan.plan import Plan
@@ -80,8 +80,11 @@ def _checks(options: argparse.Namespace) -> Iterator[Check]:
         yield from _check_target(configuration, plan)
     for (uri, storage), single_writer in _locations(configuration, plans).items():
         yield from check_location(uri, storage, single_writer=single_writer)
-    yield check_dagster(dagster_home())
-    yield from check_disk(_folders(configuration, plans) | {dagster_home(): 0})
+    folders, home = _folders(configuration, plans), dagster_home()
+    if home is not None:
+        yield check_dagster(home)
+        folders[home] = 0
+    yield from check_disk(folders)
 
 
 def _configured(options: argparse.Namespace) -> tuple[Configuration, tuple[Plan, ...]]:

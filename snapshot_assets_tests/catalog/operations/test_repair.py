@@ -68,13 +68,6 @@ def receipts(store: ObjectStore, chunk: int) -> list[str]:
 
 
 @pytest.fixture
-def sealed(writer: Writer) -> Writer:
-    writer.fill()
-    seal(writer.catalog)
-    return writer
-
-
-@pytest.fixture
 def replaced(sealed: Writer) -> Writer:
     """A sealed location whose chunk 1 was replaced after its first seal, which a held tag keeps."""
     create_tag(sealed.catalog, "kept", read_state(sealed.store).seals[-1].revision)

@@ -14,7 +14,6 @@ import pytest
 
 from snapshot_assets.catalog.operations.collect_garbage import plan_collection
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
-from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.format.layout import is_temporary, tag_path, transaction_path
 from snapshot_assets.storage.location import parse_location
@@ -33,13 +32,6 @@ WRITTEN = (
     transaction_path(99),
     "verification/20261124T024454Z-full-all-01234567.json",
 )
-
-
-@pytest.fixture
-def sealed(writer: Writer) -> Writer:
-    writer.fill()
-    seal(writer.catalog)
-    return writer
 
 
 @pytest.fixture

@@ -26,18 +26,13 @@ from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import CHECKSUMS, MANIFEST
 from snapshot_assets.format.units import time_text
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
-from snapshot_assets_tests.catalog.tags import flip, sealed_by
+from snapshot_assets_tests.catalog.tags import flip
 
 DAMAGES = {
     "flipped": flip,
     "missing": lambda store, path: store.delete(path),
     "short": lambda store, path: store.put(path, store.get(path)[:-1]),
 }
-
-
-@pytest.fixture
-def sealed(writer: Writer) -> Writer:
-    return sealed_by(writer)
 
 
 def data_file(writer: Writer, chunk: int) -> str:

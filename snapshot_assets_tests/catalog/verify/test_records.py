@@ -33,13 +33,6 @@ AT = datetime(2026, 11, 24, 2, 44, 54, 693961, tzinfo=UTC)
 GRACE = timedelta(microseconds=HEADER.grace)
 
 
-@pytest.fixture
-def sealed(writer: Writer) -> Writer:
-    writer.fill()
-    seal(writer.catalog)
-    return writer
-
-
 def recorded(store: ObjectStore) -> list[str]:
     return [info.path for info in store.list("verification/")]
 

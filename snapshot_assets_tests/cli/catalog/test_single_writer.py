@@ -9,8 +9,6 @@ import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.cli import location as opened
-from snapshot_assets.pipeline import execute
-from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.cli.helpers import Snapshots, store_of
 from snapshot_assets_tests.storage.test_probe import Refusing
@@ -62,11 +60,6 @@ def test_who_promises_to_be_alone_may_delete_the_snapshot(snapshots: Snapshots, 
     assert not list(refusing.rglob("*.parquet"))
 
 
-def test_a_compaction_runs_with_a_plan_that_promises_it(
-    snapshots: Snapshots, exported: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plans: list[Plan] = []
-    monkeypatch.setattr(execute, "run_compaction", lambda _, plan, *__, **___: plans.append(plan) or "run")
-    call = ("catalog", "compact", "--snapshot", exported.as_uri(), "--chunk", "1")
-    assert snapshots(*call).status == snapshots(*call, "--single-writer").status == 0
-    assert [plan.single_writer for plan in plans] == [False, True]
+def test_a_compaction_needs_the_promise_before_it_starts(snapshots: Snapshots, refusing: Path) -> None:
+    refused = snapshots("catalog", "compact", "--snapshot", refusing.as_uri(), "--chunk", "1")
+    assert (refused.status, "501" in refused.err) == (1, True)

@@ -1,11 +1,68 @@
-"""Options of `snapshots catalog`; importing it imports nothing heavy."""
+"""Options of the commands on locations, replicas and plans; importing it imports nothing heavy.
+
+`parser_options` has those of the commands that move rows.
+"""
 
 from __future__ import annotations
 
 import argparse
 
 from snapshot_assets.cli.location_options import add_location_options
-from snapshot_assets.cli.parser_options import VERSIONS, at, count
+from snapshot_assets.cli.parser_options import VERSIONS, DatabaseOption, at, count
+
+_SOURCE = "postgresql://…, duckdb:///abs/path.duckdb or spark:<catalog>"
+
+
+def show_plan(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `snapshots plan show`."""
+    parser.add_argument("name", metavar="NAME", help="a plan of the configuration")
+
+
+def init(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `snapshots init`."""
+    secrets = "write a password as a variable, such as ${SHOP_PASSWORD}, which the environment has"
+    parser.add_argument("--source", required=True, metavar="URI", help=f"{_SOURCE}; {secrets}")
+    parser.add_argument("--to", required=True, metavar="URI", help="location: s3://bucket/prefix, file:///abs/path, …")
+    parser.add_argument("--name", help="name of the plan (default: last segment of the location)")
+    kind = "once: a fixed range (default); continuous: all closed windows, as for a nightly export"
+    parser.add_argument("--kind", choices=("once", "continuous"), default="once", help=kind)
+    output = "file to write, which must not exist (default: that of --config, $SNAPSHOTS_CONFIG or snapshots.yaml)"
+    parser.add_argument("--output", metavar="FILE", help=output)
+
+
+def doctor(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `snapshots doctor`."""
+    plan = "check what this plan needs (default: all plans)"
+    add_location_options(parser, "--to", plan=plan, snapshot="check a location without a plan")
+    parser.add_argument(
+        "--source", action=DatabaseOption, metavar="URI", help=f"check a database without a plan: {_SOURCE}"
+    )
+    parser.add_argument("--no-spark", action="store_true", help="start no Spark session, which takes seconds")
+
+
+def replicate(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `snapshots replicate`."""
+    plan = "a plan of the configuration: its location and its replicate_to"
+    add_location_options(parser, plan=plan, snapshot="the location that is copied")
+    to = (
+        "the replica: an empty location, or an earlier replica (default: the plan's replicate_to); the section"
+        " storage.locations of the configuration has credentials by bucket"
+    )
+    parser.add_argument("--to", metavar="URI", help=to)
+    some = f"copy only the head and this version, and those chosen before; repeat it for more: {VERSIONS}"
+    parser.add_argument("--only", action="append", default=[], metavar="VERSION", help=some)
+    gone = "delete from the replica what the source has deleted (default: the plan's replicate_delete, else keep it)"
+    parser.add_argument("--delete", action="store_true", help=gone)
+    lost = "follow a source that lost what the replica still has, by a rebuild for example (default: refuse it)"
+    parser.add_argument("--accept-loss", action="store_true", help=lost)
+
+
+def promote(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `snapshots catalog promote`."""
+    accepted = "accept a log that was not copied to its end; rebuild it then"
+    parser.add_argument("--incomplete", action="store_true", help=accepted)
+    given_up = "give up this held tag, which a replica of chosen versions lacks; repeat it for more"
+    parser.add_argument("--release", action="append", default=[], metavar="NAME", help=given_up)
 
 
 def log(parser: argparse.ArgumentParser) -> None:
