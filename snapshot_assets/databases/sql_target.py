@@ -8,9 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, ClassVar
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from snapshot_assets.databases import ledger
 from snapshot_assets.databases.definition import Rehearsal, Statement
@@ -26,6 +24,9 @@ from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _MOST_TABLES = 50
 """Most tables of one query: a server locks each, with its indexes."""

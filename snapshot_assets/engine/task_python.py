@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 TASK_MODULES = (
     "snapshot_assets.engine.export.tasks",
     "snapshot_assets.engine.files.partitions",
-    "snapshot_assets.engine.files.target",
+    "snapshot_assets.engine.files.write",
 )
 """Modules that every task of an export imports."""
 TASK_PACKAGES = ("google.protobuf.message", "numpy", "pandas", "pyarrow", "pydantic")
