@@ -20,7 +20,6 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import outside_text, rows_outside
 from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.engine.export.chunks import Outcome
-from snapshot_assets.engine.restore.steps import FailedStep
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.kinds import counts_by_kind, counts_text, kind_of_object
 from snapshot_assets.format.layout import UNTIMED_CHUNK
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from snapshot_assets.engine.compact.run import Compacted
     from snapshot_assets.engine.export.run import OpenExport
     from snapshot_assets.engine.restore.plan import RestorePlan
+    from snapshot_assets.engine.restore.steps import FailedStep
 
 _PLOTTED = frozenset(("rows", "row", "record", "bytes", "seconds", "second"))
 """Words in the names of numbers that stay numbers."""

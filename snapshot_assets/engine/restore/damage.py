@@ -5,21 +5,10 @@ A file that was written with the damaged schema is still restored if its own col
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from snapshot_assets.format.counts import counted, noun
-from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.names import table_text
-from snapshot_assets.format.relations import TableName
-
-if TYPE_CHECKING:
-    pass
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,34 +27,32 @@ from snapshot_assets.errors import (
     ObjectNotFoundError,
     UnsupportedVersionError,
 )
+from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.file_formats import format_of
+from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import checkpointed_revision, transaction_path
-from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets.format.names import table_text
+from snapshot_assets.format.relations import DatabaseSchema, TableName
 from snapshot_assets.storage.base import ObjectStore
 
-_SHOWN = 10
-
+SHOWN = 10
+"""Most damage that a message names."""
 
 _OF_LOGS = frozenset({FaultKind.CHUNK_CHECKSUM, FaultKind.SNAPSHOT_CHECKSUM, FaultKind.DUPLICATE, FaultKind.COVERAGE})
 """Faults by which the log contradicts itself."""
-
 
 KEEP_GOING = (
     "--keep-going (in Dagster keep_going: true) restores everything but the windows of tables that need damaged files;"
     " `snapshots export verify` names these files."
 )
 
-
 _OLDER = "--at VERSION restores a version that the log has."
-
 
 _OLDER_SCHEMA = (
     "--keep-going (in Dagster keep_going: true) restores with the newest schema whose documents are intact, schema"
 )
 
-
 _NO_SCHEMA = "No older schema of this version is intact, so --keep-going cannot restore it either."
-
 
 _NO_FOOTER = "is stored as text files, which do not record the types of their columns"
 
@@ -103,9 +90,9 @@ def refuse_damage(uri: str, damage: Sequence[str], way: str = "") -> None:
         DamageError: There is damage; lists the first ones.
     """
     if damage:
-        more = f" and {len(damage) - _SHOWN} more" if len(damage) > _SHOWN else ""
+        more = f" and {len(damage) - SHOWN} more" if len(damage) > SHOWN else ""
         raise DamageError(
-            f"{uri} is damaged, and nothing was restored: {' '.join(damage[:_SHOWN])}{more}{way and ' '}{way}",
+            f"{uri} is damaged, and nothing was restored: {' '.join(damage[:SHOWN])}{more}{way and ' '}{way}",
             faults=list(damage),
         )
 

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.definition import Definition, FailedStatement, ObjectKey, Rehearsal
@@ -18,9 +17,9 @@ from snapshot_assets.databases.needs import Need
 from snapshot_assets.databases.partitions import former_partitions
 from snapshot_assets.databases.steps import SchemaStep, StepResult
 from snapshot_assets.databases.target import RestoreRecord
-from snapshot_assets.engine.restore.damage import KEEP_GOING, refuse_damage
+from snapshot_assets.engine.restore.damage import KEEP_GOING, SHOWN, refuse_damage
 from snapshot_assets.engine.restore.decide import ChunkChanges, ChunkLoad, check_files, decide
-from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan, TombstoneDeletions, outside
+from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan, TombstoneDeletions, outside, tombstones_at
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.source import RestoreSource
 from snapshot_assets.engine.restore.steps import KeptStep, RestoreSteps
@@ -31,12 +30,6 @@ from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.kinds import capital
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
-
-if TYPE_CHECKING:
-    from snapshot_assets.engine.restore.files import FilePlan
-    # gone
-from snapshot_assets.engine.restore.damage import _SHOWN
-from snapshot_assets.engine.restore.files import FilePlan, tombstones_at
 
 
 @dataclass(frozen=True)
@@ -334,8 +327,8 @@ def unneeded_damage(plan: RestorePlan) -> Iterator[str]:
     needed = {each.file.path for each in chain(plan.left, *map(plan.missing, plan.chunks))}
     needed.update(plan.source.older.faults if plan.source.older else ())  # which its own warnings name
     found = [text for path, text in plan.damaged.items() if path not in needed]
-    yield from (f"Damage elsewhere: {text}" for text in found[:_SHOWN])
-    if (more := len(found) - _SHOWN) > 0:
+    yield from (f"Damage elsewhere: {text}" for text in found[:SHOWN])
+    if (more := len(found) - SHOWN) > 0:
         yield f"{more:,} more objects are damaged; `snapshots export verify` names them."
 
 

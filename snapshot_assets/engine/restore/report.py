@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from snapshot_assets.engine.restore.damage import SHOWN
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.refusals import missing_lines
 from snapshot_assets.engine.restore.steps import FailedStep, KeptStep, Left
@@ -21,14 +22,10 @@ from snapshot_assets.format.units import time_text
 
 if TYPE_CHECKING:
     from snapshot_assets.engine.restore.files import FilePlan
-    from snapshot_assets.engine.restore.plan import RestorePlan
-from snapshot_assets.engine.restore.damage import _SHOWN
 
 _NAMED = 3
 
-
 _NOT_COMPARED = "parts of what the target had, left as they are there and not compared with the snapshot"
-
 
 _NOT_MADE = "not made, because tables that the target had refused them"
 
@@ -212,8 +209,8 @@ def partly_restored(plan: RestorePlan, failed: Sequence[FailedStep]) -> PartlyRe
     """
     left = left_out(plan)
     rows = sum(each.rows for each in left)
-    named = " ".join(map(str, left[:_SHOWN]))
-    more = f" And {len(left) - _SHOWN:,} more." if len(left) > _SHOWN else ""
+    named = " ".join(map(str, left[:SHOWN]))
+    more = f" And {len(left) - SHOWN:,} more." if len(left) > SHOWN else ""
     steps = f" {counted(len(failed), 'schema step')} failed." if failed else ""
     files = f"{counted(rows, 'row')} {noun(rows, 'is', 'are')} left out, because files are damaged: {named}{more}"
     older = " ".join(plan.source.older.warnings()) if plan.source.older else ""

@@ -28,7 +28,6 @@ from snapshot_assets.storage.base import ObjectStore
 _PADDED = ("character(", "char(")
 """Types whose values lose spaces at their end."""
 
-
 _INTEGER_DIGITS = r"^[+-]?0*(?P<digits>\d*)"
 
 

@@ -14,7 +14,7 @@ from snapshot_assets.databases.open import scratch_database
 from snapshot_assets.databases.postgresql.scratch_databases import _uri_of
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.export.run import ExportRun
-from snapshot_assets.engine.restore.drill import ComparedRows, compare
+from snapshot_assets.engine.restore.compare import ComparedRows, compare
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.runner import InlineRunner
@@ -182,7 +182,7 @@ def test_a_uri_keeps_its_options_and_gets_another_database() -> None:
 IN_A_FOLDER_THAT_IS_GONE = """
 import os, sys
 import pyarrow as pa
-from snapshot_assets.engine.restore.drill import _sum_of
+from snapshot_assets.engine.restore.compare import _sum_of
 os.chdir(sys.argv[1])
 os.rmdir(sys.argv[1])
 batch = pa.RecordBatch.from_pydict({"a": [1, 2, 3]})

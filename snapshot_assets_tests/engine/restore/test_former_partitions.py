@@ -9,7 +9,7 @@ import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.databases.renaming import Renaming
-from snapshot_assets.engine.restore.drill import compare
+from snapshot_assets.engine.restore.compare import compare
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import RestoreFailedError
 from snapshot_assets.format.relations import TableName
