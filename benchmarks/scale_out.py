@@ -23,7 +23,7 @@ from pathlib import Path
 import psutil
 from pyspark.sql import SparkSession
 
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.pipeline.spark_session import spark_resource

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.sessions import benchmark_session
 from snapshot_assets.databases.open import open_database
-from snapshot_assets.databases.source import Scan, Selection, WindowRows
+from snapshot_assets.databases.protocol.source import Scan, Selection, WindowRows
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.format.windows import plan_windows

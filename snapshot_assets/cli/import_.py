@@ -24,8 +24,8 @@ from snapshot_assets.cli.spark import (
     start_spark_early,
 )
 from snapshot_assets.databases.open import kind_of, open_target, refuse_as_target
-from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.target import RestoreRecord
+from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets.databases.protocol.target import RestoreRecord
 from snapshot_assets.engine.restore.pin import unpin
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import RestoreSettings

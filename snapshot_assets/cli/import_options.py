@@ -6,7 +6,7 @@ import argparse
 import re
 
 from snapshot_assets.cli.export.create_request import parse_range
-from snapshot_assets.databases.renaming import Renaming
+from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import parse_table

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import PlanError
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.spark_settings import MASTER, REMOTE, merged_settings, parse_spark_settings, shown_place

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.actions import ASSET_SOURCE
 

@@ -9,16 +9,16 @@ import sys
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, cast
 
-from snapshot_assets.databases.definition import Definition
-from snapshot_assets.databases.renaming import Renaming
-from snapshot_assets.databases.source import Database, DatabaseAddress
+from snapshot_assets.databases.convert.renaming import Renaming
+from snapshot_assets.databases.definition.statements import Definition
+from snapshot_assets.databases.protocol.source import Database, DatabaseAddress
 from snapshot_assets.errors import UnknownSourceError
 from snapshot_assets.format.relations import DatabaseSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from snapshot_assets.databases.sql_target import SqlTarget
+    from snapshot_assets.databases.protocol.sql_target import SqlTarget
 
 _FORMS = {
     "postgresql": "postgresql://user@host/database",

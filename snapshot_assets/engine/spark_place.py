@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
 from snapshot_assets.databases.open import kind_of
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.session_settings import GATEWAY, is_local, session_settings, settings_of_environment
 from snapshot_assets.errors import PlanError, SparkUnreachableError
 from snapshot_assets.plan.spark_settings import EXAMPLES, MASTER, REMOTE, shown_place

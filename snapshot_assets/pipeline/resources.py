@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import SealDepth, Sealed
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.progress import LoggedProgress, Progress
 from snapshot_assets.engine.reports import Report
 from snapshot_assets.engine.restore.settings import RestoreSettings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from snapshot_assets.databases.renaming import Renaming
+from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.engine.restore.row_counts import differences, rows_after
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.errors import PartlyRestoredError, SchemaIncompleteError

@@ -13,8 +13,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from snapshot_assets.databases.open import kind_of, refuse_as_target
-from snapshot_assets.databases.selection import suggestion
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets.databases.selection.selection import suggestion
 from snapshot_assets.errors import PlanError, UnknownSourceError
 from snapshot_assets.plan.fields import DatabaseReference, Storage
 from snapshot_assets.plan.plan import Plan

@@ -19,8 +19,8 @@ from pydantic import (
     WrapValidator,
 )
 
-from snapshot_assets.databases.masks import parse_mask
 from snapshot_assets.databases.open import default_alias
+from snapshot_assets.databases.selection.hidden import parse_mask
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.file_formats import FileFormat
 from snapshot_assets.format.names import ColumnPath, column_text, parse_column, parse_table, table_text

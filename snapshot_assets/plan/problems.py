@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from snapshot_assets.databases.selection import suggestion
+from snapshot_assets.databases.selection.selection import suggestion
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.scrub import scrub

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from string import Formatter
 from typing import Any
 
-from snapshot_assets.databases.query import Query, parse_query
+from snapshot_assets.databases.protocol.query import Query, parse_query
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import table_of
 from snapshot_assets.storage.location import parse_location

@@ -45,10 +45,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from snapshot_assets.databases.encodings import parse_encoding
 from snapshot_assets.databases.open import kind_of
-from snapshot_assets.databases.selection import suggestion
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.encodings import parse_encoding
+from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets.databases.selection.selection import suggestion
 from snapshot_assets.errors import PlanError, UnknownSourceError
 from snapshot_assets.plan.configuration import CONFIG_VARIABLE, DEFAULT_FILE, Configuration, StorageByScheme
 from snapshot_assets.plan.fields import ALIAS, DatabaseReference

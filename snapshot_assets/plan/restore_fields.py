@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from snapshot_assets.databases.renaming import Renaming
+from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.plan.copy_fields import CopyFields
 from snapshot_assets.plan.fields import Table, TablePattern

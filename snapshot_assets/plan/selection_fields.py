@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from snapshot_assets.databases.selection import require_kept, require_selected, suggestion
-from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.protocol.source import Selection
+from snapshot_assets.databases.selection.selection import require_kept, require_selected, suggestion
 from snapshot_assets.databases.sql import qualified
 from snapshot_assets.format.name_rules import NameRule
 from snapshot_assets.format.names import ColumnPath, column_text, table_of, table_text

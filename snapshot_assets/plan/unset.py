@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from snapshot_assets.databases.open import kind_of
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import PlanError
 from snapshot_assets.plan.problems import Problem
 from snapshot_assets.storage.options import StoreOptions

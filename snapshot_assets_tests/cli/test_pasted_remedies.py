@@ -12,10 +12,16 @@ from snapshot_assets.cli.export.create_request import plan_of
 from snapshot_assets.cli.import_options import settings_of
 from snapshot_assets.cli.output import printable
 from snapshot_assets.cli.parser import build_parser
-from snapshot_assets.databases.clashes import clashes
-from snapshot_assets.databases.columns import choose_time_index, columnless_rows, late_name, undecodable, unfit_value
-from snapshot_assets.databases.refusals import Refusals
-from snapshot_assets.databases.revealing import revealing_view_error
+from snapshot_assets.databases.definition.clashes import clashes
+from snapshot_assets.databases.protocol.refusals import Refusals
+from snapshot_assets.databases.selection.columns import (
+    choose_time_index,
+    columnless_rows,
+    late_name,
+    undecodable,
+    unfit_value,
+)
+from snapshot_assets.databases.selection.revealing import revealing_view_error
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.engine.restore.steps import without_tables
 from snapshot_assets.engine.schema_history import dropped_table

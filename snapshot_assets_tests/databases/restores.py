@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from snapshot_assets.databases.convert import converted
-from snapshot_assets.databases.definition import Definition, Statement
+from snapshot_assets.databases.convert.schema import converted
+from snapshot_assets.databases.definition.statements import Definition, Statement
 from snapshot_assets.databases.open import kind_of, open_database, open_target, target_module
-from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Scan, Selection
-from snapshot_assets.databases.sql_target import SqlTarget
-from snapshot_assets.databases.steps import steps_of
-from snapshot_assets.databases.target import LoadedFile, RestoreRecord
+from snapshot_assets.databases.protocol.source import AllRows, Database, DatabaseAddress, Scan, Selection
+from snapshot_assets.databases.protocol.sql_target import SqlTarget
+from snapshot_assets.databases.protocol.steps import steps_of
+from snapshot_assets.databases.protocol.target import LoadedFile, RestoreRecord
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
 
 LOCATION = "0" * 32

@@ -10,9 +10,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from snapshot_assets.databases.convert import converted
+from snapshot_assets.databases.convert.schema import converted
 from snapshot_assets.databases.postgresql import type_for as postgresql_type
-from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan
+from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan
 from snapshot_assets.errors import SnapshotError, UnsupportedTypeError
 from snapshot_assets.format.relations import Carrier, Table, TableName
 from snapshot_assets_tests.databases.duckdb.files import MAIN_T, make_file, path_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from snapshot_assets.databases.exclusions import without_hidden
-from snapshot_assets.databases.refusals import Refusals
-from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.protocol.refusals import Refusals
+from snapshot_assets.databases.protocol.source import Selection
+from snapshot_assets.databases.selection.exclusions import without_hidden
 from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, TableName, View
 
 T = TableName("main", "t")

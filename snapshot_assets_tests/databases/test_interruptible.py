@@ -17,9 +17,9 @@ import duckdb
 import pytest
 
 from snapshot_assets.databases.duckdb.session import DuckDBSession
-from snapshot_assets.databases.interruptible import abandonable, interruptible
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.interruptible import abandonable, interruptible
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets_tests.databases.postgresql.helpers import client, queries_that_run
 from snapshot_assets_tests.waiting import until

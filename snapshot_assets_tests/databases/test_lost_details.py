@@ -8,11 +8,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from snapshot_assets.databases.convert import converted
+from snapshot_assets.databases.convert.indexes import is_plain
+from snapshot_assets.databases.convert.schema import converted
 from snapshot_assets.databases.duckdb import type_for as duckdb_type
-from snapshot_assets.databases.indexes import is_plain
 from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import DocumentError
 from snapshot_assets.format.options import PARTS
 from snapshot_assets.format.relations import DatabaseSchema, Index

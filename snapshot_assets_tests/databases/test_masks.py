@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from snapshot_assets.databases.masks import masked, parse_mask
+from snapshot_assets.databases.selection.hidden import masked, parse_mask
 from snapshot_assets.errors import PlanError
 
 

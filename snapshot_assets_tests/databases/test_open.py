@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from snapshot_assets.databases.open import default_alias, kind_of, open_database, open_target, scratch_database
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import UnknownSourceError
 
 
@@ -82,7 +82,7 @@ def test_a_missing_driver_is_reported_with_the_extra_that_installs_it() -> None:
     code = """if True:
         import sys
         sys.modules["adbc_driver_postgresql"] = None
-        from snapshot_assets.databases.source import DatabaseAddress
+        from snapshot_assets.databases.protocol.source import DatabaseAddress
         from snapshot_assets.databases.open import open_database
         from snapshot_assets.errors import UnknownSourceError
         try:

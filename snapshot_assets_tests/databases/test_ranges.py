@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from snapshot_assets.databases import ranges
 from snapshot_assets.databases.duckdb.types import RANGED as DUCKDB
 from snapshot_assets.databases.postgresql.types import RANGED as POSTGRESQL
-from snapshot_assets.databases.query import Query
-from snapshot_assets.databases.ranges import Quantiles
-from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Scan, Selection
+from snapshot_assets.databases.protocol import ranges
+from snapshot_assets.databases.protocol.query import Query
+from snapshot_assets.databases.protocol.ranges import Quantiles
+from snapshot_assets.databases.protocol.source import AllRows, Database, DatabaseAddress, Scan, Selection
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Carrier, Table, TableName
 from snapshot_assets_tests.databases.restores import read_scan, source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from snapshot_assets.databases.renaming import Renaming, check_renaming, derived_name
+from snapshot_assets.databases.convert.renaming import Renaming, check_renaming, derived_name
 from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName
 

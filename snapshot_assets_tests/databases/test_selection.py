@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from snapshot_assets.databases.selection import check_selection, near_names, selects
-from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.protocol.source import Selection
+from snapshot_assets.databases.selection.selection import check_selection, near_names, selects
 from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.relations import Carrier, TableName
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.databases.convert import converted
-from snapshot_assets.databases.definition import Definition, ObjectKey, Statement
+from snapshot_assets.databases.convert.schema import converted
+from snapshot_assets.databases.definition.statements import Definition, ObjectKey, Statement
 from snapshot_assets.databases.open import target_module
-from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.steps import Place, placed, steps_of
+from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets.databases.protocol.steps import Place, placed, steps_of
 from snapshot_assets.format.kinds import counts_by_kind, counts_text, kind_of_object
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 

@@ -17,7 +17,7 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.pins.holds import hold_tag, release_tag
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.export.run import ExportRun, OpenExport
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import ExportFailedError

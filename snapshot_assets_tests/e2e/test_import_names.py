@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from snapshot_assets.databases.renaming import Renaming
+from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets_tests.cli.helpers import Snapshots, store_of
 from snapshot_assets_tests.engine.restore.imports import Into

@@ -44,7 +44,7 @@ sys.stdin.read()
 _SPILL = """
 import sys
 from snapshot_assets.databases.duckdb.session import DuckDBSession
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 session = DuckDBSession(DatabaseAddress("shop", sys.argv[1] + "?memory_limit=96MiB"))
 with session.cursor() as cursor:
     cursor.execute("SELECT id || repeat('x', 200) AS text FROM range(600000) t(id) ORDER BY hash(id)").fetchone()

@@ -7,7 +7,7 @@ import pytest
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.state.totals import outside_text
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.files.read import read_batches
 from snapshot_assets.engine.reading.frames import load_frames

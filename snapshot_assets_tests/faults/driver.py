@@ -26,8 +26,8 @@ from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.databases.duckdb import target as duckdb_target  # noqa: F401
 from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.postgresql import target as postgresql_target  # noqa: F401
-from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.sql_target import SqlTarget
+from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.engine.export.copy import copy
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.export.tasks import ChunkResult, Task

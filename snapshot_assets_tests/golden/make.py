@@ -29,7 +29,7 @@ from snapshot_assets.catalog.rebuild import new_log as beginning
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipts.receipts import write_receipt
 from snapshot_assets.catalog.schemas import read_schemas
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.compact.options import CompactionOptions
 from snapshot_assets.engine.compact.plan import plan_compaction
 from snapshot_assets.engine.compact.run import CompactRun

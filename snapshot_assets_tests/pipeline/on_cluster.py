@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 import snapshot_assets
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.compact.options import CompactionOptions
 from snapshot_assets.engine.compact.plan import plan_compaction
 from snapshot_assets.engine.reading.frames import load_frames

@@ -15,7 +15,7 @@ import duckdb
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.format.units import time_text
 from snapshot_assets.pipeline.assets import build_definitions
 from snapshot_assets.pipeline.partitions import partitions_of

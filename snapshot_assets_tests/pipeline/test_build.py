@@ -13,7 +13,7 @@ import pytest
 from dagster_pyspark import LazyPySparkResource, PySparkResource
 from pyspark.sql import SparkSession
 
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import PlanError
 from snapshot_assets.pipeline.assets import build_definitions
 from snapshot_assets.plan.configuration import Configuration

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Carrier, TableName
 from snapshot_assets.plan.plan import Plan

@@ -19,7 +19,7 @@ from snapshot_assets.cli.location_options import LOCATION_VARIABLE
 from snapshot_assets.cli.spark import with_spark_options
 from snapshot_assets.cli.spelling import spelling_of
 from snapshot_assets.databases.open import kind_of, open_database
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.engine.export.start_snapshot import closed_end, header_of, resolve_range
 from snapshot_assets.errors import LocationDeletedError, PlanError, StoreUnavailableError

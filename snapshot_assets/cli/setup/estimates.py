@@ -9,7 +9,15 @@ from datetime import datetime
 
 from snapshot_assets.cli.output import only_results_on_stdout
 from snapshot_assets.databases.open import kind_of, open_database
-from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Rows, Scan, SchemaSource, WindowRows
+from snapshot_assets.databases.protocol.source import (
+    AllRows,
+    Database,
+    DatabaseAddress,
+    Rows,
+    Scan,
+    SchemaSource,
+    WindowRows,
+)
 from snapshot_assets.errors import SnapshotError, TransientError
 from snapshot_assets.format.relations import Table
 from snapshot_assets.format.units import human_bytes

@@ -14,7 +14,7 @@ from snapshot_assets.cli.setup.estimates import opened_source, window_count
 from snapshot_assets.cli.setup.plan_text import plan_text
 from snapshot_assets.cli.setup.proposal import Proposal, propose
 from snapshot_assets.databases.open import default_alias
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.name_texts import shell_word

@@ -14,8 +14,8 @@ from typing import Any
 
 from snapshot_assets.cli.setup.estimates import EstimatedTable, estimated
 from snapshot_assets.cli.setup.windows import CHUNK_BYTES, Windows, propose_windows
-from snapshot_assets.databases.refusals import Refusals
-from snapshot_assets.databases.source import SchemaSource
+from snapshot_assets.databases.protocol.refusals import Refusals
+from snapshot_assets.databases.protocol.source import SchemaSource
 from snapshot_assets.engine.export.preflight import check_rows, checked_schemas
 from snapshot_assets.errors import (
     AmbiguousTimeIndexError,

@@ -15,7 +15,7 @@ from snapshot_assets.cli.export.create_request import check_location
 from snapshot_assets.cli.output import show, show_json
 from snapshot_assets.cli.setup.estimates import EstimatedTable, estimated, opened_source, window_count
 from snapshot_assets.cli.tables import show_table
-from snapshot_assets.databases.source import SchemaSource
+from snapshot_assets.databases.protocol.source import SchemaSource
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.engine.export.start_snapshot import closed_end, resolve_range, skipped_tables
 from snapshot_assets.format.counts import counted

@@ -15,10 +15,10 @@ from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
 
-from snapshot_assets.databases.definition import Definition
-from snapshot_assets.databases.renaming import Renaming
-from snapshot_assets.databases.source import Database, DatabaseAddress
-from snapshot_assets.databases.sql_target import SqlTarget
+from snapshot_assets.databases.convert.renaming import Renaming
+from snapshot_assets.databases.definition.statements import Definition
+from snapshot_assets.databases.protocol.source import Database, DatabaseAddress
+from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.errors import UnknownSourceError
 from snapshot_assets.format.relations import DatabaseSchema
 

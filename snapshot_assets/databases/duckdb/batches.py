@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from snapshot_assets.databases.columns import unfit_value
+from snapshot_assets.databases.selection.columns import unfit_value
 from snapshot_assets.format.relations import Column, Table
 
 BATCH_BYTES = 16 * 1024 * 1024

@@ -9,9 +9,9 @@ from duckdb.sqltypes import DuckDBPyType
 
 from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.duckdb.types import carry
-from snapshot_assets.databases.query import Query, query_schema
-from snapshot_assets.databases.source import Rows, Selection, WindowRows
-from snapshot_assets.databases.spelled_selection import SpelledNames
+from snapshot_assets.databases.protocol.query import Query, query_schema
+from snapshot_assets.databases.protocol.source import Rows, Selection, WindowRows
+from snapshot_assets.databases.selection.spelled_selection import SpelledNames
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.name_rules import rule_of
 from snapshot_assets.format.names import ColumnPath, column_text

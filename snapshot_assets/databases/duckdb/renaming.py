@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from snapshot_assets.databases.duckdb.relations import base_tables, by_folded_name, resolved
-from snapshot_assets.databases.duckdb.session import CONFIG
-from snapshot_assets.databases.renaming import (
+from snapshot_assets.databases.convert.renaming import (
     Renaming,
     check_distinct_folded,
     derived_name,
     renamed_foreign_keys,
     renamed_schemas,
 )
+from snapshot_assets.databases.duckdb.relations import base_tables, by_folded_name, resolved
+from snapshot_assets.databases.duckdb.session import CONFIG
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.errors import DocumentError
 from snapshot_assets.format.options import SchemaOptions

@@ -13,8 +13,8 @@ import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
 from snapshot_assets.databases.duckdb import memory_limit_of, path_of
-from snapshot_assets.databases.interruptible import interruptible
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.interruptible import interruptible
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.sql import qualified
 from snapshot_assets.errors import (
     ConsistencyLostError,

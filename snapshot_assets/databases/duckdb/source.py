@@ -13,7 +13,6 @@ import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
-from snapshot_assets.databases.columns import scanned_column, unfit_value
 from snapshot_assets.databases.duckdb.batches import BATCH_BYTES, MOST_VECTORS, conform, merged
 from snapshot_assets.databases.duckdb.introspect.documents import extract_schema, spelled
 from snapshot_assets.databases.duckdb.query import extract_query, query_types, set_bounds
@@ -21,15 +20,16 @@ from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.duckdb.types import RANGED, carry
 from snapshot_assets.databases.duckdb.unfit_values import unfit_conditions
-from snapshot_assets.databases.masks import check_masks
-from snapshot_assets.databases.query import is_query
-from snapshot_assets.databases.ranges import SAMPLE_ROWS, ColumnRange, Quantiles, fractions
-from snapshot_assets.databases.refusals import Refusals
-from snapshot_assets.databases.scan_order import order_clause
-from snapshot_assets.databases.selection import check_split
-from snapshot_assets.databases.source import DatabaseAddress, HeldState, Rows, Scan, Selection
+from snapshot_assets.databases.protocol.query import is_query
+from snapshot_assets.databases.protocol.ranges import SAMPLE_ROWS, ColumnRange, Quantiles, fractions
+from snapshot_assets.databases.protocol.refusals import Refusals
+from snapshot_assets.databases.protocol.scan_order import order_clause
+from snapshot_assets.databases.protocol.source import DatabaseAddress, HeldState, Rows, Scan, Selection
+from snapshot_assets.databases.protocol.time_column import TimedSource
+from snapshot_assets.databases.selection.columns import scanned_column, unfit_value
+from snapshot_assets.databases.selection.hidden import check_masks
+from snapshot_assets.databases.selection.selection import check_split
 from snapshot_assets.databases.sql import identifier
-from snapshot_assets.databases.time_column import TimedSource
 from snapshot_assets.errors import DatabaseError, SnapshotError
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table
 

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
-from snapshot_assets.databases.definition import FailedStatement, Rehearsal, Statement
+from snapshot_assets.databases.definition.statements import FailedStatement, Rehearsal, Statement
 from snapshot_assets.databases.duckdb import memory_limit_of, path_of
 from snapshot_assets.databases.duckdb.ddl.checked_sql import check_statement
 from snapshot_assets.databases.duckdb.ddl.rehearsal import Lacking
@@ -22,14 +22,14 @@ from snapshot_assets.databases.duckdb.ddl.tables import TARGET
 from snapshot_assets.databases.duckdb.session import DuckDBConnection, session_config, translated
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.duckdb.types import ingest
-from snapshot_assets.databases.feed import Feed
-from snapshot_assets.databases.interruptible import interruptible
-from snapshot_assets.databases.references import Reference
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.driver_batches import Feed
+from snapshot_assets.databases.protocol.interruptible import interruptible
+from snapshot_assets.databases.protocol.references import Reference
+from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets.databases.protocol.sql_target import SqlTarget
+from snapshot_assets.databases.protocol.steps import SchemaStep, StepResult
+from snapshot_assets.databases.protocol.target import ExistingTable, OtherType, RestoreRecord, Tried, ignore_tries
 from snapshot_assets.databases.sql import identifier, literal
-from snapshot_assets.databases.sql_target import SqlTarget
-from snapshot_assets.databases.steps import SchemaStep, StepResult
-from snapshot_assets.databases.target import ExistingTable, OtherType, RestoreRecord, Tried, ignore_tries
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError, SnapshotError
 from snapshot_assets.format.relations import Table, TableName
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from snapshot_assets.databases.protocol.time_column import AFTER_ALL, TimeColumn, first_date, known_zone, utc_text
 from snapshot_assets.databases.sql import literal
-from snapshot_assets.databases.time_column import AFTER_ALL, TimeColumn, first_date, known_zone, utc_text
 from snapshot_assets.format.units import is_utc
 
 _UNITS: dict[str, timedelta] = {

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
-from snapshot_assets.databases.columns import Carried, recorded_carrier, refused_carrier, unsupported_type
+from snapshot_assets.databases.selection.columns import Carried, recorded_carrier, refused_carrier, unsupported_type
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DatabaseError, UnsupportedTypeError
 from snapshot_assets.format.names import ColumnPath, column_text

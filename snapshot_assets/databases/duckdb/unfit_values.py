@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
-from snapshot_assets.databases.masks import mask_of, masked
+from snapshot_assets.databases.selection.hidden import mask_of, masked
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.format.relations import Column, Table
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 
+from snapshot_assets.databases.convert.renaming import LONGEST, derived_name
 from snapshot_assets.databases.postgresql.ddl.checked_sql import INDEX, refusal
-from snapshot_assets.databases.renaming import LONGEST, derived_name
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.format.options import PartitionOptions, PartitionPart, TableOptions
 from snapshot_assets.format.relations import Table, TableName

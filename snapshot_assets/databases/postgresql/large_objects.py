@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from snapshot_assets.databases.ledger import FILES
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
+from snapshot_assets.databases.protocol.ledger import FILES
+from snapshot_assets.databases.protocol.target import LEDGER_SCHEMA
 from snapshot_assets.databases.sql import literal
-from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.errors import DatabaseDeniedError, RestoreError, TargetNotEmptyError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.relations import Column, Table, TableName

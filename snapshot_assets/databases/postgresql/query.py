@@ -13,8 +13,8 @@ from snapshot_assets.databases.postgresql.read_forms import decoding, expression
 from snapshot_assets.databases.postgresql.reading_path import NO_PATH
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.postgresql.types import SourceType, carried
-from snapshot_assets.databases.query import Query, query_schema
-from snapshot_assets.databases.source import DatabaseAddress, Rows, Selection, WindowRows
+from snapshot_assets.databases.protocol.query import Query, query_schema
+from snapshot_assets.databases.protocol.source import DatabaseAddress, Rows, Selection, WindowRows
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.arrow_types import arrow_type_text

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from snapshot_assets.databases.masks import masked
 from snapshot_assets.databases.postgresql.types import SourceType
+from snapshot_assets.databases.selection.hidden import masked
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.format.relations import Carrier, Column
 

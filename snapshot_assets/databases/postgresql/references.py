@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from snapshot_assets.databases.postgresql.existing_types import names_of
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
-from snapshot_assets.databases.references import Reference
+from snapshot_assets.databases.protocol.references import Reference
 from snapshot_assets.format.relations import TableName
 
 # Left out: foreign keys that partitions inherit, and those of a hypertable's chunks.

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from snapshot_assets.databases.definition import (
+from snapshot_assets.databases.definition.statements import (
     Advance,
     Create,
     FailedStatement,
@@ -22,10 +22,10 @@ from snapshot_assets.databases.definition import (
     Statement,
     Unchecked,
 )
-from snapshot_assets.databases.ledger import LEDGER
 from snapshot_assets.databases.postgresql.quiet import every_row
 from snapshot_assets.databases.postgresql.rehearsal_limits import event_trigger, unsafe
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
+from snapshot_assets.databases.protocol.ledger import LEDGER
 from snapshot_assets.errors import SnapshotError, TransientError
 
 LOCK_SECONDS = 2

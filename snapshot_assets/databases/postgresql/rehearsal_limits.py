@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from snapshot_assets.databases.definition import Statement
+from snapshot_assets.databases.definition.statements import Statement
 from snapshot_assets.databases.postgresql.ddl.checked_sql import qualified_name
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.sql import literal

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from math import inf
 
 from snapshot_assets.databases.postgresql.scan import Scanner
-from snapshot_assets.databases.source import AllRows, Rows, Scan, TimelessRows, WindowRows
+from snapshot_assets.databases.protocol.source import AllRows, Rows, Scan, TimelessRows, WindowRows
 from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.relations import Table, TableName

@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from snapshot_assets.databases.masks import mask_of
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
 from snapshot_assets.databases.postgresql.large_objects import ROWS, is_large_objects
 from snapshot_assets.databases.postgresql.partitions import EXPRESSIONS, PartitionTree, read_partitions
@@ -24,10 +23,11 @@ from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.shape import shaped
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.postgresql.types import SourceType
-from snapshot_assets.databases.query import is_query
-from snapshot_assets.databases.ranges import SAMPLE_ROWS, ColumnRange, Quantiles, fractions
-from snapshot_assets.databases.scan_order import order_clause
-from snapshot_assets.databases.source import AllRows, Rows, Scan, WindowRows
+from snapshot_assets.databases.protocol.query import is_query
+from snapshot_assets.databases.protocol.ranges import SAMPLE_ROWS, ColumnRange, Quantiles, fractions
+from snapshot_assets.databases.protocol.scan_order import order_clause
+from snapshot_assets.databases.protocol.source import AllRows, Rows, Scan, WindowRows
+from snapshot_assets.databases.selection.hidden import mask_of
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, SnapshotError, UnknownRelationError
 from snapshot_assets.format.names import table_text

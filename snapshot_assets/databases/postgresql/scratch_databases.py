@@ -8,7 +8,7 @@ from dataclasses import replace
 from urllib.parse import quote
 
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.errors import DatabaseError, DatabaseLockedError, SnapshotError
 

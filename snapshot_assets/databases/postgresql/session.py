@@ -20,11 +20,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pyarrow as pa
 
-from snapshot_assets.databases.encodings import valid_start
-from snapshot_assets.databases.interruptible import abandonable, interruptible
 from snapshot_assets.databases.postgresql.connect import connect
 from snapshot_assets.databases.postgresql.failures import Origin, connect_failure, fields_of, lacks_state, translated
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.encodings import valid_start
+from snapshot_assets.databases.protocol.interruptible import abandonable, interruptible
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, DatabaseUnavailableError, SnapshotError
 from snapshot_assets.format.relations import TableName

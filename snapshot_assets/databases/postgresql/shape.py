@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from snapshot_assets.databases.columns import unfit_value
 from snapshot_assets.databases.postgresql.read_forms import received
+from snapshot_assets.databases.selection.columns import unfit_value
 from snapshot_assets.format.relations import Column, Table
 
 _FIRST_DAY = -2440588  # 4714-11-24 BC, Julian day 0: PostgreSQL's first date

@@ -9,8 +9,6 @@ from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, partial
 
-from snapshot_assets.databases.columns import columnless_rows, late_name, undecodable, unfit_value
-from snapshot_assets.databases.masks import check_masks
 from snapshot_assets.databases.postgresql.introspect.documents import extract
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
 from snapshot_assets.databases.postgresql.query import extract_query
@@ -19,12 +17,14 @@ from snapshot_assets.databases.postgresql.scan import Scanner
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.types import RANGED
 from snapshot_assets.databases.postgresql.unfit_values import UnfitCheck, decoding_mask, unfit_checks
-from snapshot_assets.databases.query import is_query
-from snapshot_assets.databases.refusals import Refusals
-from snapshot_assets.databases.selection import check_split
-from snapshot_assets.databases.source import DatabaseAddress, HeldState, Rows, Scan, Selection, Unanalyzed
+from snapshot_assets.databases.protocol.query import is_query
+from snapshot_assets.databases.protocol.refusals import Refusals
+from snapshot_assets.databases.protocol.source import DatabaseAddress, HeldState, Rows, Scan, Selection, Unanalyzed
+from snapshot_assets.databases.protocol.time_column import time_range
+from snapshot_assets.databases.selection.columns import columnless_rows, late_name, undecodable, unfit_value
+from snapshot_assets.databases.selection.hidden import check_masks
+from snapshot_assets.databases.selection.selection import check_split
 from snapshot_assets.databases.sql import literal, qualified
-from snapshot_assets.databases.time_column import time_range
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, PlanError, SnapshotError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName

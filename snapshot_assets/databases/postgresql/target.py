@@ -8,9 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from snapshot_assets.databases.definition import Rehearsal, Statement
-from snapshot_assets.databases.feed import Feed
-from snapshot_assets.databases.needs import Need
+from snapshot_assets.databases.definition.needs import Need
+from snapshot_assets.databases.definition.statements import Rehearsal, Statement
 from snapshot_assets.databases.postgresql.database_locale import differing_locale
 from snapshot_assets.databases.postgresql.driver import refused, refused_types
 from snapshot_assets.databases.postgresql.existing_types import (
@@ -38,11 +37,12 @@ from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlCon
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.postgresql.value_limits import unfit_values
 from snapshot_assets.databases.postgresql.write_forms import Receiver, WriteForm, receivers, receivers_query, write_form
-from snapshot_assets.databases.references import Reference
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.driver_batches import Feed
+from snapshot_assets.databases.protocol.references import Reference
+from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets.databases.protocol.sql_target import Question, SqlTarget
+from snapshot_assets.databases.protocol.target import ExistingTable, Load, OtherType, UnfitValues
 from snapshot_assets.databases.sql import identifier, literal, qualified
-from snapshot_assets.databases.sql_target import Question, SqlTarget
-from snapshot_assets.databases.target import ExistingTable, Load, OtherType, UnfitValues
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
 

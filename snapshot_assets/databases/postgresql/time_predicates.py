@@ -9,8 +9,8 @@ from typing import Self
 
 import pyarrow as pa
 
+from snapshot_assets.databases.protocol.time_column import TimeColumn, known_zone
 from snapshot_assets.databases.sql import identifier, literal
-from snapshot_assets.databases.time_column import TimeColumn, known_zone
 from snapshot_assets.format.relations import Table
 from snapshot_assets.format.units import is_utc
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from snapshot_assets.databases.encodings import valid_start
-from snapshot_assets.databases.masks import mask_of, masked
 from snapshot_assets.databases.postgresql.read_forms import expression
 from snapshot_assets.databases.postgresql.types import SourceType
+from snapshot_assets.databases.protocol.encodings import valid_start
+from snapshot_assets.databases.selection.hidden import mask_of, masked
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.format.relations import Carrier, Column, Table
 

@@ -7,7 +7,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from snapshot_assets.databases.target import UnfitValues
+from snapshot_assets.databases.protocol.target import UnfitValues
 from snapshot_assets.format.relations import Column
 
 _DAYS = (-2_440_588, 2_145_042_905)

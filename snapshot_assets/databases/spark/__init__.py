@@ -9,7 +9,7 @@ import re
 from typing import NoReturn
 from urllib.parse import unquote
 
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import UnknownSourceError
 
 __all__ = ["catalog_path", "default_alias", "open"]

@@ -9,23 +9,22 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from snapshot_assets.databases.exclusions import NOT_CARRIED, without_hidden
-from snapshot_assets.databases.hidden import hides
-from snapshot_assets.databases.masks import check_masks
-from snapshot_assets.databases.query import Query, is_query, query_schema
-from snapshot_assets.databases.refusals import Refusals
-from snapshot_assets.databases.reserved_names import refuse_reserved
-from snapshot_assets.databases.revealing import refuse_revealing_views
-from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
-from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows, Scan, Selection, WindowRows
+from snapshot_assets.databases.protocol.query import Query, is_query, query_schema
+from snapshot_assets.databases.protocol.refusals import Refusals
+from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Rows, Scan, Selection, WindowRows
+from snapshot_assets.databases.protocol.time_column import TimedSource
+from snapshot_assets.databases.selection.exclusions import NOT_CARRIED, without_hidden
+from snapshot_assets.databases.selection.hidden import check_masks, hides
+from snapshot_assets.databases.selection.reserved_names import refuse_reserved
+from snapshot_assets.databases.selection.revealing import refuse_revealing_views
+from snapshot_assets.databases.selection.selection import check_selection, selected_schemas, selects
+from snapshot_assets.databases.selection.spelled_selection import SpelledNames
 from snapshot_assets.databases.spark import catalog_path
 from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.introspect import SparkRelations, exact_frame, schema_columns, schema_table
 from snapshot_assets.databases.spark.session_zone import why_not_utc
 from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
-from snapshot_assets.databases.spelled_selection import SpelledNames
 from snapshot_assets.databases.sql import identifier
-from snapshot_assets.databases.time_column import TimedSource
 from snapshot_assets.errors import DatabaseError, PlanError, SnapshotError, UnknownRelationError, UnsupportedTypeError
 from snapshot_assets.format.name_rules import rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from snapshot_assets.databases.protocol.time_column import TimeColumn, first_date, known_zone, utc_text
 from snapshot_assets.databases.spark.sql import literal
-from snapshot_assets.databases.time_column import TimeColumn, first_date, known_zone, utc_text
 from snapshot_assets.format.units import is_utc
 
 

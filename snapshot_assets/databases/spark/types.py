@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringType, StructField, StructType
 
-from snapshot_assets.databases.columns import Carried, refused_carrier, unsupported_type
+from snapshot_assets.databases.selection.columns import Carried, refused_carrier, unsupported_type
 from snapshot_assets.databases.spark.sql import identifier
 from snapshot_assets.format.arrow_types import with_leaves
 from snapshot_assets.format.relations import Carrier

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Set
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
-from snapshot_assets.databases.refusals import Refusals
-from snapshot_assets.databases.selection import suggestion
-from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.protocol.refusals import Refusals
+from snapshot_assets.databases.protocol.source import Selection
+from snapshot_assets.databases.selection.selection import suggestion
+from snapshot_assets.databases.selection.spelled_selection import SpelledNames, refuse_equal_names
 from snapshot_assets.databases.spark.introspect import exact_frame, schema_table
-from snapshot_assets.databases.spelled_selection import SpelledNames, refuse_equal_names
 from snapshot_assets.engine.export.tasks import Frame
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of

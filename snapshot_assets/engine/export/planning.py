@@ -14,7 +14,7 @@ from functools import partial
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.open import kind_of, open_database
-from snapshot_assets.databases.source import (
+from snapshot_assets.databases.protocol.source import (
     AllRows,
     Database,
     DatabaseAddress,

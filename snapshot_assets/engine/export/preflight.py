@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import outside_end, refuse_outside
-from snapshot_assets.databases.hidden import hides
-from snapshot_assets.databases.query import is_query
-from snapshot_assets.databases.refusals import Refusals
-from snapshot_assets.databases.selection import suggestion
-from snapshot_assets.databases.source import AllRows, Rows, SchemaSource, TimelessRows, WindowRows
+from snapshot_assets.databases.protocol.query import is_query
+from snapshot_assets.databases.protocol.refusals import Refusals
+from snapshot_assets.databases.protocol.source import AllRows, Rows, SchemaSource, TimelessRows, WindowRows
+from snapshot_assets.databases.selection.hidden import hides
+from snapshot_assets.databases.selection.selection import suggestion
 from snapshot_assets.engine.export.start_snapshot import closed_end, exported_schema
 from snapshot_assets.engine.export.withheld import withholding
 from snapshot_assets.engine.progress import Stage, silent

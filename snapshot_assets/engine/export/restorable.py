@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from snapshot_assets.databases.clashes import clashes, too_long
-from snapshot_assets.databases.needs import carried_types, merged, recorded
+from snapshot_assets.databases.definition.clashes import clashes, too_long
+from snapshot_assets.databases.definition.needs import carried_types, merged, recorded
 from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.options import TableOptions
 from snapshot_assets.format.relations import DatabaseSchema

@@ -20,9 +20,9 @@ from snapshot_assets.catalog.rules import SchemaContent, schema_id_of
 from snapshot_assets.catalog.schemas import describe_schema, read_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import refuse_recorded
-from snapshot_assets.databases.hidden import hides
 from snapshot_assets.databases.open import kind_of
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets.databases.selection.hidden import hides
 from snapshot_assets.engine.export.chunks import Outcome, export_chunks
 from snapshot_assets.engine.export.given_frames import described_frames
 from snapshot_assets.engine.export.planning import GivenFrames, Planner, Source, open_source

@@ -9,7 +9,7 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.schemas import describe_schema, read_schema, write_documents
-from snapshot_assets.databases.source import DatabaseAddress, SchemaSource
+from snapshot_assets.databases.protocol.source import DatabaseAddress, SchemaSource
 from snapshot_assets.errors import PlanError, SnapshotExistsError, UnknownRelationError
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.counts import counted

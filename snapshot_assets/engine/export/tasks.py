@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.catalog.receipts.receipts import Receipt, write_young_receipt
 from snapshot_assets.databases.open import open_database
-from snapshot_assets.databases.source import Database, DatabaseAddress, Scan, TimelessRows
+from snapshot_assets.databases.protocol.source import Database, DatabaseAddress, Scan, TimelessRows
 from snapshot_assets.databases.sql import qualified
 from snapshot_assets.engine.files.target import FileTarget
 from snapshot_assets.engine.reports import reporter

@@ -8,7 +8,7 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from snapshot_assets.databases.columns import columnless_rows
+from snapshot_assets.databases.selection.columns import columnless_rows
 from snapshot_assets.engine.time_range import in_zone
 from snapshot_assets.errors import DatabaseError, DocumentError, LimitExceededError
 from snapshot_assets.format.counts import counted

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from snapshot_assets.catalog.metadata_tables import METADATA_TABLES
-from snapshot_assets.databases.selection import suggestion
+from snapshot_assets.databases.selection.selection import suggestion
 from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import parse_table

@@ -16,9 +16,9 @@ from snapshot_assets.catalog.metadata_tables import METADATA_TABLES, TableReques
 from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
-from snapshot_assets.databases.selection import check_relation, suggestion
+from snapshot_assets.databases.selection.selection import check_relation, suggestion
+from snapshot_assets.databases.selection.spelled_selection import SpelledNames
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
-from snapshot_assets.databases.spelled_selection import SpelledNames
 from snapshot_assets.engine.files.parquet.reader import ChooseGroups
 from snapshot_assets.engine.files.parquet.row_groups import BATCH_ROWS
 from snapshot_assets.engine.files.read import read_batches

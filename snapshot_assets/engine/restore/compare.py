@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from snapshot_assets.databases.open import open_database
-from snapshot_assets.databases.source import Database, Scan
+from snapshot_assets.databases.protocol.source import Database, Scan
 from snapshot_assets.engine.jobs import shared_jobs
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.engine.restore.files import as_carried, changed_carriers

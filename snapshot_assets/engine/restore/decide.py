@@ -16,7 +16,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.databases.target import LoadedFile, RestoreRecord
+from snapshot_assets.databases.protocol.target import LoadedFile, RestoreRecord
 from snapshot_assets.engine.restore.files import (
     ChunkFiles,
     FilePlan,

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.target import RestoreRecord
+from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets.databases.protocol.target import RestoreRecord
 from snapshot_assets.engine.jobs import Failures, MapRunner, first_failures, shared_jobs, side_by_side
 from snapshot_assets.engine.restore.damage import KEEP_GOING
 from snapshot_assets.engine.restore.decide import ChunkLoad, entry_of

@@ -12,11 +12,11 @@ from functools import cached_property
 from itertools import chain
 
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.databases.definition import Definition, FailedStatement, ObjectKey, Rehearsal
-from snapshot_assets.databases.needs import Need
+from snapshot_assets.databases.definition.needs import Need
+from snapshot_assets.databases.definition.statements import Definition, FailedStatement, ObjectKey, Rehearsal
 from snapshot_assets.databases.partitions import former_partitions
-from snapshot_assets.databases.steps import SchemaStep, StepResult
-from snapshot_assets.databases.target import RestoreRecord
+from snapshot_assets.databases.protocol.steps import SchemaStep, StepResult
+from snapshot_assets.databases.protocol.target import RestoreRecord
 from snapshot_assets.engine.restore.damage import KEEP_GOING, SHOWN, refuse_damage
 from snapshot_assets.engine.restore.decide import ChunkChanges, ChunkLoad, check_files, decide
 from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan, TombstoneDeletions, outside, tombstones_at

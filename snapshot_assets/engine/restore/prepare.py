@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from snapshot_assets.catalog.verify.objects import Depth
-from snapshot_assets.databases.definition import Definition, FailedStatement, Rehearsal, Statement
-from snapshot_assets.databases.needs import Need
-from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.sql_target import SqlTarget
+from snapshot_assets.databases.definition.needs import Need
+from snapshot_assets.databases.definition.statements import Definition, FailedStatement, Rehearsal, Statement
+from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.engine.files.read import TextOf, text_schemas
 from snapshot_assets.engine.restore.files import FilePlan, chunk_files
 from snapshot_assets.engine.restore.plan import RestorePlan, deleted_rows

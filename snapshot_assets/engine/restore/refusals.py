@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from snapshot_assets.databases.definition import Definition
-from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need, of_rows
-from snapshot_assets.databases.target import ExistingTable, OtherType
+from snapshot_assets.databases.definition.needs import AVAILABLE_EXTENSION, Need, of_rows
+from snapshot_assets.databases.definition.statements import Definition
+from snapshot_assets.databases.protocol.target import ExistingTable, OtherType
 from snapshot_assets.engine.restore.steps import RestoreSteps
 from snapshot_assets.engine.restore.target import TargetContents
 from snapshot_assets.errors import RefusedImportError, RestoreError, SnapshotError, TargetNotEmptyError

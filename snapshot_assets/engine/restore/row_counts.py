@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from snapshot_assets.databases.source import AllRows, Rows
-from snapshot_assets.databases.sql_target import SqlTarget
+from snapshot_assets.databases.protocol.source import AllRows, Rows
+from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.engine.progress import Stage, silent
 from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.errors import RestoreError

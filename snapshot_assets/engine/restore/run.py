@@ -13,9 +13,9 @@ from datetime import timedelta
 
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import open_target, target_module
-from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.sql_target import SqlTarget
-from snapshot_assets.databases.steps import SchemaStep
+from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets.databases.protocol.sql_target import SqlTarget
+from snapshot_assets.databases.protocol.steps import SchemaStep
 from snapshot_assets.engine.jobs import MapRunner
 from snapshot_assets.engine.progress import Stage, silent
 from snapshot_assets.engine.restore import pin as restore_pins

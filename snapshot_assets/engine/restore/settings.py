@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from snapshot_assets.databases.renaming import Renaming
-from snapshot_assets.databases.spelled_selection import SpelledNames
-from snapshot_assets.databases.target import RestoreRecord
+from snapshot_assets.databases.convert.renaming import Renaming
+from snapshot_assets.databases.protocol.target import RestoreRecord
+from snapshot_assets.databases.selection.spelled_selection import SpelledNames
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.checksums import canonical_json
 from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of

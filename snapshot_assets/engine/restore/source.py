@@ -16,11 +16,11 @@ from snapshot_assets.catalog.state.totals import missing_text
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.databases.convert.renaming import Renaming, check_renaming, renamed_tables
 from snapshot_assets.databases.partitions import with_former_partitions
-from snapshot_assets.databases.renaming import Renaming, check_renaming, renamed_tables
-from snapshot_assets.databases.selection import check_selection, selects
-from snapshot_assets.databases.source import Selection
-from snapshot_assets.databases.target import RestoreRecord
+from snapshot_assets.databases.protocol.source import Selection
+from snapshot_assets.databases.protocol.target import RestoreRecord
+from snapshot_assets.databases.selection.selection import check_selection, selects
 from snapshot_assets.engine.restore.damage import OlderSchema, contradicts_log, intact_schemas, refuse_needed_damage
 from snapshot_assets.engine.restore.settings import Filters, RestoreSettings, spell_filters
 from snapshot_assets.engine.schema_history import exported_with

@@ -7,15 +7,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from snapshot_assets.databases.convert import converted
-from snapshot_assets.databases.definition import Definition
-from snapshot_assets.databases.needs import Need
+from snapshot_assets.databases.convert.renaming import Renaming
+from snapshot_assets.databases.convert.schema import converted
+from snapshot_assets.databases.definition.needs import Need
+from snapshot_assets.databases.definition.statements import Definition
 from snapshot_assets.databases.open import kind_of, target_module
-from snapshot_assets.databases.renaming import Renaming
-from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.sql_target import SqlTarget
-from snapshot_assets.databases.steps import StepResult, steps_of
-from snapshot_assets.databases.target import ExistingTable, LoadedFile, OtherType, RestoreRecord
+from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets.databases.protocol.sql_target import SqlTarget
+from snapshot_assets.databases.protocol.steps import StepResult, steps_of
+from snapshot_assets.databases.protocol.target import ExistingTable, LoadedFile, OtherType, RestoreRecord
 from snapshot_assets.engine.restore.files import ChunkFiles, FileKey, FilePlan
 from snapshot_assets.engine.restore.pin import IMPORT
 from snapshot_assets.engine.restore.settings import Filters, filters_text, renaming_of, without_renaming

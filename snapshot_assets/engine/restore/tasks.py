@@ -13,9 +13,9 @@ from typing import Generic, TypeVar
 import pyarrow as pa
 
 from snapshot_assets.databases.open import open_target
-from snapshot_assets.databases.source import DatabaseAddress, Rows
-from snapshot_assets.databases.sql_target import SqlTarget
-from snapshot_assets.databases.target import Load, LoadedFile, RestoreRecord
+from snapshot_assets.databases.protocol.source import DatabaseAddress, Rows
+from snapshot_assets.databases.protocol.sql_target import SqlTarget
+from snapshot_assets.databases.protocol.target import Load, LoadedFile, RestoreRecord
 from snapshot_assets.engine.files.read import check_hash, read_batches
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.engine.restore.files import FilePlan

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.databases.target import LoadedFile, RestoreRecord
+from snapshot_assets.databases.protocol.target import LoadedFile, RestoreRecord
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.checksums import canonical_json
 from snapshot_assets.format.counts import noun, some_text

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from snapshot_assets.databases.open import open_database
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Carrier, TableName

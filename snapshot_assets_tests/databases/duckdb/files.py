@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Rows, Scan, Selection
+from snapshot_assets.databases.protocol.source import AllRows, Database, DatabaseAddress, Rows, Scan, Selection
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets_tests.databases.restores import read_scan, source
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import duckdb
 
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.sql import qualified
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets_tests.databases.duckdb.files import path_of

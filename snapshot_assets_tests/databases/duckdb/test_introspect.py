@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.databases.source import DatabaseAddress, Selection
+from snapshot_assets.databases.protocol.source import DatabaseAddress, Selection
 from snapshot_assets.errors import AmbiguousTimeIndexError, PlanError, UnsupportedTypeError
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
 from snapshot_assets_tests.databases.duckdb.files import make_file, opened, rows_of

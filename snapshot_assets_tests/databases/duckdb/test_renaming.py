@@ -7,9 +7,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.duckdb import define, rename
-from snapshot_assets.databases.renaming import Renaming
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import DocumentError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets_tests.databases.duckdb.files import make_file, path_of

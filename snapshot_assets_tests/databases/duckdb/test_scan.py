@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
-from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, TimelessRows, WindowRows
+from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan, TimelessRows, WindowRows
 from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.relations import Carrier, TableName
 from snapshot_assets.scratch_folders import process_folder
@@ -265,7 +265,7 @@ def test_an_error_in_the_middle_of_a_view_is_ours(tmp_path: Path) -> None:
 _MEASURE = """
 import re, sys
 from pathlib import Path
-from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, Selection
+from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan, Selection
 from snapshot_assets.databases.open import open_database
 database = open_database(DatabaseAddress("x", sys.argv[1]))
 (table,) = database.extract(Selection()).tables

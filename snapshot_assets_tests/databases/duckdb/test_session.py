@@ -11,7 +11,7 @@ import pytest
 
 from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.open import open_database
-from snapshot_assets.databases.source import DatabaseAddress, Selection
+from snapshot_assets.databases.protocol.source import DatabaseAddress, Selection
 from snapshot_assets.errors import (
     ConsistencyLostError,
     DatabaseDeniedError,

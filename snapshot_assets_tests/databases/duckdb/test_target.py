@@ -11,11 +11,11 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from snapshot_assets.databases.definition import ObjectKey, Statement
+from snapshot_assets.databases.definition.statements import ObjectKey, Statement
 from snapshot_assets.databases.duckdb.ddl.tables import TARGET
-from snapshot_assets.databases.source import AllRows, DatabaseAddress, TimelessRows, WindowRows
-from snapshot_assets.databases.steps import steps_of
-from snapshot_assets.databases.target import Load
+from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, TimelessRows, WindowRows
+from snapshot_assets.databases.protocol.steps import steps_of
+from snapshot_assets.databases.protocol.target import Load
 from snapshot_assets.errors import DatabaseError, DatabaseLockedError
 from snapshot_assets.format.relations import DatabaseSchema, Table
 from snapshot_assets_tests.databases.duckdb.files import MAIN_T, make_file, path_of

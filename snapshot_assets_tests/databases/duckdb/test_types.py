@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from snapshot_assets.databases.duckdb import define
 from snapshot_assets.databases.duckdb.types import LEAVES, REFUSED, carry
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import CarrierError, PlanError, UnsupportedTypeError
 from snapshot_assets.format.arrow_types import parse_arrow_type
 from snapshot_assets.format.relations import Carrier, Column, DatabaseSchema, Table, TableName

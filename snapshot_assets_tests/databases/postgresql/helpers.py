@@ -11,13 +11,13 @@ from typing import Any
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
-from snapshot_assets.databases.definition import Definition, Statement
+from snapshot_assets.databases.definition.statements import Definition, Statement
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.session import SETTINGS
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
-from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Rows, Scan, Selection
-from snapshot_assets.databases.steps import steps_of
-from snapshot_assets.databases.target import RestoreRecord
+from snapshot_assets.databases.protocol.source import AllRows, Database, DatabaseAddress, Rows, Scan, Selection
+from snapshot_assets.databases.protocol.steps import steps_of
+from snapshot_assets.databases.protocol.target import RestoreRecord
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
 from snapshot_assets_tests.databases.postgresql.values import TYPES
 from snapshot_assets_tests.databases.restores import read_scan, source

@@ -9,10 +9,10 @@ from typing import Any
 import adbc_driver_postgresql.dbapi as adbc
 import pytest
 
-from snapshot_assets.databases.definition import Definition, Unchecked
+from snapshot_assets.databases.definition.statements import Definition, Unchecked
 from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
 from snapshot_assets.databases.postgresql.ddl import define
-from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.errors import DocumentError
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table
 from snapshot_assets.format.uncarried import code_by_kind, uncarried_by_kind

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from snapshot_assets.databases.query import Query
-from snapshot_assets.databases.source import AllRows, Scan, Selection
+from snapshot_assets.databases.protocol.query import Query
+from snapshot_assets.databases.protocol.source import AllRows, Scan, Selection
 from snapshot_assets.errors import ConsistencyLostError, DatabaseUnavailableError
 from snapshot_assets.format.relations import Table
 from snapshot_assets_tests.databases.postgresql.helpers import Run, client, execute, opened, read, read_scan, table_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets_tests.databases.postgresql.helpers import execute, extracted

@@ -7,7 +7,7 @@ from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
-from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, Selection
+from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan, Selection
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 from snapshot_assets_tests.databases.postgresql.helpers import (
     EVERYTHING,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from snapshot_assets.databases.convert import converted
+from snapshot_assets.databases.convert.schema import converted
 from snapshot_assets.databases.duckdb import type_for as duckdb_type_for
 from snapshot_assets.databases.postgresql.ddl import define
-from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.engine.restore.source import _select
 from snapshot_assets.format.relations import TableName

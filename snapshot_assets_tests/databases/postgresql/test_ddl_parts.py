@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.databases.postgresql.ddl import define
-from snapshot_assets.databases.source import Selection
-from snapshot_assets.databases.target import LEDGER_SCHEMA
+from snapshot_assets.databases.protocol.source import Selection
+from snapshot_assets.databases.protocol.target import LEDGER_SCHEMA
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets_tests.databases.postgresql.helpers import (

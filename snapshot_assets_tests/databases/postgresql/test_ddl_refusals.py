@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from snapshot_assets.databases.definition import ObjectKey, Statement, Unchecked
+from snapshot_assets.databases.convert.renaming import Renaming
+from snapshot_assets.databases.definition.statements import ObjectKey, Statement, Unchecked
 from snapshot_assets.databases.postgresql import define, rename
 from snapshot_assets.databases.postgresql.ddl.checked_sql import type_text
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
-from snapshot_assets.databases.renaming import Renaming
-from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.steps import steps_of
+from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets.databases.protocol.steps import steps_of
 from snapshot_assets.errors import DatabaseError, DocumentError, RestoreError
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets_tests.databases.postgresql.helpers import execute, restore, run, schema_dump

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from snapshot_assets.databases.source import AllRows, DatabaseAddress, Selection
+from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Selection
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.errors import DatabaseError, SnapshotError
 from snapshot_assets.format.relations import TableName

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.errors import DatabaseDeniedError, PlanError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.databases.postgresql.helpers import (

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.databases.postgresql.helpers import execute, extracted
 

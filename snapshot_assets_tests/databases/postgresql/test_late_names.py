@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from snapshot_assets.databases.source import AllRows
+from snapshot_assets.databases.protocol.source import AllRows
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets_tests.databases.postgresql.helpers import execute, opened, table_of
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from snapshot_assets.databases.definition import Unchecked
-from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need
+from snapshot_assets.databases.definition.needs import AVAILABLE_EXTENSION, Need
+from snapshot_assets.databases.definition.statements import Unchecked
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.export.restorable import restore_warnings
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets_tests.databases.postgresql.helpers import execute, extracted, restore, schema_dump

@@ -9,7 +9,7 @@ from datetime import timedelta
 import adbc_driver_manager
 import pytest
 
-from snapshot_assets.databases.source import Scan, TimelessRows, WindowRows
+from snapshot_assets.databases.protocol.source import Scan, TimelessRows, WindowRows
 from snapshot_assets.errors import ConsistencyLostError
 from snapshot_assets_tests.databases.postgresql.helpers import (
     client,

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import pyarrow.parquet as pq
 import pytest
 
-from snapshot_assets.databases.query import Query
-from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.protocol.query import Query
+from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.relations import Table
 from snapshot_assets_tests.databases.postgresql.helpers import execute, opened, read, texts

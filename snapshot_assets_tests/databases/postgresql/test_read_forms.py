@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from snapshot_assets.databases.postgresql.read_forms import received, sent
-from snapshot_assets.databases.query import Query
-from snapshot_assets.databases.source import AllRows, Scan, Selection
+from snapshot_assets.databases.protocol.query import Query
+from snapshot_assets.databases.protocol.source import AllRows, Scan, Selection
 from snapshot_assets.errors import CarrierError
 from snapshot_assets.format.relations import Table
 from snapshot_assets_tests.databases.postgresql.helpers import client, execute, opened, read, table_of

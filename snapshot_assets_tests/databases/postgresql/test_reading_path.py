@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from snapshot_assets.databases.source import AllRows, Scan, Selection, WindowRows
+from snapshot_assets.databases.protocol.source import AllRows, Scan, Selection, WindowRows
 from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.relations import Carrier, TableName
 from snapshot_assets_tests.databases.postgresql.helpers import client, opened, read, read_scan, table_of

@@ -7,11 +7,11 @@ from contextlib import closing
 
 import pytest
 
-from snapshot_assets.databases.definition import ObjectKey, Rehearsal, Statement
+from snapshot_assets.databases.definition.statements import ObjectKey, Rehearsal, Statement
 from snapshot_assets.databases.postgresql import rehearsal
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.databases.postgresql.helpers import client, execute, extracted
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer

@@ -7,9 +7,9 @@ import re
 
 import pytest
 
+from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.postgresql import define, rename
 from snapshot_assets.databases.postgresql.renaming.texts import Texts
-from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.errors import PlanError, RestoreError
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 from snapshot_assets_tests.databases.postgresql.helpers import EVERYTHING, extracted, restore, run, schema_dump

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from snapshot_assets.databases.postgresql import row_counts
-from snapshot_assets.databases.source import AllRows, Database, Rows, Scan, Selection, TimelessRows, WindowRows
+from snapshot_assets.databases.protocol.source import AllRows, Database, Rows, Scan, Selection, TimelessRows, WindowRows
 from snapshot_assets.format.relations import Carrier, Table, TableName
 from snapshot_assets_tests.databases.postgresql.helpers import execute, opened, table_of
 from snapshot_assets_tests.databases.postgresql.test_partitions import FOREIGN, HOURS, leave_pending

@@ -17,7 +17,7 @@ import pytest
 
 from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
-from snapshot_assets.databases.source import DatabaseAddress, Selection
+from snapshot_assets.databases.protocol.source import DatabaseAddress, Selection
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.databases.postgresql.helpers import client, execute, opened, read
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer, start_postgresql

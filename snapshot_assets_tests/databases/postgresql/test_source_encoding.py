@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from snapshot_assets.databases.encodings import parse_encoding, valid_start
-from snapshot_assets.databases.query import Query
-from snapshot_assets.databases.source import AllRows, DatabaseAddress, Selection
+from snapshot_assets.databases.protocol.encodings import parse_encoding, valid_start
+from snapshot_assets.databases.protocol.query import Query
+from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Selection
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.errors import DatabaseError, PlanError
 from snapshot_assets.format.names import ColumnPath

@@ -11,13 +11,13 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from snapshot_assets.databases import sql_steps
-from snapshot_assets.databases.definition import ObjectKey, Statement
+from snapshot_assets.databases.definition.statements import ObjectKey, Statement
 from snapshot_assets.databases.postgresql.ddl.statements import before_version, from_version
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
-from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows, TimelessRows, WindowRows
-from snapshot_assets.databases.steps import steps_of
-from snapshot_assets.databases.target import Load, LoadedFile, RestoreRecord
+from snapshot_assets.databases.protocol import sql_steps
+from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Rows, TimelessRows, WindowRows
+from snapshot_assets.databases.protocol.steps import steps_of
+from snapshot_assets.databases.protocol.target import Load, LoadedFile, RestoreRecord
 from snapshot_assets.errors import DatabaseError, OtherImportError, RestoreError
 from snapshot_assets.format.relations import Column, Table, TableName
 from snapshot_assets_tests.databases.postgresql.helpers import client, execute

@@ -8,7 +8,7 @@ import pytest
 
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
-from snapshot_assets.databases.source import Database, DatabaseAddress, Scan, TimelessRows, WindowRows
+from snapshot_assets.databases.protocol.source import Database, DatabaseAddress, Scan, TimelessRows, WindowRows
 from snapshot_assets.errors import DatabaseError, PlanError
 from snapshot_assets.format.relations import Carrier, Table
 from snapshot_assets_tests.databases.postgresql.helpers import client, opened, read, table_of

@@ -17,7 +17,7 @@ from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.postgresql.wire.arrays import arrays
 from snapshot_assets.databases.postgresql.wire.texts import ENCODERS
 from snapshot_assets.databases.postgresql.write_forms import Receiver
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.relations import Carrier, Table

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from snapshot_assets import read as read_snapshot
-from snapshot_assets.databases.exclusions import uncarried
-from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, Selection
+from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan, Selection
+from snapshot_assets.databases.selection.exclusions import uncarried
 from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.runner import SparkRunner

@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows, Scan, Selection, TimelessRows, WindowRows
+from snapshot_assets.databases.protocol.source import (
+    AllRows,
+    DatabaseAddress,
+    Rows,
+    Scan,
+    Selection,
+    TimelessRows,
+    WindowRows,
+)
 from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.errors import DatabaseError, PlanError, UnknownRelationError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, IntegerType, StructType
 
-from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.databases.spark.introspect import exact_frame, schema_table
 from snapshot_assets.databases.spark.types import NATIVE, REFUSED, TEXT, carry, type_text
 from snapshot_assets.errors import DatabaseError, PlanError, UnsupportedTypeError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.export.copy import Copied, copy
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.retry import RetryPolicy

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import SparkRunner

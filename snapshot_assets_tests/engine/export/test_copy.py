@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.databases.query import Query, parse_query
+from snapshot_assets.databases.protocol.query import Query, parse_query
 from snapshot_assets.engine.export.copy import copy
 from snapshot_assets.errors import DatabaseError, ExportFailedError, LocationNotEmptyError, PlanError, SnapshotError
 from snapshot_assets.format.layout import is_probe

@@ -12,7 +12,7 @@ from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.databases.open import open_database
-from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, Selection
+from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan, Selection
 from snapshot_assets.engine.export.copy import copy
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.runner import InlineRunner

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshot_assets.databases.source import AllRows, TimelessRows, WindowRows
+from snapshot_assets.databases.protocol.source import AllRows, TimelessRows, WindowRows
 from snapshot_assets.engine.export import chunks as engine_export
 from snapshot_assets.engine.export import planning
 from snapshot_assets.engine.export.chunks import SMALL_CHUNK, ChunkPlan, Outcome, _job_bytes

@@ -15,7 +15,7 @@ import pytest
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
-from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.export import planning
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.retry import RetryPolicy

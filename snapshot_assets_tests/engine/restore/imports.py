@@ -11,8 +11,8 @@ import duckdb
 import pyarrow as pa
 
 from snapshot_assets.databases.open import open_database, open_target
-from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, Selection
-from snapshot_assets.databases.target import RestoreRecord
+from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan, Selection
+from snapshot_assets.databases.protocol.target import RestoreRecord
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.run import RestoreRun

@@ -11,7 +11,7 @@ from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.databases.open import open_target
-from snapshot_assets.databases.target import LoadedFile
+from snapshot_assets.databases.protocol.target import LoadedFile
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import OtherImportError, RestoreError
 from snapshot_assets.format.relations import DatabaseSchema

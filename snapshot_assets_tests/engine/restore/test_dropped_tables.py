@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.partitions import former_partitions, with_former_partitions
-from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.engine.restore.compare import compare
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.engine.schema_history import history_warnings

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.databases.renaming import Renaming
+from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.engine.restore.compare import compare
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import RestoreFailedError

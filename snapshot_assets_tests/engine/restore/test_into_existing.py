@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.databases.open import open_target
-from snapshot_assets.databases.source import DatabaseAddress, Selection
+from snapshot_assets.databases.protocol.source import DatabaseAddress, Selection
 from snapshot_assets.engine.restore.row_counts import differences
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import RestoreError

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import duckdb
 import pytest
 
-from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import DatabaseDeniedError, RestoreFailedError, TargetNotEmptyError
 from snapshot_assets.format.uncarried import uncarried_by_kind

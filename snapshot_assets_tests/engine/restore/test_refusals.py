@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.databases.definition import ObjectKey, Statement
-from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need
+from snapshot_assets.databases.convert.renaming import Renaming
+from snapshot_assets.databases.definition.needs import AVAILABLE_EXTENSION, Need
+from snapshot_assets.databases.definition.statements import ObjectKey, Statement
 from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.postgresql.ddl import checked_sql
-from snapshot_assets.databases.renaming import Renaming
 from snapshot_assets.engine.restore.prepare import rehearse
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import RefusedImportError, RestoreError, SchemaIncompleteError, SnapshotError

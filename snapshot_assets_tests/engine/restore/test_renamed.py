@@ -10,9 +10,9 @@ import duckdb
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.open import open_database
-from snapshot_assets.databases.renaming import Renaming
-from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.engine.restore.compare import compare
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import DamageError, OtherImportError, PlanError, RestoreError, UnknownRelationError

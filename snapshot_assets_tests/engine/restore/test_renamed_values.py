@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.databases.renaming import Renaming
+from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.engine.restore.compare import compare
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets_tests.databases.postgresql.helpers import EVERYTHING, ROWS

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from snapshot_assets.databases.open import open_database
-from snapshot_assets.databases.source import DatabaseAddress, Selection
+from snapshot_assets.databases.protocol.source import DatabaseAddress, Selection
+from snapshot_assets.databases.protocol.target import LEDGER_SCHEMA
 from snapshot_assets.databases.spark.source import SparkCatalogDatabase
-from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets_tests.engine.exports import Place

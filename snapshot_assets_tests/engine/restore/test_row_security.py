@@ -11,7 +11,7 @@ import pytest
 from snapshot_assets.databases.postgresql import quiet as module
 from snapshot_assets.databases.postgresql.quiet import only_reading, quiet
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
-from snapshot_assets.databases.source import AllRows
+from snapshot_assets.databases.protocol.source import AllRows
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import DatabaseError, DatabaseUnavailableError
 from snapshot_assets.format.relations import TableName

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.databases.steps import SchemaStep
+from snapshot_assets.databases.protocol.steps import SchemaStep
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.engine.restore.steps import RestoreSteps
 from snapshot_assets.errors import SchemaIncompleteError

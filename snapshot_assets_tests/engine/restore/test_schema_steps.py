@@ -11,8 +11,8 @@ import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.databases.open import open_database, open_target
-from snapshot_assets.databases.source import Selection
-from snapshot_assets.databases.sql_steps import SqlSteps
+from snapshot_assets.databases.protocol.source import Selection
+from snapshot_assets.databases.protocol.sql_steps import SqlSteps
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import OtherImportError, SchemaIncompleteError, TargetNotEmptyError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from snapshot_assets.databases.renaming import Renaming
+from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.relations import TableName

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.target import RestoreRecord
+from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets.databases.protocol.target import RestoreRecord
 from snapshot_assets.engine.restore import tasks as restore_tasks
 from snapshot_assets.engine.restore.tasks import ReplaceTask, replace_chunk
 from snapshot_assets.errors import TaskFailedError

@@ -13,8 +13,10 @@ from contextlib import closing
 from dataclasses import replace
 from graphlib import TopologicalSorter
 
-from snapshot_assets.databases.clashes import clashes
-from snapshot_assets.databases.definition import Create, Definition, ObjectKey, Statement, comment
+from snapshot_assets.databases.convert.foreign_keys import possible_keys
+from snapshot_assets.databases.convert.indexes import is_plain, other_method
+from snapshot_assets.databases.definition.clashes import clashes
+from snapshot_assets.databases.definition.statements import Create, Definition, ObjectKey, Statement, comment
 from snapshot_assets.databases.duckdb.ddl.checked_sql import Texts, check_statement
 from snapshot_assets.databases.duckdb.ddl.rehearsal import Lacking, rehearse
 from snapshot_assets.databases.duckdb.ddl.tables import (
@@ -28,9 +30,7 @@ from snapshot_assets.databases.duckdb.ddl.tables import (
     sequence_place,
     target_name,
 )
-from snapshot_assets.databases.exclusions import uncarried
-from snapshot_assets.databases.foreign_keys import possible_keys
-from snapshot_assets.databases.indexes import is_plain, other_method
+from snapshot_assets.databases.selection.exclusions import uncarried
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.format.kinds import capital
 from snapshot_assets.format.options import SchemaOptions

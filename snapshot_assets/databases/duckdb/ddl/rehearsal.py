@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from snapshot_assets.databases.definition import FailedStatement, ObjectKey, Statement
+from snapshot_assets.databases.definition.statements import FailedStatement, ObjectKey, Statement
 from snapshot_assets.databases.duckdb.ddl.tables import TARGET
 from snapshot_assets.databases.sql import identifier
 

@@ -18,14 +18,14 @@ from snapshot_assets.databases.duckdb.introspect.hidden_types import without_hid
 from snapshot_assets.databases.duckdb.introspect.tables import TableReader
 from snapshot_assets.databases.duckdb.relations import base_tables, by_folded_name, calls, resolved
 from snapshot_assets.databases.duckdb.session import DuckDBSession
-from snapshot_assets.databases.exclusions import NOT_CARRIED, without_hidden
-from snapshot_assets.databases.hidden import excludes, hidden_of, hides
-from snapshot_assets.databases.refusals import Refusals
-from snapshot_assets.databases.reserved_names import is_ledger_schema, refuse_reserved
-from snapshot_assets.databases.revealing import refuse_revealing_views
-from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
-from snapshot_assets.databases.source import Selection
-from snapshot_assets.databases.spelled_selection import SpelledNames
+from snapshot_assets.databases.protocol.refusals import Refusals
+from snapshot_assets.databases.protocol.source import Selection
+from snapshot_assets.databases.selection.exclusions import NOT_CARRIED, without_hidden
+from snapshot_assets.databases.selection.hidden import excludes, hidden_of, hides
+from snapshot_assets.databases.selection.reserved_names import is_ledger_schema, refuse_reserved
+from snapshot_assets.databases.selection.revealing import refuse_revealing_views
+from snapshot_assets.databases.selection.selection import check_selection, selected_schemas, selects
+from snapshot_assets.databases.selection.spelled_selection import SpelledNames
 from snapshot_assets.errors import DatabaseError, UnsupportedTypeError
 from snapshot_assets.format.name_rules import rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Schema, TableName, UserType, View

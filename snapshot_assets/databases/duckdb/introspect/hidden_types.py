@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from snapshot_assets.databases.exclusions import NOT_CARRIED
+from snapshot_assets.databases.selection.exclusions import NOT_CARRIED
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.format.relations import DatabaseSchema, Schema
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from snapshot_assets.databases.clashes import too_long
-from snapshot_assets.databases.definition import Definition, ObjectKey, Statement
+from snapshot_assets.databases.definition.clashes import too_long
+from snapshot_assets.databases.definition.statements import Definition, ObjectKey, Statement
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl import columns, defaults, keys, tables, types, views
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject
@@ -14,7 +14,7 @@ from snapshot_assets.databases.postgresql.ddl.needs import needs, row_types_of
 from snapshot_assets.databases.postgresql.ddl.order import with_code
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, all_checked, in_order
 from snapshot_assets.databases.postgresql.large_objects import LARGE_OBJECTS, is_large_objects
-from snapshot_assets.databases.target import LEDGER_SCHEMA
+from snapshot_assets.databases.protocol.target import LEDGER_SCHEMA
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, UserType

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from snapshot_assets.databases.definition import ObjectKey, Statement
+from snapshot_assets.databases.definition.statements import ObjectKey, Statement
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.statements import Relation, checked, column_of
 from snapshot_assets.databases.sql import identifier, literal, qualified

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from snapshot_assets.databases.definition import ObjectKey, Statement
+from snapshot_assets.databases.definition.statements import ObjectKey, Statement
 from snapshot_assets.databases.postgresql.ddl.columns import calls, default
 from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
 from snapshot_assets.databases.postgresql.ddl.order import circular_defaults, late_code

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from snapshot_assets.databases.definition import ObjectKey, Statement
-from snapshot_assets.databases.needs import AVAILABLE_EXTENSION, Need, merged, recorded
+from snapshot_assets.databases.definition.needs import AVAILABLE_EXTENSION, Need, merged, recorded
+from snapshot_assets.databases.definition.statements import ObjectKey, Statement
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext
 from snapshot_assets.format.relations import Table, TableName, View
 

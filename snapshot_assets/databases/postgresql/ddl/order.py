@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
-from snapshot_assets.databases.definition import Statement
+from snapshot_assets.databases.definition.statements import Statement
 from snapshot_assets.databases.postgresql.code.needs import everything_needed
 from snapshot_assets.databases.postgresql.ddl import types
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject, needed_first

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-from snapshot_assets.databases.columns import choose_time_index
-from snapshot_assets.databases.exclusions import with_lost
-from snapshot_assets.databases.hidden import hidden_of
 from snapshot_assets.databases.postgresql.code.documents import Described, schemas_with_code
 from snapshot_assets.databases.postgresql.database_locale import with_database_locale
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
@@ -32,11 +29,14 @@ from snapshot_assets.databases.postgresql.introspect.unused_objects import read_
 from snapshot_assets.databases.postgresql.large_objects import count_large_objects, large_objects_table
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.types import TIMESTAMPS, carried
-from snapshot_assets.databases.refusals import Refusals
-from snapshot_assets.databases.reserved_names import refuse_reserved
-from snapshot_assets.databases.revealing import refuse_revealing, refuse_views
-from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
-from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.protocol.refusals import Refusals
+from snapshot_assets.databases.protocol.source import Selection
+from snapshot_assets.databases.selection.columns import choose_time_index
+from snapshot_assets.databases.selection.exclusions import with_lost
+from snapshot_assets.databases.selection.hidden import hidden_of
+from snapshot_assets.databases.selection.reserved_names import refuse_reserved
+from snapshot_assets.databases.selection.revealing import refuse_revealing, refuse_views
+from snapshot_assets.databases.selection.selection import check_selection, selected_schemas, selects
 from snapshot_assets.errors import DatabaseDeniedError, UnknownRelationError
 from snapshot_assets.format import relations as documents
 from snapshot_assets.format.arrow_types import arrow_type_text

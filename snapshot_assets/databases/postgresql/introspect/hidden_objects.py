@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from snapshot_assets.databases.hidden import excludes, hidden_of, hides
 from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation, root_of
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import TYPE_PARTS
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
-from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.protocol.source import Selection
+from snapshot_assets.databases.selection.hidden import excludes, hidden_of, hides
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.format.relations import TableName
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from snapshot_assets.databases.hidden import column_name, excludes, hidden_of, hides
 from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation, root_of
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import TYPE_PARTS
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
-from snapshot_assets.databases.refusals import Refusals
-from snapshot_assets.databases.selection import selects
-from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.protocol.refusals import Refusals
+from snapshot_assets.databases.protocol.source import Selection
+from snapshot_assets.databases.selection.hidden import column_name, excludes, hidden_of, hides
+from snapshot_assets.databases.selection.selection import selects
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import table_text
 

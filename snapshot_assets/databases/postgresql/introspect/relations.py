@@ -11,8 +11,8 @@ from snapshot_assets.databases.postgresql.introspect.sequences import SourceSequ
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import UsedTypes
 from snapshot_assets.databases.postgresql.large_objects import LARGE_OBJECTS
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
+from snapshot_assets.databases.protocol.target import LEDGER_SCHEMA
 from snapshot_assets.databases.sql import literal
-from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.format.relations import Schema, TableName
 
 KINDS = {"r": "table", "p": "partitioned table", "v": "view", "m": "materialized view", "f": "foreign table"}

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from types import NoneType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
+from snapshot_assets.databases.convert.renaming import Renaming, renamed_schemas
 from snapshot_assets.databases.postgresql.renaming.names import Names
 from snapshot_assets.databases.postgresql.renaming.queries import renamed_query
 from snapshot_assets.databases.postgresql.renaming.texts import Texts
-from snapshot_assets.databases.renaming import Renaming, renamed_schemas
 from snapshot_assets.format.options import (
     CodeEntry,
     PartitionOptions,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from snapshot_assets.databases.convert.renaming import LONGEST, Renaming, check_distinct, derived_name
 from snapshot_assets.databases.postgresql.ddl import checked_sql
-from snapshot_assets.databases.renaming import LONGEST, Renaming, check_distinct, derived_name
 from snapshot_assets.databases.sql import qualified
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.options import RelationOptions, SchemaOptions, TableOptions, TypeDefinition, ViewOptions

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from snapshot_assets.databases.lost_objects import LostObjects
+from snapshot_assets.databases.convert.lost_objects import LostObjects
 from snapshot_assets.format.kinds import capital, not_in_snapshot
 from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.options import ColumnSettings, PartitionOptions, TableOptions, TypeDefinition

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from snapshot_assets.databases.source import Scan
+from snapshot_assets.databases.protocol.source import Scan
 
 _TEXTS = (pa.string(), pa.large_string())
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from snapshot_assets.databases.refusals import Refusals
-from snapshot_assets.databases.selection import selects
-from snapshot_assets.databases.source import Selection
-from snapshot_assets.databases.target import LEDGER_SCHEMA
+from snapshot_assets.databases.protocol.refusals import Refusals
+from snapshot_assets.databases.protocol.source import Selection
+from snapshot_assets.databases.protocol.target import LEDGER_SCHEMA
+from snapshot_assets.databases.selection.selection import selects
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.name_texts import shell_word, written_name
 from snapshot_assets.format.names import table_text

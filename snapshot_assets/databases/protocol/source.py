@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from snapshot_assets.databases.query import Query
-from snapshot_assets.databases.ranges import ColumnRange, Quantiles
-from snapshot_assets.databases.refusals import Refusals
+from snapshot_assets.databases.protocol.query import Query
+from snapshot_assets.databases.protocol.ranges import ColumnRange, Quantiles
+from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.name_rules import NameRule
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName

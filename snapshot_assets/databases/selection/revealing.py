@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from snapshot_assets.databases.hidden import Hidden, column_name, excludes, hidden_of
-from snapshot_assets.databases.refusals import Refusals
-from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.protocol.refusals import Refusals
+from snapshot_assets.databases.protocol.source import Selection
+from snapshot_assets.databases.selection.hidden import Hidden, column_name, excludes, hidden_of
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.name_texts import printed_name, yaml_key, yaml_value

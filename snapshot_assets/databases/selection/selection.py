@@ -6,10 +6,10 @@ import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-from snapshot_assets.databases.hidden import excludes
-from snapshot_assets.databases.refusals import Refusals
-from snapshot_assets.databases.source import Selection
-from snapshot_assets.databases.spelled_selection import SpelledNames, refuse_equal_names
+from snapshot_assets.databases.protocol.refusals import Refusals
+from snapshot_assets.databases.protocol.source import Selection
+from snapshot_assets.databases.selection.hidden import excludes
+from snapshot_assets.databases.selection.spelled_selection import SpelledNames, refuse_equal_names
 from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
 from snapshot_assets.format.name_texts import printed_name, quoted_name

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import Any, ClassVar, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from snapshot_assets.databases.source import AllRows, Rows, TimelessRows
+from snapshot_assets.databases.protocol.source import AllRows, Rows, TimelessRows
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import table_text

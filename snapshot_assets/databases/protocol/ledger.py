@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from snapshot_assets.databases.definition import ObjectKey, Statement
+from snapshot_assets.databases.definition.statements import ObjectKey, Statement
+from snapshot_assets.databases.protocol.steps import StepResult
+from snapshot_assets.databases.protocol.target import LEDGER_SCHEMA, LoadedFile, RestoreRecord
 from snapshot_assets.databases.sql import literal
-from snapshot_assets.databases.steps import StepResult
-from snapshot_assets.databases.target import LEDGER_SCHEMA, LoadedFile, RestoreRecord
 from snapshot_assets.format.relations import TableName
 
 IMPORTS = f'"{LEDGER_SCHEMA}"."imports"'

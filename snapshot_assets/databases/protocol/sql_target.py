@@ -10,16 +10,23 @@ from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from snapshot_assets.databases import ledger
-from snapshot_assets.databases.definition import Rehearsal, Statement
-from snapshot_assets.databases.needs import Need
-from snapshot_assets.databases.references import Reference, parents_first, refusal
-from snapshot_assets.databases.source import AllRows, Rows
+from snapshot_assets.databases.definition.needs import Need
+from snapshot_assets.databases.definition.statements import Rehearsal, Statement
+from snapshot_assets.databases.protocol import ledger
+from snapshot_assets.databases.protocol.references import Reference, parents_first, refusal
+from snapshot_assets.databases.protocol.source import AllRows, Rows
+from snapshot_assets.databases.protocol.sql_steps import SqlSteps
+from snapshot_assets.databases.protocol.steps import SchemaStep
+from snapshot_assets.databases.protocol.target import (
+    LEDGER_SCHEMA,
+    Load,
+    LoadedFile,
+    OtherType,
+    RestoreRecord,
+    UnfitValues,
+)
+from snapshot_assets.databases.protocol.time_column import TimeColumn
 from snapshot_assets.databases.sql import literal
-from snapshot_assets.databases.sql_steps import SqlSteps
-from snapshot_assets.databases.steps import SchemaStep
-from snapshot_assets.databases.target import LEDGER_SCHEMA, Load, LoadedFile, OtherType, RestoreRecord, UnfitValues
-from snapshot_assets.databases.time_column import TimeColumn
 from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import table_text

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from snapshot_assets.databases.needs import Need
+from snapshot_assets.databases.definition.needs import Need
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.format.relations import Table, TableName
 

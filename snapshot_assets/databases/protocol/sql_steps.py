@@ -13,10 +13,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from snapshot_assets.databases import ledger
-from snapshot_assets.databases.definition import Create, ObjectKey, Statement, Unchecked
-from snapshot_assets.databases.steps import SchemaStep, StepResult
-from snapshot_assets.databases.target import ExistingTable, RestoreRecord, Tried, ignore_tries
+from snapshot_assets.databases.definition.statements import Create, ObjectKey, Statement, Unchecked
+from snapshot_assets.databases.protocol import ledger
+from snapshot_assets.databases.protocol.steps import SchemaStep, StepResult
+from snapshot_assets.databases.protocol.target import ExistingTable, RestoreRecord, Tried, ignore_tries
 from snapshot_assets.errors import RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.relations import TableName
 

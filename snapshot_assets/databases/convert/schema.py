@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from snapshot_assets.databases.columns import identity_sequences
-from snapshot_assets.databases.foreign_keys import possible_keys
-from snapshot_assets.databases.indexes import is_plain
-from snapshot_assets.databases.lost_details import TEXTS, changed_form, lost_details, lost_limit
-from snapshot_assets.databases.lost_objects import LostObjects
+from snapshot_assets.databases.convert.foreign_keys import possible_keys
+from snapshot_assets.databases.convert.indexes import is_plain
+from snapshot_assets.databases.convert.lost_details import TEXTS, changed_form, lost_details, lost_limit
+from snapshot_assets.databases.convert.lost_objects import LostObjects
+from snapshot_assets.databases.selection.columns import identity_sequences
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.errors import DocumentError, UnsupportedTypeError
 from snapshot_assets.format.options import TableOptions

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from snapshot_assets.databases.masks import mask_of, masked
-from snapshot_assets.databases.query import is_query
+from snapshot_assets.databases.protocol.query import is_query
+from snapshot_assets.databases.selection.hidden import mask_of, masked
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import AmbiguousTimeIndexError, CarrierError, DatabaseError, PlanError, UnsupportedTypeError
 from snapshot_assets.format.arrow_types import arrow_type_text

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from snapshot_assets.databases.refusals import Refusals
-from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.protocol.refusals import Refusals
+from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.name_rules import NameRule, Spellings
 from snapshot_assets.format.name_texts import printed_name

@@ -11,8 +11,8 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from snapshot_assets.databases.selection import suggestion
-from snapshot_assets.databases.target import LEDGER_SCHEMA
+from snapshot_assets.databases.protocol.target import LEDGER_SCHEMA
+from snapshot_assets.databases.selection.selection import suggestion
 from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.kinds import capital
 from snapshot_assets.format.names import table_text

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from snapshot_assets.databases.source import Rows
+from snapshot_assets.databases.protocol.source import Rows
 from snapshot_assets.format.relations import Table, TableName
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Schema documents for another kind of database, or with other names."""

@@ -1,0 +1,1 @@
+"""Definitions: the statements that create a snapshot's schema in a target."""

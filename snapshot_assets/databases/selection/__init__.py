@@ -1,0 +1,1 @@
+"""The exported part of a source: tables, columns, masks, time indexes."""
