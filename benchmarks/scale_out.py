@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.runner import SparkRunner
-from snapshot_assets.pipeline.spark_session import spark_resource
+from snapshot_assets.pipeline.dagster.spark_session import spark_resource
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store

@@ -2,7 +2,7 @@
 
 from pyspark.sql import SparkSession
 
-from snapshot_assets.pipeline.spark_session import spark_resource
+from snapshot_assets.pipeline.dagster.spark_session import spark_resource
 
 
 def benchmark_session() -> SparkSession:

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from snapshot_assets.engine.reading.read import read
     from snapshot_assets.engine.reading.source import register
     from snapshot_assets.errors import SnapshotError
-    from snapshot_assets.pipeline.assets import build_definitions
+    from snapshot_assets.pipeline.assets.io_manager import ChunkConfig, SnapshotIOManager
+    from snapshot_assets.pipeline.build import build_definitions
     from snapshot_assets.pipeline.component import SnapshotPlan
-    from snapshot_assets.pipeline.io_manager import ChunkConfig, SnapshotIOManager
-    from snapshot_assets.pipeline.partitions import partitions_of, window_of
-    from snapshot_assets.pipeline.spark_session import spark_resource
+    from snapshot_assets.pipeline.dagster.partitions import partitions_of, window_of
+    from snapshot_assets.pipeline.dagster.spark_session import spark_resource
     from snapshot_assets.plan.configuration import Configuration
     from snapshot_assets.plan.plan import Plan
     from snapshot_assets.plan.read_configuration import load_configuration
@@ -56,19 +56,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ChunkConfig": "pipeline.io_manager",
+    "ChunkConfig": "pipeline.assets.io_manager",
     "Configuration": "plan.configuration",
     "Plan": "plan.plan",
     "SnapshotError": "errors",
-    "SnapshotIOManager": "pipeline.io_manager",
+    "SnapshotIOManager": "pipeline.assets.io_manager",
     "SnapshotPlan": "pipeline.component",
-    "build_definitions": "pipeline.assets",
+    "build_definitions": "pipeline.build",
     "load_configuration": "plan.read_configuration",
-    "partitions_of": "pipeline.partitions",
+    "partitions_of": "pipeline.dagster.partitions",
     "read": "engine.reading.read",
     "register": "engine.reading.source",
-    "spark_resource": "pipeline.spark_session",
-    "window_of": "pipeline.partitions",
+    "spark_resource": "pipeline.dagster.spark_session",
+    "window_of": "pipeline.dagster.partitions",
 }
 
 

@@ -22,10 +22,10 @@ from snapshot_assets.cli import main as snapshots
 from snapshot_assets.cli.output import show, show_message
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.format.layout import MANIFEST
-from snapshot_assets.pipeline.assets import build_definitions
-from snapshot_assets.pipeline.dagster_internals import start_event_cursors
+from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets.pipeline.dagster.dagster_internals import start_event_cursors
+from snapshot_assets.pipeline.dagster.spark_session import spark_resource
 from snapshot_assets.pipeline.recording import QUIET, belongs_to_command, open_instance
-from snapshot_assets.pipeline.spark_session import spark_resource
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.read_configuration import load_configuration

@@ -169,8 +169,8 @@ def _restore(request: _Request, run: RestoreRun, work: ImportWork, watch: Progre
         plan = run.begin()
         recording = None
         if recorded.context is not None:
-            from snapshot_assets.pipeline.keys import asset_keys
-            from snapshot_assets.pipeline.restored import RestoreReport
+            from snapshot_assets.pipeline.assets.restored import RestoreReport
+            from snapshot_assets.pipeline.dagster.keys import asset_keys
 
             keys = asset_keys(request.name, request.plan)
             recording = RestoreReport(recorded.context, keys, run, request.plan)

@@ -52,8 +52,8 @@ class Run:
         """Return what reports an export or copy of a plan to Dagster; None without an instance."""
         if self.context is None:
             return None
+        from snapshot_assets.pipeline.assets.tables import names_of
         from snapshot_assets.pipeline.recording import ExportRecorder
-        from snapshot_assets.pipeline.tables import names_of
 
         return ExportRecorder(self.context, plan, names_of(plan, configuration))
 

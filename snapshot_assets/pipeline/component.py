@@ -13,12 +13,12 @@ from pydantic import BaseModel, Field, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 
 from snapshot_assets.errors import PlanError
-from snapshot_assets.pipeline.assets import plan_definitions
-from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
-from snapshot_assets.pipeline.resources import PLAN, SPARK, TABLE
+from snapshot_assets.pipeline.assets.shared import shared_resources
+from snapshot_assets.pipeline.build import plan_definitions
+from snapshot_assets.pipeline.dagster.dagster_internals import accepting_unstable_parts
+from snapshot_assets.pipeline.dagster.resources import PLAN, SPARK, TABLE
+from snapshot_assets.pipeline.dagster.spark_session import spark_resource
 from snapshot_assets.pipeline.scaffold import SnapshotPlanScaffolder
-from snapshot_assets.pipeline.shared import shared_resources
-from snapshot_assets.pipeline.spark_session import spark_resource
 from snapshot_assets.pipeline.translation import StrictTranslation
 from snapshot_assets.plan.configuration import Configuration, StorageByScheme
 from snapshot_assets.plan.plan import Plan

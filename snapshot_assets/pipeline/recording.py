@@ -15,17 +15,22 @@ from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.name_rules import NameRule
-from snapshot_assets.pipeline.check_results import FOUND_BY_SEAL, record_report, record_written, recording_damage
-from snapshot_assets.pipeline.checks import failed_chunks, suspects_all
-from snapshot_assets.pipeline.copies import copy_metadata
-from snapshot_assets.pipeline.dagster_internals import belonging_to_location, quiet_instance, store_events
-from snapshot_assets.pipeline.failures import as_failure
-from snapshot_assets.pipeline.keys import asset_key, chunk_assets
-from snapshot_assets.pipeline.materializations import NEVER_SEEN, made_from_versions, materialization, report_chunks
-from snapshot_assets.pipeline.metadata import schema_metadata, seal_metadata
-from snapshot_assets.pipeline.replicas import record_replicated, replica_metadata
-from snapshot_assets.pipeline.tables import report_tables, warn_of_misplaced
-from snapshot_assets.pipeline.tags import show_tags
+from snapshot_assets.pipeline.assets.check_results import FOUND_BY_SEAL, record_report, record_written, recording_damage
+from snapshot_assets.pipeline.assets.checks import failed_chunks, suspects_all
+from snapshot_assets.pipeline.assets.replicas import record_replicated, replica_metadata
+from snapshot_assets.pipeline.assets.tables import report_tables, warn_of_misplaced
+from snapshot_assets.pipeline.assets.tags import show_tags
+from snapshot_assets.pipeline.automation.copies import copy_metadata
+from snapshot_assets.pipeline.dagster.dagster_internals import belonging_to_location, quiet_instance, store_events
+from snapshot_assets.pipeline.dagster.failures import as_failure
+from snapshot_assets.pipeline.dagster.keys import asset_key, chunk_assets
+from snapshot_assets.pipeline.dagster.materializations import (
+    NEVER_SEEN,
+    made_from_versions,
+    materialization,
+    report_chunks,
+)
+from snapshot_assets.pipeline.dagster.metadata import schema_metadata, seal_metadata
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 

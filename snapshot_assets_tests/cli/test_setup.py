@@ -425,9 +425,9 @@ def test_a_window_fits_the_bulk_of_the_rows_though_one_row_has_a_time_far_away()
 def test_the_plan_of_init_passes_dagsters_validation(snapshots: Snapshots, source: str, tmp_path: Path) -> None:
     import dagster as dg
 
-    from snapshot_assets.pipeline.assets import build_definitions
-    from snapshot_assets.pipeline.resources import SPARK
-    from snapshot_assets.pipeline.spark_session import spark_resource
+    from snapshot_assets.pipeline.build import build_definitions
+    from snapshot_assets.pipeline.dagster.resources import SPARK
+    from snapshot_assets.pipeline.dagster.spark_session import spark_resource
 
     made = snapshots("init", "--source", source, "--to", (tmp_path / "a" / "b").as_uri(), "--json")
     assert made.status == 0, made.err

@@ -21,7 +21,7 @@ from snapshot_assets.catalog.metadata_tables import METADATA_TABLES
 from snapshot_assets.cli.exit_status import MEANINGS, exit_status
 from snapshot_assets.cli.parser import build_parser
 from snapshot_assets.format.units import duration_text, size_text
-from snapshot_assets.pipeline import metadata
+from snapshot_assets.pipeline.dagster import metadata
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.dagster_fields import DagsterFields
 from snapshot_assets.plan.fields import FormatOptions

@@ -16,9 +16,9 @@ from snapshot_assets.catalog.listing import list_snapshots
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import StoreDeniedError
-from snapshot_assets.pipeline.assets import build_definitions
-from snapshot_assets.pipeline.resources import SPARK
-from snapshot_assets.pipeline.spark_session import spark_resource
+from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets.pipeline.dagster.resources import SPARK
+from snapshot_assets.pipeline.dagster.spark_session import spark_resource
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store

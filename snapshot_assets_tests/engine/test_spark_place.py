@@ -18,7 +18,7 @@ from snapshot_assets.engine import session_start, spark_place
 from snapshot_assets.engine.session_start import start_session
 from snapshot_assets.engine.spark_place import refuse_unreachable
 from snapshot_assets.errors import PlanError, SparkUnreachableError
-from snapshot_assets.pipeline.spark_session import spark_resource
+from snapshot_assets.pipeline.dagster.spark_session import spark_resource
 
 VARIABLES = ("SPARK_REMOTE", "SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "MASTER")
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")

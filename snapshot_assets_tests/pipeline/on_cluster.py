@@ -26,8 +26,8 @@ from snapshot_assets.engine.reading.frames import load_frames
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import TaskLostError
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.pipeline.resources import Snapshots
-from snapshot_assets.pipeline.spark_session import spark_resource
+from snapshot_assets.pipeline.dagster.resources import Snapshots
+from snapshot_assets.pipeline.dagster.spark_session import spark_resource
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.cli.helpers import make_plan, make_source

@@ -17,10 +17,10 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.format.units import time_text
-from snapshot_assets.pipeline.assets import build_definitions
-from snapshot_assets.pipeline.partitions import partitions_of
-from snapshot_assets.pipeline.resources import SPARK
-from snapshot_assets.pipeline.spark_session import spark_resource
+from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets.pipeline.dagster.partitions import partitions_of
+from snapshot_assets.pipeline.dagster.resources import SPARK
+from snapshot_assets.pipeline.dagster.spark_session import spark_resource
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 

@@ -11,7 +11,7 @@ import pytest
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
 from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatus, InstigatorType
 
-from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
+from snapshot_assets.pipeline.dagster.dagster_internals import accepting_unstable_parts
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets_tests.pipeline.project import DAY, START, Project
 from snapshot_assets_tests.pipeline.test_exports import tick

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import PlanError
-from snapshot_assets.pipeline.assets import build_definitions
+from snapshot_assets.pipeline.build import build_definitions
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.read_configuration import load_configuration
@@ -180,7 +180,7 @@ import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
 from snapshot_assets.plan.read_configuration import load_configuration
-from snapshot_assets.pipeline.assets import build_definitions
+from snapshot_assets.pipeline.build import build_definitions
 
 
 @dg.asset

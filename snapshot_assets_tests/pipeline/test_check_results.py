@@ -8,8 +8,8 @@ import dagster as dg
 import pytest
 from dagster._core.storage.event_log.sql_event_log import SqlEventLogStorage
 
-from snapshot_assets.pipeline import dagster_internals
-from snapshot_assets.pipeline.dagster_internals import CheckResult, check_events
+from snapshot_assets.pipeline.dagster import dagster_internals
+from snapshot_assets.pipeline.dagster.dagster_internals import CheckResult, check_events
 from snapshot_assets_tests.pipeline.project import Project, run_job
 
 EXPORTED = ("schema", "chunks", "untimed_tables", "manifest")

@@ -20,7 +20,7 @@ from snapshot_assets.errors import (
     SnapshotError,
     StoreUnavailableError,
 )
-from snapshot_assets.pipeline.failures import as_failure
+from snapshot_assets.pipeline.dagster.failures import as_failure
 from snapshot_assets_tests.pipeline.project import ROOT, Project
 
 

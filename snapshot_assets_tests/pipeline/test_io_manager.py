@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, functions
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.errors import PlanError
-from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
-from snapshot_assets.pipeline.io_manager import ChunkConfig
-from snapshot_assets.pipeline.partitions import partitions_of, window_of
+from snapshot_assets.pipeline.assets.io_manager import ChunkConfig
+from snapshot_assets.pipeline.dagster.dagster_internals import accepting_unstable_parts
+from snapshot_assets.pipeline.dagster.partitions import partitions_of, window_of
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.documents.blocks import blocks

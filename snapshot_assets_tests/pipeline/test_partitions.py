@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.windows import closed_count, plan_windows, window_at
-from snapshot_assets.pipeline import partitions as partitions_module
-from snapshot_assets.pipeline.partitions import CRON_LENGTHS, cron_of, key_of, partitions_of, window_of
+from snapshot_assets.pipeline.dagster import partitions as partitions_module
+from snapshot_assets.pipeline.dagster.partitions import CRON_LENGTHS, cron_of, key_of, partitions_of, window_of
 from snapshot_assets.plan.plan import Plan, windows_of
 
 START = datetime(2013, 1, 1, tzinfo=UTC)

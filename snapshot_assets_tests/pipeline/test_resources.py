@@ -10,7 +10,7 @@ import pytest
 from dagster_aws.s3 import S3Resource
 
 from snapshot_assets.errors import PlanError, SnapshotError
-from snapshot_assets.pipeline.resources import Snapshots, options_of
+from snapshot_assets.pipeline.dagster.resources import Snapshots, options_of
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets_tests.cli.helpers import make_plan

@@ -14,9 +14,9 @@ from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.pipeline.assets import build_definitions
-from snapshot_assets.pipeline.restored import RestoreConfig
-from snapshot_assets.pipeline.spark_session import spark_resource
+from snapshot_assets.pipeline.assets.restored import RestoreConfig
+from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets.pipeline.dagster.spark_session import spark_resource
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.storage.location import parse_location

@@ -22,7 +22,7 @@ from snapshot_assets.catalog.receipts.receipts import write_receipt
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format.layout import new_attempt
 from snapshot_assets.format.units import human_bytes
-from snapshot_assets.pipeline import keeping
+from snapshot_assets.pipeline.automation import maintenance
 from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
@@ -169,7 +169,7 @@ def test_a_tag_that_is_renewed_while_the_retention_job_is_at_work_stays(
         replace_tag(Catalog.open_for_writing(writer.store), "outlived", newest, timedelta(hours=1))
         return create_tag(catalog, *arguments, **options)
 
-    monkeypatch.setattr(keeping, "create_tag", create_late)
+    monkeypatch.setattr(maintenance, "create_tag", create_late)
     assert maintain(project, "retention")["tags_deleted"] == []
     assert set(state(writer).tags) == {"outlived", TODAY}
 

@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.data_version import DATA_VERSION_TAG
 
-from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, store_events
+from snapshot_assets.pipeline.dagster.dagster_internals import NO_EVENTS_AT_THE_END, store_events
 
 KEYS = [str(number) for number in range(30)]
 

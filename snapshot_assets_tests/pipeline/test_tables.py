@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import DataFrame
 
-from snapshot_assets.pipeline.partitions import partitions_of
+from snapshot_assets.pipeline.dagster.partitions import partitions_of
 from snapshot_assets_tests.pipeline.project import ROWS, Project
 
 

@@ -71,7 +71,7 @@ def _compact(options: argparse.Namespace, catalog: Catalog, plan: CompactionPlan
                 for outcome in done:
                     watch.outcome(outcome)
         if run.context is not None:
-            from snapshot_assets.pipeline.metadata import compaction_metadata
+            from snapshot_assets.pipeline.dagster.metadata import compaction_metadata
 
             run.context.add_output_metadata(compaction_metadata(outcomes))
         return run.id

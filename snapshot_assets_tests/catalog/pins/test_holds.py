@@ -40,7 +40,7 @@ from snapshot_assets.errors import (
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import parse_json
 from snapshot_assets.format.layout import transaction_path
-from snapshot_assets.pipeline.tags import _metadata
+from snapshot_assets.pipeline.assets.tags import _metadata
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer

@@ -24,7 +24,7 @@ from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, ReplicaConflictError, ReplicaError
 from snapshot_assets.format.documents import pretty_json
 from snapshot_assets.format.layout import LOAD_MANIFESTS, REPLICA, checkpoint_path, transaction_path
-from snapshot_assets.pipeline.verification import _report
+from snapshot_assets.pipeline.automation.verification import _report
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store

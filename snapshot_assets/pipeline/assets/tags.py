@@ -15,11 +15,11 @@ from snapshot_assets.catalog.state.totals import RevisionSummary, revision_summa
 from snapshot_assets.catalog.state.versions import version_to_pin
 from snapshot_assets.format.name_texts import shell_word
 from snapshot_assets.format.units import duration_text, parse_duration
-from snapshot_assets.pipeline.automation import fresh
-from snapshot_assets.pipeline.failures import showing_failed_ticks, showing_failures
-from snapshot_assets.pipeline.keys import asset_key, op_name, plan_asset, sensor_status
-from snapshot_assets.pipeline.materializations import made_from_versions, materialization
-from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
+from snapshot_assets.pipeline.assets.conditions import fresh
+from snapshot_assets.pipeline.dagster.failures import showing_failed_ticks, showing_failures
+from snapshot_assets.pipeline.dagster.keys import asset_key, op_name, plan_asset, sensor_status
+from snapshot_assets.pipeline.dagster.materializations import made_from_versions, materialization
+from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 
 _OBJECT = "manifest"

@@ -25,7 +25,7 @@ from snapshot_assets.engine.session_settings import is_local, known_master
 from snapshot_assets.engine.session_start import may_differ, running_session
 from snapshot_assets.engine.spark_place import refuse_local_files
 from snapshot_assets.errors import PlanError
-from snapshot_assets.pipeline.spark_session import SparkResource
+from snapshot_assets.pipeline.dagster.spark_session import SparkResource
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.fields import DatabaseReference
 from snapshot_assets.plan.plan import Plan
@@ -37,7 +37,7 @@ from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
 
 if TYPE_CHECKING:
-    from dagster_aws.s3 import S3Resource  # see assets.py
+    from dagster_aws.s3 import S3Resource  # see `build`
 
     from snapshot_assets.engine.compact.run import CompactRun
     from snapshot_assets.engine.export.run import ExportRun, OpenExport

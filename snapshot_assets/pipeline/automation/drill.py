@@ -16,10 +16,10 @@ from snapshot_assets.engine.restore.drill import Drilled, drill, newest_tag
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.units import human_seconds
-from snapshot_assets.pipeline.failures import as_failure
-from snapshot_assets.pipeline.keys import asset_key
-from snapshot_assets.pipeline.metadata import first_rows
-from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
+from snapshot_assets.pipeline.dagster.failures import as_failure
+from snapshot_assets.pipeline.dagster.keys import asset_key
+from snapshot_assets.pipeline.dagster.metadata import first_rows
+from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 
 _REMEDY = (

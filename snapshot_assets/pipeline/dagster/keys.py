@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from snapshot_assets.pipeline.materializations import CODE_VERSION
+from snapshot_assets.pipeline.dagster.materializations import CODE_VERSION
 from snapshot_assets.plan.plan import Plan
 
 AssetDecorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]

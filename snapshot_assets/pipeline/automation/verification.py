@@ -18,15 +18,15 @@ from snapshot_assets.catalog.verify.rotation import Rotation
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import REPLICA, is_probe
 from snapshot_assets.format.units import human_seconds, parse_share
-from snapshot_assets.pipeline.check_results import INTACT, record_report, remedy
-from snapshot_assets.pipeline.checks import suspected_files
-from snapshot_assets.pipeline.dagster_internals import CheckResult, check_events, store_results
-from snapshot_assets.pipeline.failures import joined, showing_failures
-from snapshot_assets.pipeline.keys import asset_key
-from snapshot_assets.pipeline.metadata import fault_metadata, with_sizes
-from snapshot_assets.pipeline.replicas import replica_store
-from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
-from snapshot_assets.pipeline.tags import show_tags
+from snapshot_assets.pipeline.assets.check_results import INTACT, record_report, remedy
+from snapshot_assets.pipeline.assets.checks import suspected_files
+from snapshot_assets.pipeline.assets.replicas import replica_store
+from snapshot_assets.pipeline.assets.tags import show_tags
+from snapshot_assets.pipeline.dagster.dagster_internals import CheckResult, check_events, store_results
+from snapshot_assets.pipeline.dagster.failures import joined, showing_failures
+from snapshot_assets.pipeline.dagster.keys import asset_key
+from snapshot_assets.pipeline.dagster.metadata import fault_metadata, with_sizes
+from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 

@@ -27,7 +27,7 @@ from snapshot_assets.errors import (
     TornObjectError,
     UsageError,
 )
-from snapshot_assets.pipeline.metadata import failed_steps
+from snapshot_assets.pipeline.dagster.metadata import failed_steps
 
 _OF_CHUNKS = (ExportFailedError, RestoreFailedError, CompactionFailedError)
 _OF_LOGS = (BrokenLinkError, ForeignLocationError, ForkError, GapError, LostLogError, MisnamedError, TornObjectError)

@@ -19,8 +19,9 @@ from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.patterns import check_pattern
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import human_bytes
-from snapshot_assets.pipeline.checks import Judge, chunk_check
-from snapshot_assets.pipeline.dagster_internals import (
+from snapshot_assets.pipeline.assets.checks import Judge, chunk_check
+from snapshot_assets.pipeline.assets.tables import target_lineage
+from snapshot_assets.pipeline.dagster.dagster_internals import (
     NO_EVENTS_AT_THE_END,
     CheckResult,
     StepContext,
@@ -28,13 +29,12 @@ from snapshot_assets.pipeline.dagster_internals import (
     store_events,
     store_results,
 )
-from snapshot_assets.pipeline.failures import showing_failures
-from snapshot_assets.pipeline.keys import asset_key, asset_keys, plan_asset
-from snapshot_assets.pipeline.materializations import made_from_seal, materialization
-from snapshot_assets.pipeline.metadata import first_rows, rates, restored_schema, with_sizes
-from snapshot_assets.pipeline.partitions import chunks_of_run, key_of, key_of_chunk, partitions_of
-from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
-from snapshot_assets.pipeline.tables import target_lineage
+from snapshot_assets.pipeline.dagster.failures import showing_failures
+from snapshot_assets.pipeline.dagster.keys import asset_key, asset_keys, plan_asset
+from snapshot_assets.pipeline.dagster.materializations import made_from_seal, materialization
+from snapshot_assets.pipeline.dagster.metadata import first_rows, rates, restored_schema, with_sizes
+from snapshot_assets.pipeline.dagster.partitions import chunks_of_run, key_of, key_of_chunk, partitions_of
+from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 
 if TYPE_CHECKING:

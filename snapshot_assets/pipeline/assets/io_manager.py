@@ -21,8 +21,9 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.relations import Table, TableName
-from snapshot_assets.pipeline.check_results import record_written
-from snapshot_assets.pipeline.dagster_internals import (
+from snapshot_assets.pipeline.assets.check_results import record_written
+from snapshot_assets.pipeline.assets.tables import names_of, report_tables, tables_with_assets, warn_of_misplaced
+from snapshot_assets.pipeline.dagster.dagster_internals import (
     asks_to_replace,
     leave_out_events_at_the_end,
     made_from_inputs,
@@ -30,13 +31,12 @@ from snapshot_assets.pipeline.dagster_internals import (
     requiring_resources,
     store_events,
 )
-from snapshot_assets.pipeline.failures import showing_failures
-from snapshot_assets.pipeline.keys import asset_key
-from snapshot_assets.pipeline.materializations import made_from_versions, materialization, report_chunks
-from snapshot_assets.pipeline.metadata import schema_metadata
-from snapshot_assets.pipeline.partitions import window_of
-from snapshot_assets.pipeline.resources import PLAN, SNAPSHOTS, SPARK, TABLE, snapshots_of
-from snapshot_assets.pipeline.tables import names_of, report_tables, tables_with_assets, warn_of_misplaced
+from snapshot_assets.pipeline.dagster.failures import showing_failures
+from snapshot_assets.pipeline.dagster.keys import asset_key
+from snapshot_assets.pipeline.dagster.materializations import made_from_versions, materialization, report_chunks
+from snapshot_assets.pipeline.dagster.metadata import schema_metadata
+from snapshot_assets.pipeline.dagster.partitions import window_of
+from snapshot_assets.pipeline.dagster.resources import PLAN, SNAPSHOTS, SPARK, TABLE, snapshots_of
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 

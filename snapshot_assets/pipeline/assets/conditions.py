@@ -7,8 +7,8 @@ from typing import Any
 
 import dagster as dg
 
-from snapshot_assets.pipeline.keys import asset_key, exported_assets, sensor_status
-from snapshot_assets.pipeline.partitions import HOURLY, closing_cron
+from snapshot_assets.pipeline.dagster.keys import asset_key, exported_assets, sensor_status
+from snapshot_assets.pipeline.dagster.partitions import HOURLY, closing_cron
 from snapshot_assets.plan.plan import Plan
 
 

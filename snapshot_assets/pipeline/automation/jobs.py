@@ -10,13 +10,19 @@ from datetime import UTC, datetime, time
 import dagster as dg
 
 from snapshot_assets.errors import PlanError
-from snapshot_assets.pipeline.drill import drill_op
-from snapshot_assets.pipeline.failures import as_failure, joined, showing_failures
-from snapshot_assets.pipeline.keeping import apply_retention, make_savepoint
-from snapshot_assets.pipeline.keys import schedule_status
-from snapshot_assets.pipeline.maintenance import MaintenanceConfig, collect_garbage, compact, write_checkpoint
-from snapshot_assets.pipeline.resources import SNAPSHOTS
-from snapshot_assets.pipeline.verification import verify_op
+from snapshot_assets.pipeline.automation.drill import drill_op
+from snapshot_assets.pipeline.automation.maintenance import (
+    MaintenanceConfig,
+    apply_retention,
+    collect_garbage,
+    compact,
+    make_savepoint,
+    write_checkpoint,
+)
+from snapshot_assets.pipeline.automation.verification import verify_op
+from snapshot_assets.pipeline.dagster.failures import as_failure, joined, showing_failures
+from snapshot_assets.pipeline.dagster.keys import schedule_status
+from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS
 from snapshot_assets.plan.plan import Plan
 
 _OPERATIONS = {

@@ -13,9 +13,9 @@ import dagster as dg
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.chunks import Outcome
-from snapshot_assets.pipeline.dagster_internals import Context, store_events
-from snapshot_assets.pipeline.metadata import chunk_metadata
-from snapshot_assets.pipeline.partitions import key_of_chunk
+from snapshot_assets.pipeline.dagster.dagster_internals import Context, store_events
+from snapshot_assets.pipeline.dagster.metadata import chunk_metadata
+from snapshot_assets.pipeline.dagster.partitions import key_of_chunk
 from snapshot_assets.plan.plan import Plan
 
 CODE_VERSION = "1"

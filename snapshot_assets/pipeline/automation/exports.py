@@ -16,14 +16,14 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.start_snapshot import open_windows_text
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.counts import counted
-from snapshot_assets.pipeline.automation import is_automated
-from snapshot_assets.pipeline.failures import showing_failed_ticks
-from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans
-from snapshot_assets.pipeline.keys import asset_key, exported_assets, op_name, schedule_status
-from snapshot_assets.pipeline.partitions import chunks_of_run, closing_cron, window_of
-from snapshot_assets.pipeline.replicas import replica_store
-from snapshot_assets.pipeline.resources import SNAPSHOTS, Snapshots, snapshots_of
-from snapshot_assets.pipeline.runs import why_to_wait
+from snapshot_assets.pipeline.assets.conditions import is_automated
+from snapshot_assets.pipeline.assets.io_manager import ChunkConfig, ChunkScans
+from snapshot_assets.pipeline.assets.replicas import replica_store
+from snapshot_assets.pipeline.dagster.failures import showing_failed_ticks
+from snapshot_assets.pipeline.dagster.keys import asset_key, exported_assets, op_name, schedule_status
+from snapshot_assets.pipeline.dagster.partitions import chunks_of_run, closing_cron, window_of
+from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, Snapshots, snapshots_of
+from snapshot_assets.pipeline.dagster.runs import why_to_wait
 from snapshot_assets.plan.plan import Plan, windows_of
 
 _TO_CATCH_UP = timedelta(days=30)

@@ -8,11 +8,11 @@ import dagster as dg
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.pipeline.failures import showing_failed_ticks
-from snapshot_assets.pipeline.keys import asset_key, op_name, sensor_status
-from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
-from snapshot_assets.pipeline.restored import RestoreConfig
-from snapshot_assets.pipeline.runs import failed_before, why_to_wait
+from snapshot_assets.pipeline.assets.restored import RestoreConfig
+from snapshot_assets.pipeline.dagster.failures import showing_failed_ticks
+from snapshot_assets.pipeline.dagster.keys import asset_key, op_name, sensor_status
+from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, snapshots_of
+from snapshot_assets.pipeline.dagster.runs import failed_before, why_to_wait
 from snapshot_assets.plan.plan import Plan
 
 _SECONDS = 60

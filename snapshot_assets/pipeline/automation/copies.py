@@ -9,16 +9,16 @@ import dagster as dg
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.copy import Copied, copy
-from snapshot_assets.pipeline.automation import fresh
-from snapshot_assets.pipeline.dagster_internals import NO_EVENTS_AT_THE_END, accepting_unstable_parts
-from snapshot_assets.pipeline.exports import ExportConfig, chosen_chunks, export_schedules
-from snapshot_assets.pipeline.failures import showing_failures
-from snapshot_assets.pipeline.io_manager import ChunkScans
-from snapshot_assets.pipeline.keys import plan_asset
-from snapshot_assets.pipeline.materializations import made_from_versions, report_chunks
-from snapshot_assets.pipeline.metadata import first_rows, seal_metadata, with_sizes
-from snapshot_assets.pipeline.partitions import partitions_of
-from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
+from snapshot_assets.pipeline.assets.conditions import fresh
+from snapshot_assets.pipeline.assets.io_manager import ChunkScans
+from snapshot_assets.pipeline.automation.exports import ExportConfig, chosen_chunks, export_schedules
+from snapshot_assets.pipeline.dagster.dagster_internals import NO_EVENTS_AT_THE_END, accepting_unstable_parts
+from snapshot_assets.pipeline.dagster.failures import showing_failures
+from snapshot_assets.pipeline.dagster.keys import plan_asset
+from snapshot_assets.pipeline.dagster.materializations import made_from_versions, report_chunks
+from snapshot_assets.pipeline.dagster.metadata import first_rows, seal_metadata, with_sizes
+from snapshot_assets.pipeline.dagster.partitions import partitions_of
+from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 
 

@@ -17,7 +17,9 @@ from snapshot_assets.engine.export.restorable import restore_warnings
 from snapshot_assets.engine.export.start_snapshot import skipped_text
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.pipeline.automation import (
+from snapshot_assets.pipeline.assets.check_results import FOUND_BY_SEAL, record_report, recording_damage
+from snapshot_assets.pipeline.assets.checks import chunk_checks, failed_chunks, manifest_checks, suspects_all
+from snapshot_assets.pipeline.assets.conditions import (
     automation_sensor,
     fresh,
     when_closed,
@@ -25,25 +27,29 @@ from snapshot_assets.pipeline.automation import (
     when_updated,
     when_windows_are,
 )
-from snapshot_assets.pipeline.check_results import FOUND_BY_SEAL, record_report, recording_damage
-from snapshot_assets.pipeline.checks import chunk_checks, failed_chunks, manifest_checks, suspects_all
-from snapshot_assets.pipeline.copies import copy_definitions
-from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts, runs_asset
-from snapshot_assets.pipeline.exports import ExportConfig, ManifestConfig, chosen_chunks, export_job, export_schedules
-from snapshot_assets.pipeline.failures import showing_failures
-from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans
-from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
-from snapshot_assets.pipeline.keys import AssetDecorator, asset_key, chunk_assets, plan_asset
-from snapshot_assets.pipeline.metadata import schema_metadata, seal_metadata
-from snapshot_assets.pipeline.partitions import partitions_of
-from snapshot_assets.pipeline.replicas import replica_asset
-from snapshot_assets.pipeline.resources import IO_MANAGER, PLAN, SNAPSHOTS, SPARK, Snapshots, snapshots_of
-from snapshot_assets.pipeline.restore_sensor import restore_job, restore_sensor
-from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
-from snapshot_assets.pipeline.shared import shared_resources
-from snapshot_assets.pipeline.tables import names_of, source_spec, table_specs, target_spec
-from snapshot_assets.pipeline.tags import show_tags, tag_asset, tag_job, tag_sensor
-from snapshot_assets.pipeline.verification import replica_check
+from snapshot_assets.pipeline.assets.io_manager import ChunkConfig, ChunkScans
+from snapshot_assets.pipeline.assets.replicas import replica_asset
+from snapshot_assets.pipeline.assets.restored import restored_asset, row_counts_checks
+from snapshot_assets.pipeline.assets.shared import shared_resources
+from snapshot_assets.pipeline.assets.tables import names_of, source_spec, table_specs, target_spec
+from snapshot_assets.pipeline.assets.tags import show_tags, tag_asset, tag_job, tag_sensor
+from snapshot_assets.pipeline.automation.copies import copy_definitions
+from snapshot_assets.pipeline.automation.exports import (
+    ExportConfig,
+    ManifestConfig,
+    chosen_chunks,
+    export_job,
+    export_schedules,
+)
+from snapshot_assets.pipeline.automation.jobs import plan_jobs, plan_schedules
+from snapshot_assets.pipeline.automation.restore_sensor import restore_job, restore_sensor
+from snapshot_assets.pipeline.automation.verification import replica_check
+from snapshot_assets.pipeline.dagster.dagster_internals import accepting_unstable_parts, runs_asset
+from snapshot_assets.pipeline.dagster.failures import showing_failures
+from snapshot_assets.pipeline.dagster.keys import AssetDecorator, asset_key, chunk_assets, plan_asset
+from snapshot_assets.pipeline.dagster.metadata import schema_metadata, seal_metadata
+from snapshot_assets.pipeline.dagster.partitions import partitions_of
+from snapshot_assets.pipeline.dagster.resources import IO_MANAGER, PLAN, SNAPSHOTS, SPARK, Snapshots, snapshots_of
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan, require_range
 

@@ -19,7 +19,7 @@ from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK, chunk_of, is_receipt
 from snapshot_assets.format.units import time_text
-from snapshot_assets.pipeline.dagster_internals import (
+from snapshot_assets.pipeline.dagster.dagster_internals import (
     CheckResult,
     Context,
     StepContext,
@@ -29,9 +29,9 @@ from snapshot_assets.pipeline.dagster_internals import (
     passing_partitions,
     store_results,
 )
-from snapshot_assets.pipeline.keys import asset_key, chunk_assets
-from snapshot_assets.pipeline.metadata import fault_metadata, with_sizes
-from snapshot_assets.pipeline.partitions import key_of_chunk
+from snapshot_assets.pipeline.dagster.keys import asset_key, chunk_assets
+from snapshot_assets.pipeline.dagster.metadata import fault_metadata, with_sizes
+from snapshot_assets.pipeline.dagster.partitions import key_of_chunk
 from snapshot_assets.plan.plan import Plan, windows_of
 from snapshot_assets.storage.base import ObjectStore
 

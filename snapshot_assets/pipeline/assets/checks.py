@@ -23,7 +23,7 @@ from snapshot_assets.catalog.verify.objects import (
 from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.pipeline.check_results import (
+from snapshot_assets.pipeline.assets.check_results import (
     CHECKSUM,
     COVERAGE,
     FILES,
@@ -32,12 +32,12 @@ from snapshot_assets.pipeline.check_results import (
     head_findings,
     record_chunks,
 )
-from snapshot_assets.pipeline.dagster_internals import CheckResult, check_events, failed_partitions
-from snapshot_assets.pipeline.failures import showing_failures
-from snapshot_assets.pipeline.keys import asset_key, chunk_assets
-from snapshot_assets.pipeline.metadata import fault_metadata, with_sizes
-from snapshot_assets.pipeline.partitions import chunks_of_run, key_of_chunk, partitions_of, window_of
-from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
+from snapshot_assets.pipeline.dagster.dagster_internals import CheckResult, check_events, failed_partitions
+from snapshot_assets.pipeline.dagster.failures import showing_failures
+from snapshot_assets.pipeline.dagster.keys import asset_key, chunk_assets
+from snapshot_assets.pipeline.dagster.metadata import fault_metadata, with_sizes
+from snapshot_assets.pipeline.dagster.partitions import chunks_of_run, key_of_chunk, partitions_of, window_of
+from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 

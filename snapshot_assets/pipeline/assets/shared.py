@@ -9,9 +9,9 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from snapshot_assets.pipeline.io_manager import SnapshotIOManager
-from snapshot_assets.pipeline.resources import IO_MANAGER, SNAPSHOTS, Snapshots
-from snapshot_assets.pipeline.runs import start_of_run
+from snapshot_assets.pipeline.assets.io_manager import SnapshotIOManager
+from snapshot_assets.pipeline.dagster.resources import IO_MANAGER, SNAPSHOTS, Snapshots
+from snapshot_assets.pipeline.dagster.runs import start_of_run
 from snapshot_assets.plan.configuration import Configuration
 
 

@@ -1,0 +1,1 @@
+"""The jobs, schedules and sensors of a plan."""

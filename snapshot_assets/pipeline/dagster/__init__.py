@@ -1,0 +1,1 @@
+"""What the assets, jobs and sensors of all plans share of Dagster."""
