@@ -1,7 +1,20 @@
 """The `snapshots` command.
 
-`exit_status.py` has the exit statuses. With `--json`, stdout carries one JSON document, which has the key `error` if
-the command fails. Messages, progress and logs go to stderr.
+With `--json`, stdout carries one JSON document, which has the key `error` if the command fails. Messages, progress and
+logs go to stderr.
+
+The rooms, from the bottom up. A room imports only from rooms above it in this table; import-linter checks that.
+
+| room | what it is for |
+| --- | --- |
+| `output` | Prints results and messages |
+| `exit_status`, `logs`, `output_reader`, `remedies`, `spelling` | How a command ends, and how its messages read |
+| `options/`, `progress/` | The commands with their options and examples; progress lines and bars |
+| `confirm`, `location`, `recorded_runs`, `spark` | What commands share: yes or no, their location, their run, Spark |
+| `tables`, `unreferenced`, `promotion_report`, `open_metrics` | What several commands print |
+| `export/`, `copy`, `import_`, `import_settings`, `import_report` | Commands that move rows |
+| `catalog/`, `pins`, `replicate`, `status`, `setup/` | Commands on locations; `init`, `doctor` and plans |
+| `__main__` | `python -m snapshot_assets.cli` |
 """
 
 from __future__ import annotations
@@ -18,9 +31,9 @@ from typing import Any
 
 from snapshot_assets.cli.exit_status import exit_status
 from snapshot_assets.cli.logs import log_on_stderr, messages_of
+from snapshot_assets.cli.options.parser import build_parser
 from snapshot_assets.cli.output import completing, show_json, show_message
 from snapshot_assets.cli.output_reader import is_reader_gone, run_for_reader
-from snapshot_assets.cli.parser import build_parser
 from snapshot_assets.cli.remedies import with_location
 from snapshot_assets.cli.spelling import with_options
 from snapshot_assets.errors import RefusedImportError, SnapshotError

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.cli.export.create_request import named_or_described, require_given
-from snapshot_assets.cli.import_options import parallelism_of, settings_of
 from snapshot_assets.cli.import_report import ImportWork, report, show_plan
+from snapshot_assets.cli.import_settings import parallelism_of, settings_of
 from snapshot_assets.cli.location import given_uri
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.cli.recorded_runs import Run, run_recorded
@@ -149,7 +149,7 @@ def run(options: argparse.Namespace) -> int:
         refuse_files_elsewhere(request.spark, request.name, request.store.uri, request.address)
         if plan.loads:
             start_spark_early(request.spark)
-        from snapshot_assets.cli.progress import progress  # only here, when data is about to move
+        from snapshot_assets.cli.progress.run_progress import progress  # only here, when data is about to move
 
         with progress("importing", len(plan.chunks), work.outcomes, options.progress) as watch:
             restore = partial(_restore, request, run, work, watch)

@@ -12,8 +12,8 @@ from snapshot_assets.catalog.replication.promote import execute_promotion, plan_
 from snapshot_assets.catalog.replication.replicate import Replication, replicate
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import Place, open_catalog, open_log, place_of
-from snapshot_assets.cli.object_progress import object_progress
 from snapshot_assets.cli.output import show, show_json
+from snapshot_assets.cli.progress.object_progress import object_progress
 from snapshot_assets.cli.promotion_report import ends_text, known_damage_text, report_promotion
 from snapshot_assets.errors import UsageError
 from snapshot_assets.format.actions import ObjectRef

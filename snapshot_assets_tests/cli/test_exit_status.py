@@ -14,7 +14,7 @@ import pytest
 
 from snapshot_assets import errors
 from snapshot_assets.cli.exit_status import MEANINGS, ExitStatus, exit_status
-from snapshot_assets.cli.parser import build_parser
+from snapshot_assets.cli.options.parser import build_parser
 from snapshot_assets_tests.cli.helpers import RANGE, Result, in_own_process, make_source
 
 DEAD = "127.0.0.1:1"

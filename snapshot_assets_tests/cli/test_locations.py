@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from snapshot_assets.cli.location import place_of
-from snapshot_assets.cli.location_options import LOCATION_VARIABLE
-from snapshot_assets.cli.parser import build_parser
+from snapshot_assets.cli.options.location import LOCATION_VARIABLE
+from snapshot_assets.cli.options.parser import build_parser
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.options import StoreOptions

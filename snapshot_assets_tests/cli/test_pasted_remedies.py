@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 
 from snapshot_assets.cli.export.create_request import plan_of
-from snapshot_assets.cli.import_options import settings_of
+from snapshot_assets.cli.import_settings import settings_of
+from snapshot_assets.cli.options.parser import build_parser
 from snapshot_assets.cli.output import printable
-from snapshot_assets.cli.parser import build_parser
 from snapshot_assets.databases.definition.clashes import clashes
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.selection.columns import (

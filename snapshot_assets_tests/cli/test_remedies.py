@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.cli.parser import build_parser
+from snapshot_assets.cli.options.parser import build_parser
 from snapshot_assets.cli.remedies import with_location
 from snapshot_assets_tests.cli.helpers import Snapshots
 

@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 from snapshot_assets import build_definitions, errors, spark_resource
 from snapshot_assets.catalog.metadata_tables import METADATA_TABLES
 from snapshot_assets.cli.exit_status import MEANINGS, exit_status
-from snapshot_assets.cli.parser import build_parser
+from snapshot_assets.cli.options.parser import build_parser
 from snapshot_assets.format.units import duration_text, size_text
 from snapshot_assets.pipeline.dagster import metadata
 from snapshot_assets.plan.configuration import Configuration

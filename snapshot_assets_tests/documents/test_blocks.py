@@ -15,7 +15,7 @@ from unittest import mock
 import pytest
 
 from snapshot_assets import errors
-from snapshot_assets.cli.parser import build_parser
+from snapshot_assets.cli.options.parser import build_parser
 from snapshot_assets.errors import UsageError
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.read_configuration import load_configuration

@@ -57,7 +57,7 @@ def _compact(options: argparse.Namespace, catalog: Catalog, plan: CompactionPlan
     settings = merged_settings(configured, own)
     refuse_unreachable_spark(settings)
     refuse_files_elsewhere(settings, name, catalog.store.uri)
-    from snapshot_assets.cli.progress import progress  # only here, when data is about to move
+    from snapshot_assets.cli.progress.run_progress import progress  # only here, when data is about to move
 
     outcomes: list[Compacted] = []
 

@@ -15,7 +15,7 @@ from snapshot_assets.catalog.rules import check_same_plan
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.cli.export.inherit import with_inherited
 from snapshot_assets.cli.location import given_uri
-from snapshot_assets.cli.location_options import LOCATION_VARIABLE
+from snapshot_assets.cli.options.location import LOCATION_VARIABLE
 from snapshot_assets.cli.spark import with_spark_options
 from snapshot_assets.cli.spelling import spelling_of
 from snapshot_assets.databases.open import kind_of, open_database

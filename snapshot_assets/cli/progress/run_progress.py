@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from snapshot_assets.cli.progress_display import Update, displayed
+from snapshot_assets.cli.progress.display import Update, displayed
 from snapshot_assets.engine.progress import Progress
 from snapshot_assets.format.units import human_seconds
 

@@ -6,7 +6,7 @@ import argparse
 import textwrap
 from typing import Any
 
-from snapshot_assets.cli.examples import EXAMPLES
+from snapshot_assets.cli.options.examples import EXAMPLES
 
 _WIDTH = 78
 _LONG = (

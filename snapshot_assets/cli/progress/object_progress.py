@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from snapshot_assets.cli.progress_display import Update, displayed
+from snapshot_assets.cli.progress.display import Update, displayed
 from snapshot_assets.format.counts import counted
 from snapshot_assets.format.units import human_bytes
 

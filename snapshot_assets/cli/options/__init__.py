@@ -1,0 +1,1 @@
+"""The grammar of `snapshots`: its commands and their options. Importing it imports nothing heavy."""
