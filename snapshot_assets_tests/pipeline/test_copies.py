@@ -10,7 +10,7 @@ import dagster as dg
 import duckdb
 import pytest
 
-from snapshot_assets.pipeline.assets.conditions import exports
+from snapshot_assets.pipeline.automation import exports
 from snapshot_assets_tests.pipeline.project import DAY, ROWS, START, Project, run_job
 from snapshot_assets_tests.pipeline.test_exports import closed, tick
 

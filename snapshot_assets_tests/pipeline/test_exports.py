@@ -17,8 +17,8 @@ from dagster import DagsterEvent, DagsterEventType
 from snapshot_assets.engine.export import chunks as engine_chunks
 from snapshot_assets.engine.export import run as engine_run
 from snapshot_assets.format.units import time_text
+from snapshot_assets.pipeline.assets import shared
 from snapshot_assets.pipeline.automation.exports import ExportConfig
-from snapshot_assets.pipeline.build import shared
 from snapshot_assets.pipeline.dagster import partitions
 from snapshot_assets.pipeline.dagster.runs import SILENT
 from snapshot_assets.plan import plan as plans

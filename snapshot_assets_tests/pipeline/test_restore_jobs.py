@@ -16,7 +16,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.errors import PlanError, UnknownSourceError
-from snapshot_assets.pipeline.assets.conditions import drill, restore_sensor
+from snapshot_assets.pipeline.automation import drill, restore_sensor
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.cli import helpers
