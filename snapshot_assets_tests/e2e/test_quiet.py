@@ -39,7 +39,7 @@ def test_an_export_is_quiet_unless_it_is_asked_for_more(source: str, tmp_path: P
     assert exported(source, tmp_path / "second").err == ""
     verbose = exported(source, tmp_path / "third", "-v")
     assert _NOTICE in verbose.err
-    assert "Committed chunk 0" in verbose.err
+    assert "Committed 4 chunks from 0 to 3: 74 rows" in verbose.err
     assert f"Runs are recorded in {dagster_home}" in verbose.err
     records = [
         json.loads(line) for line in exported(source, tmp_path / "a", "-v", "--log-format=json").err.splitlines()
