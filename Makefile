@@ -53,10 +53,11 @@ $(CLASSES): $(STAMP)
 	-SNAPSHOTS_CLASS_ARCHIVE=$@ $(BIN)/snapshots warm-up
 
 test: install $(CLASSES)  ## Run the quick tests
-	$(BIN)/pytest -q -n 2 --dist loadfile
+	$(BIN)/pytest -q -n 2 --dist loadfile snapshot_assets_tests
 
 # Two of three workers compute while one waits. The order is that of snapshot_assets_tests/gate.py: long ones first.
-SLOW = EVERY=$(EVERY) $(BIN)/pytest -q -n 3 -m slow --dist loadfile --no-loadscope-reorder $(LONGEST)
+# pytest knows their option only where their folder is named.
+SLOW = EVERY=$(EVERY) $(BIN)/pytest -q -n 3 -m slow --dist loadfile --no-loadscope-reorder $(LONGEST) snapshot_assets_tests
 
 test-slow: install $(CLASSES)  ## Run a third of the long tests (THIRD=2: the second one)
 	$(SLOW) --third $(THIRD)
