@@ -31,8 +31,7 @@ from snapshot_assets.catalog.pins.tags import delete_tag
 from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.checksums import sha256_hex
-from snapshot_assets.format.documents import pretty_json
+from snapshot_assets.format.documents import pretty_json, sha256_hex
 
 T = TypeVar("T")
 REPLACED = 10

@@ -8,8 +8,8 @@ from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import pretty_json
-from snapshot_assets.format.file_formats import FileFormat, format_of
 from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.header import FileFormat, format_of
 from snapshot_assets.format.layout import LOAD_MANIFESTS
 from snapshot_assets.storage.base import ObjectStore
 

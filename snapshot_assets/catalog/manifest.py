@@ -16,8 +16,14 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import NoSnapshotError
 from snapshot_assets.format.actions import ChunkStatus, ObjectRef, RowsOutside, Tombstone
-from snapshot_assets.format.checksums import chunk_checksum, snapshot_checksum, sums_line
-from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
+from snapshot_assets.format.documents import (
+    MAX_DOCUMENT_BYTES,
+    chunk_checksum,
+    parse_json,
+    pretty_json,
+    snapshot_checksum,
+    sums_line,
+)
 from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, UNTIMED_CHUNK
 from snapshot_assets.format.predicates import parse_predicate_json, predicate_json
 from snapshot_assets.format.units import duration_text, time_text

@@ -15,8 +15,7 @@ from snapshot_assets.catalog.state.chosen import with_versions
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import DamageError, DocumentError, NotAFileError, ObjectNotFoundError, ReplicaError
 from snapshot_assets.format import documents
-from snapshot_assets.format.checksums import canonical_json, sha256_hex
-from snapshot_assets.format.documents import parse_json, pretty_json
+from snapshot_assets.format.documents import canonical_json, parse_json, pretty_json, sha256_hex
 from snapshot_assets.format.layout import REPLICA
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets.storage.base import ObjectStore

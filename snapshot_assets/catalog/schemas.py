@@ -11,8 +11,7 @@ from snapshot_assets.catalog.rules import SchemaContent
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import ChecksumMismatchError, DocumentError, ObjectExistsError
 from snapshot_assets.format.actions import ObjectRef, SchemaAdded
-from snapshot_assets.format.checksums import sha256_hex, sums_line
-from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
+from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json, sha256_hex, sums_line
 from snapshot_assets.format.layout import SCHEMA_FILES, schema_folder
 from snapshot_assets.format.relations import SCHEMA_DOCUMENT_VERSION, DatabaseSchema
 from snapshot_assets.storage.base import ObjectStore

@@ -21,8 +21,7 @@ from snapshot_assets.cli.spark import (
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.counts import counted
-from snapshot_assets.format.units import human_bytes
+from snapshot_assets.format.units import counted, human_bytes
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan, windows_of
 from snapshot_assets.plan.query_fields import resolve_location

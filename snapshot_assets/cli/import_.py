@@ -39,8 +39,8 @@ from snapshot_assets.errors import (
     SnapshotError,
     UsageError,
 )
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.units import counted
 from snapshot_assets.format.windows import partition_key
 from snapshot_assets.plan.ad_hoc import plan_name
 from snapshot_assets.plan.fields import DatabaseReference

@@ -32,11 +32,10 @@ from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.steps import incomplete
 from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.errors import RestoreError, SnapshotError
-from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.kinds import counts_by_kind
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.units import human_bytes
+from snapshot_assets.format.units import counted, human_bytes, noun
 
 
 @dataclass

@@ -9,8 +9,7 @@ from snapshot_assets.cli.export.create_request import parse_range
 from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.names import parse_table
-from snapshot_assets.format.patterns import check_pattern
+from snapshot_assets.format.names import check_pattern, parse_table
 from snapshot_assets.plan.plan import MAX_PARALLELISM, Plan
 
 _SIDE = r'((?:"(?:[^"]|"")*"|[^"=])+)'

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 from snapshot_assets.catalog.replication.promote import PromotionPlan
 from snapshot_assets.cli.output import show, show_json
-from snapshot_assets.format.counts import counted
-from snapshot_assets.format.units import time_text
+from snapshot_assets.format.units import counted, time_text
 
 
 def report_promotion(options: argparse.Namespace, uri: str, plan: PromotionPlan, done: bool) -> None:

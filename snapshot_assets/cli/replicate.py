@@ -17,8 +17,7 @@ from snapshot_assets.cli.progress.object_progress import object_progress
 from snapshot_assets.cli.promotion_report import ends_text, known_damage_text, report_promotion
 from snapshot_assets.errors import UsageError
 from snapshot_assets.format.actions import ObjectRef
-from snapshot_assets.format.counts import counted, noun
-from snapshot_assets.format.units import human_bytes
+from snapshot_assets.format.units import counted, human_bytes, noun
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location

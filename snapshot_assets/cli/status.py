@@ -14,8 +14,7 @@ from snapshot_assets.cli.location import duration_of, open_location, open_log
 from snapshot_assets.cli.open_metrics import metrics_of, unreadable
 from snapshot_assets.cli.output import plain, show, show_json
 from snapshot_assets.errors import PlanError, SnapshotError
-from snapshot_assets.format.counts import counted
-from snapshot_assets.format.units import duration_text, human_bytes, human_seconds, time_text
+from snapshot_assets.format.units import counted, duration_text, human_bytes, human_seconds, time_text
 
 _SHOWN = 5
 _SCOPES = {"all": "all readable revisions", "newest": "the newest state"}

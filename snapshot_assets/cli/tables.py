@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from snapshot_assets.cli.output import printable
-from snapshot_assets.format.counts import number_text
+from snapshot_assets.format.units import number_text
 
 _COUNTED = frozenset({"bytes", "columns", "count", "files", "rows"})
 """Words of titles over counts; other numbers are names, such as revisions."""

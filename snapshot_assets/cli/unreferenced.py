@@ -9,8 +9,7 @@ from snapshot_assets.catalog.operations.garbage import Garbage
 from snapshot_assets.catalog.state.unreferenced import ReleasedObject
 from snapshot_assets.cli.output import show
 from snapshot_assets.cli.tables import show_table
-from snapshot_assets.format.counts import counted
-from snapshot_assets.format.units import human_bytes
+from snapshot_assets.format.units import counted, human_bytes
 
 Reasoned = ReleasedObject | Garbage
 """An object that is deleted, and why."""

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.actions import ASSET_SOURCE
+from snapshot_assets.format.header import ASSET_SOURCE
 
 
 def key_of(uri: str) -> tuple[str, ...]:

@@ -19,9 +19,9 @@ from snapshot_assets.errors import (
     TaskLostError,
     TransientError,
 )
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.scrub import scrub
+from snapshot_assets.format.units import counted
 
 _SHOWN = 5
 _OF_CHUNK = re.compile(r"(data/)\d+(?:/[^\s:;,]*)?|( SQL: ).*", re.DOTALL)

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from snapshot_assets.engine.reports import Report
-from snapshot_assets.format.counts import counted
-from snapshot_assets.format.units import human_bytes, human_seconds
+from snapshot_assets.format.units import counted, human_bytes, human_seconds
 
 Stage = Callable[[str, int, int], None]
 """Takes what a run does before or after its chunks, how much of it is done, and how much there is."""

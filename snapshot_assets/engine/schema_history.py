@@ -17,12 +17,11 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import schema_ids
 from snapshot_assets.databases.partitions import partitions_of, relation_names
 from snapshot_assets.errors import ObjectNotFoundError
-from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.name_texts import shell_word, written_name
 from snapshot_assets.format.names import ColumnPath
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
-from snapshot_assets.format.units import time_text
+from snapshot_assets.format.units import counted, noun, time_text
 from snapshot_assets.storage.base import ObjectStore
 
 _Tables = Mapping[TableName, Table]

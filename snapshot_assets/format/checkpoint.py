@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from snapshot_assets.errors import DocumentError, LimitExceededError, TornObjectError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import codec, transactions  # noqa: F401  transactions registers codecs of actions
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.documents import FORMAT_VERSION, MAX_DOCUMENT_BYTES, check_writable
 from snapshot_assets.format.layout import checkpoint_path
+from snapshot_assets.format.units import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa

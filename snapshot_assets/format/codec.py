@@ -2,7 +2,7 @@
 
 Values differ only in how the message holds them: ids and checksums in `bytes` fields are hex text, times are
 microseconds since 1970, durations microseconds, and a pair `start`, `end` is one `TimeRange`. `format.transactions`
-and `format.messages` register the values that need their own code.
+registers the values that need their own code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Converts user input to typed literals, and literals to Arrow scalars. It loads Arrow, which `literals` does not."""
+"""Converts user input to typed literals, and literals to Arrow scalars. It loads Arrow, which `predicates` does not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from snapshot_assets.errors import DocumentError, PlanError
 from snapshot_assets.format.arrow_types import arrow_type_text
-from snapshot_assets.format.literals import DIGITS, Literal, Value
+from snapshot_assets.format.predicates import DIGITS, Literal, Value
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _CLOCK = r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?"

@@ -16,14 +16,14 @@ import pyarrow as pa
 
 from snapshot_assets.errors import DocumentError, PlanError
 from snapshot_assets.format.literal_values import Given, coerced, scalar_of
-from snapshot_assets.format.literals import Literal
-from snapshot_assets.format.name_rules import NameRule, Spellings
+from snapshot_assets.format.names import NameRule, Spellings
 from snapshot_assets.format.predicates import (
     MAX_DEPTH,
     And,
     Comparison,
     IsIn,
     IsNull,
+    Literal,
     Not,
     Operator,
     Or,

@@ -1,21 +1,62 @@
 """Predicates on the rows of one table: a closed expression tree (FORMAT.md, section 6).
 
 A predicate is data. Only this package evaluates it, and it never becomes SQL text, so it cannot inject SQL. As in SQL,
-comparing NULL gives NULL.
+comparing NULL gives NULL. A literal has the type of the column that it is compared with: evaluation converts nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.errors import DocumentError, PlanError
-from snapshot_assets.format.literals import Literal, Value
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+Value = bool | int | float | str | bytes
+"""The value by type. Timestamps and times are integers in their unit since 1970 or midnight, and dates in days. A
+decimal is text with all digits of its scale."""
+
+DIGITS = Context(prec=1000)
+"""Arithmetic that rounds no decimal of any type."""
+
+
+@dataclass(frozen=True, eq=False)
+class Literal:
+    """A value of an Arrow type.
+
+    Attributes:
+        type: The type, as `arrow_types.arrow_type_text` writes it.
+        value: The value in the type's storage form.
+    """
+
+    type: str
+    value: Value
+
+    def __eq__(self, other: object) -> bool:
+        # By repr: NaN equals NaN, and 0, -0 and false differ.
+        return isinstance(other, Literal) and (self.type, repr(self.value)) == (other.type, repr(other.value))
+
+    def __hash__(self) -> int:
+        return hash((self.type, repr(self.value)))
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """The Arrow type."""
+        from snapshot_assets.format.arrow_types import parse_arrow_type
+
+        return parse_arrow_type(self.type)
+
+    @property
+    def unscaled(self) -> int:
+        """A decimal's digits as one integer."""
+        return int(Decimal(str(self.value)).scaleb(self.arrow_type.scale, DIGITS))
+
 
 MAX_DEPTH = 24
 """Greatest nesting depth of a predicate."""

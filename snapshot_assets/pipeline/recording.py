@@ -14,7 +14,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.name_rules import NameRule
+from snapshot_assets.format.names import NameRule
 from snapshot_assets.pipeline.assets.check_results import FOUND_BY_SEAL, record_report, record_written, recording_damage
 from snapshot_assets.pipeline.assets.checks import failed_chunks, suspects_all
 from snapshot_assets.pipeline.assets.replicas import record_replicated, replica_metadata

@@ -22,9 +22,8 @@ from pydantic import (
 from snapshot_assets.databases.open import default_alias
 from snapshot_assets.databases.selection.hidden import parse_mask
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.file_formats import FileFormat
-from snapshot_assets.format.names import ColumnPath, column_text, parse_column, parse_table, table_text
-from snapshot_assets.format.patterns import check_pattern
+from snapshot_assets.format.header import FileFormat
+from snapshot_assets.format.names import ColumnPath, check_pattern, column_text, parse_column, parse_table, table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import (
     duration_text,

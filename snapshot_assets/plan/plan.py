@@ -26,7 +26,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.file_formats import FileFormat
+from snapshot_assets.format.header import FileFormat
 from snapshot_assets.format.units import MAX_FILE_SIZE, MIN_FILE_SIZE, MIN_TEXT_SIZE, duration_text, parse_file_size
 from snapshot_assets.format.windows import Window, closed_count, plan_windows, window_at
 from snapshot_assets.plan.dagster_fields import DagsterFields

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ValidationError
 
 from snapshot_assets.databases.selection.selection import suggestion
 from snapshot_assets.errors import PlanError, SnapshotError
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.scrub import scrub
+from snapshot_assets.format.units import counted
 from snapshot_assets.storage.options import StoreOptions
 
 STORE_OPTIONS = tuple(option.name for option in fields(StoreOptions))

@@ -11,8 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.databases.selection.selection import require_kept, require_selected, suggestion
 from snapshot_assets.databases.sql import qualified
-from snapshot_assets.format.name_rules import NameRule
-from snapshot_assets.format.names import ColumnPath, column_text, table_of, table_text
+from snapshot_assets.format.names import ColumnPath, NameRule, column_text, table_of, table_text
 from snapshot_assets.format.relations import Carrier, TableName
 from snapshot_assets.plan.fields import ColumnOfTable, MaskSql, Table, TablePattern
 from snapshot_assets.plan.problems import raising_value_errors

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from snapshot_assets.databases.asset import key_of
-from snapshot_assets.format.actions import ASSET_SOURCE
+from snapshot_assets.format.header import ASSET_SOURCE
 from snapshot_assets.plan.fields import DatabaseReference, Reference, Storage
 from snapshot_assets.plan.problems import raising_value_errors
 from snapshot_assets.plan.query_fields import check_location, checked_query, is_template

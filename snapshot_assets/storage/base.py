@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import BinaryIO, Protocol
 
 from snapshot_assets.errors import LimitExceededError, UnsafePathError
-from snapshot_assets.format.counts import counted
+from snapshot_assets.format.units import counted
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 

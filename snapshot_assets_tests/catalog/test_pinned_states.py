@@ -36,8 +36,7 @@ from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipts.selection import adoptable_receipts
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import AcceptanceNeededError, LogWholeError, NoSnapshotError
-from snapshot_assets.format.checksums import sha256_hex
-from snapshot_assets.format.documents import pretty_json
+from snapshot_assets.format.documents import pretty_json, sha256_hex
 from snapshot_assets.format.layout import log_revision
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.location import parse_location

@@ -26,7 +26,7 @@ from snapshot_assets.databases.sql import literal
 from snapshot_assets.engine.restore.steps import without_tables
 from snapshot_assets.engine.schema_history import dropped_table
 from snapshot_assets.errors import AmbiguousTimeIndexError, RestoreFailedError, SnapshotError
-from snapshot_assets.format.patterns import matches
+from snapshot_assets.format.names import matches
 from snapshot_assets.format.relations import Carrier, Column, DatabaseSchema, Schema, Table, TableName
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.read_configuration import parse_configuration

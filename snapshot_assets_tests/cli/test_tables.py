@@ -12,7 +12,7 @@ import pytest
 
 from snapshot_assets.cli import tables
 from snapshot_assets.cli.tables import show_table
-from snapshot_assets.format.counts import counted, noun
+from snapshot_assets.format.units import counted, noun
 
 PATH = "data/7/0f8fad5bd9cb469fa16570867728950e-readings.parquet"
 HEADERS, ROWS = ("File", "Revision", "Rows", "Why"), [(PATH, 1234, 5678, "not needed any more since"), ("表", 5, 6, "")]

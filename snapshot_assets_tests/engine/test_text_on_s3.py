@@ -17,7 +17,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.engine.export.copy import copy
 from snapshot_assets.errors import ExportFailedError
-from snapshot_assets.format.file_formats import FileFormat
+from snapshot_assets.format.header import FileFormat
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location

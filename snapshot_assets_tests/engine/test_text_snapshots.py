@@ -12,7 +12,7 @@ from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import SnapshotExistsError
-from snapshot_assets.format.file_formats import FileFormat
+from snapshot_assets.format.header import FileFormat
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.engine.compact.compactions import compact

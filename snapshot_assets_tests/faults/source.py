@@ -9,7 +9,7 @@ import duckdb
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.format.file_formats import format_of
+from snapshot_assets.format.header import format_of
 from snapshot_assets.storage.base import ObjectStore
 
 WINDOWS = 6

@@ -20,7 +20,7 @@ from snapshot_assets.catalog.replication import objects
 from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import StoreUnavailableError
-from snapshot_assets.format.checksums import sha256_hex
+from snapshot_assets.format.documents import sha256_hex
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune

@@ -3,8 +3,14 @@ import hashlib
 import pytest
 
 from snapshot_assets.errors import DocumentError, LimitExceededError, UnsupportedVersionError
-from snapshot_assets.format.checksums import canonical_json, chunk_checksum, snapshot_checksum
-from snapshot_assets.format.documents import MAX_DEPTH, parse_json, pretty_json
+from snapshot_assets.format.documents import (
+    MAX_DEPTH,
+    canonical_json,
+    chunk_checksum,
+    parse_json,
+    pretty_json,
+    snapshot_checksum,
+)
 
 
 def test_a_document_is_read_back():

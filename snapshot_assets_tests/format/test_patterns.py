@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.patterns import check_pattern, is_wild, matches
+from snapshot_assets.format.names import check_pattern, is_wild, matches
 from snapshot_assets.format.relations import TableName
 
 

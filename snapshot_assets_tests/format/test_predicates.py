@@ -18,9 +18,7 @@ from hypothesis import strategies as st
 from snapshot_assets.engine.files.batches import evaluate
 from snapshot_assets.errors import DocumentError, PlanError, UnsupportedVersionError
 from snapshot_assets.format import log_pb2 as pb
-from snapshot_assets.format.checksums import canonical_json
-from snapshot_assets.format.literals import Literal
-from snapshot_assets.format.messages import decode_predicate, encode_predicate
+from snapshot_assets.format.documents import canonical_json
 from snapshot_assets.format.predicate_text import MAX_TEXT, parse_predicate
 from snapshot_assets.format.predicates import (
     MAX_DEPTH,
@@ -29,6 +27,7 @@ from snapshot_assets.format.predicates import (
     Comparison,
     IsIn,
     IsNull,
+    Literal,
     Not,
     Operator,
     Or,
@@ -40,6 +39,7 @@ from snapshot_assets.format.predicates import (
     parse_predicate_json,
     predicate_json,
 )
+from snapshot_assets.format.transactions import decode_predicate, encode_predicate
 
 SCHEMA = pa.schema(
     [

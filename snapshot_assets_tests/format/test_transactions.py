@@ -9,8 +9,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.codec import from_micros
 from snapshot_assets.format.files import ColumnStatistics, DataFile, RowGroup
-from snapshot_assets.format.literals import Literal
-from snapshot_assets.format.predicates import Comparison, Operator
+from snapshot_assets.format.predicates import Comparison, Literal, Operator
 from snapshot_assets.format.transactions import decode_transaction, encode_transaction, trailing_sha256
 
 WHEN = datetime(2025, 1, 31, 12, 30, 0, 123000, tzinfo=UTC)

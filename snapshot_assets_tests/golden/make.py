@@ -39,7 +39,7 @@ from snapshot_assets.engine.export.tasks import ChunkResult, Provenance, write_t
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.documents import FORMAT_VERSION
-from snapshot_assets.format.file_formats import FileFormat
+from snapshot_assets.format.header import FileFormat
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.format.relations import Column, DatabaseSchema, PrimaryKey, Schema, Table, TableName
 from snapshot_assets.plan.plan import Plan

@@ -22,7 +22,7 @@ from snapshot_assets.errors import (
     UnsupportedVersionError,
     VersionNotFoundError,
 )
-from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
+from snapshot_assets.format.names import NameRule, Spellings, rule_of
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 

@@ -37,8 +37,8 @@ from snapshot_assets.format.checkpoint import (
     read_packed,
     read_section,
 )
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import MANIFEST, checkpoint_path, transaction_path
+from snapshot_assets.format.units import counted
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.warn_once import warn_once
 

@@ -30,7 +30,6 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.documents import check_writable
 from snapshot_assets.format.layout import (
     TRANSACTIONS,
@@ -41,6 +40,7 @@ from snapshot_assets.format.layout import (
     transaction_path,
 )
 from snapshot_assets.format.transactions import decode_transaction, encode_transaction, trailing_sha256
+from snapshot_assets.format.units import counted
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.listed import Listed
 

@@ -18,8 +18,7 @@ from snapshot_assets.catalog.state.file_pruning import FileMatches, match_files,
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import ConflictError, DocumentError, PlanError, UnknownRelationError
 from snapshot_assets.format.actions import Action, Tombstone
-from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
-from snapshot_assets.format.names import table_text
+from snapshot_assets.format.names import NameRule, Spellings, rule_of, table_text
 from snapshot_assets.format.predicate_text import parse_predicate
 from snapshot_assets.format.predicates import Comparison, Operator, Predicate, check_columns, check_predicate, walk
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName

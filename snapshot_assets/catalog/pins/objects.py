@@ -24,11 +24,9 @@ from snapshot_assets.catalog.state.unreferenced import PinEnd, end_of_pin
 from snapshot_assets.errors import ConflictError, UsageError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents
-from snapshot_assets.format.checksums import sha256_hex
-from snapshot_assets.format.counts import counted
-from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, check_writable, parse_json, pretty_json
+from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, check_writable, parse_json, pretty_json, sha256_hex
 from snapshot_assets.format.layout import check_savepoint_path, check_tag_path, new_attempt, savepoint_path, tag_path
-from snapshot_assets.format.units import duration_text, parse_duration, parse_time, time_text
+from snapshot_assets.format.units import counted, duration_text, parse_duration, parse_time, time_text
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import create_own
 

@@ -20,9 +20,15 @@ from snapshot_assets.errors import ConflictError, DamageError, DocumentError, Sn
 from snapshot_assets.format import codec
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.actions import AddFile, Header, ObjectRef
-from snapshot_assets.format.checksums import canonical_json, sha256_hex
-from snapshot_assets.format.counts import counted
-from snapshot_assets.format.documents import FORMAT_VERSION, MAX_DOCUMENT_BYTES, check_writable, parse_json, pretty_json
+from snapshot_assets.format.documents import (
+    FORMAT_VERSION,
+    MAX_DOCUMENT_BYTES,
+    canonical_json,
+    check_writable,
+    parse_json,
+    pretty_json,
+    sha256_hex,
+)
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import (
     attempt_of,
@@ -32,8 +38,8 @@ from snapshot_assets.format.layout import (
     receipt_attempt,
     receipt_path,
 )
-from snapshot_assets.format.messages import decode_file, encode_file
-from snapshot_assets.format.units import duration_text, parse_time, time_text
+from snapshot_assets.format.transactions import decode_file, encode_file
+from snapshot_assets.format.units import counted, duration_text, parse_time, time_text
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import create_own
 

@@ -9,10 +9,9 @@ from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.objects import hash_object
 from snapshot_assets.errors import ChecksumMismatchError, ObjectExistsError, ObjectNotFoundError, ReplicaConflictError
 from snapshot_assets.format.actions import ObjectRef
-from snapshot_assets.format.checksums import sha256_hex
-from snapshot_assets.format.counts import counted
-from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
+from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, sha256_hex
 from snapshot_assets.format.layout import chunk_of, is_receipt
+from snapshot_assets.format.units import counted
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.create import create_own
 

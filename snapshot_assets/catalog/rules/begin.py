@@ -12,8 +12,7 @@ from snapshot_assets.catalog.rules.preconditions import check_unchanged, refuse_
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import ConflictError, SnapshotExistsError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.name_rules import NameRule
-from snapshot_assets.format.names import table_of
+from snapshot_assets.format.names import NameRule, table_of
 from snapshot_assets.format.units import duration_text
 
 _COMPARED = (

@@ -13,7 +13,7 @@ from snapshot_assets.catalog.rules.preconditions import check_unchanged
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import ConflictError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.checksums import chunk_checksum
+from snapshot_assets.format.documents import chunk_checksum
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 

@@ -8,7 +8,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.state import Token
 from snapshot_assets.errors import LocationDeletedError, PinnedError, PlanError, SupersededError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.counts import noun
+from snapshot_assets.format.units import noun
 
 
 def refuse_pinned(tags: Iterable[str], savepoints: Iterable[int]) -> None:

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from snapshot_assets.catalog.state.column_bounds import Bounds, ByKind
-from snapshot_assets.format.literals import Literal
-from snapshot_assets.format.predicates import And, Comparison, IsIn, IsNull, Not, Operator, Or, Predicate
+from snapshot_assets.format.predicates import And, Comparison, IsIn, IsNull, Literal, Not, Operator, Or, Predicate
 
 MAX_VALUES = 16
 """For longer lists, only the range from the least to the greatest value is compared with bounds."""

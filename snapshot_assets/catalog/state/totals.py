@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.errors import RowsOutsideError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.counts import counted, noun, number_text
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.units import time_text
+from snapshot_assets.format.units import counted, noun, number_text, time_text
 
 if TYPE_CHECKING:
     import numpy as np

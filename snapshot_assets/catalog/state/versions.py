@@ -14,8 +14,7 @@ from itertools import islice
 
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.errors import PlanError, VersionNotFoundError
-from snapshot_assets.format.counts import counted, noun
-from snapshot_assets.format.units import parse_given_time, time_text
+from snapshot_assets.format.units import counted, noun, parse_given_time, time_text
 
 _LOG = logging.getLogger(__name__)
 _SHOWN = 10

@@ -18,8 +18,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.errors import DamageError, NotAFileError, ObjectNotFoundError
 from snapshot_assets.format.actions import ObjectRef, TagCreated
-from snapshot_assets.format.checksums import sha256_hex
-from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
+from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, sha256_hex
 from snapshot_assets.format.layout import chunk_of, is_receipt
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.in_parallel import threads

@@ -16,8 +16,7 @@ from snapshot_assets.catalog.verify.faults import Fault, FaultKind, faults_by_ob
 from snapshot_assets.catalog.verify.retained import sealed_states
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, UnsupportedVersionError
 from snapshot_assets.format.actions import ObjectRef
-from snapshot_assets.format.checksums import sha256_hex, sums_line
-from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
+from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json, sha256_hex, sums_line
 from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, attempt_of, is_schema_document, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 

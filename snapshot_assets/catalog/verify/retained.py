@@ -20,9 +20,9 @@ from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.retained_events import between, documents_of, lives
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, faults_by_object, read_object
 from snapshot_assets.format.actions import ObjectRef
-from snapshot_assets.format.counts import noun
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import is_receipt, transaction_path
+from snapshot_assets.format.units import noun
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.listed import Listed
 

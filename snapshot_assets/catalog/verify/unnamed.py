@@ -13,9 +13,8 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained_events import documents_of
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import in_layout
-from snapshot_assets.format.units import duration_text
+from snapshot_assets.format.units import counted, duration_text
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.listed import Listed
 

@@ -14,11 +14,11 @@ from snapshot_assets.cli.location import open_catalog
 from snapshot_assets.cli.output import show, show_json
 from snapshot_assets.cli.tables import show_table
 from snapshot_assets.cli.unreferenced import released_json, show_released
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.predicate_text import predicate_text
 from snapshot_assets.format.predicates import predicate_json
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.units import counted
 
 
 def tombstone(options: argparse.Namespace) -> int:

@@ -19,10 +19,9 @@ from snapshot_assets.cli.tables import show_table
 from snapshot_assets.engine.compact.options import TARGET_BYTES, CompactionOptions
 from snapshot_assets.engine.compact.plan import CompactionPlan, Group, plan_compaction
 from snapshot_assets.engine.compact.savepoint import compact_and_pin, compactions
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.units import human_bytes, parse_file_size
+from snapshot_assets.format.units import counted, human_bytes, parse_file_size
 from snapshot_assets.plan.ad_hoc import plan_name
 from snapshot_assets.plan.file_parts import Needed
 from snapshot_assets.plan.read_configuration import load_configuration

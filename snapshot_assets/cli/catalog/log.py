@@ -13,13 +13,12 @@ from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.location import open_log
 from snapshot_assets.cli.output import plain, show, show_json, show_message
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.predicate_text import predicate_text
 from snapshot_assets.format.predicates import predicate_json
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.units import duration_text, human_bytes, time_text
+from snapshot_assets.format.units import counted, duration_text, human_bytes, noun, time_text
 
 _SHOWN_ERROR = 100
 _OF_FILES = (act.AddFile, act.RemoveFile, act.ReturnedFiles)

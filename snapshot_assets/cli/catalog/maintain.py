@@ -14,8 +14,7 @@ from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import duration_of, open_catalog, place_of
 from snapshot_assets.cli.output import show, show_json
 from snapshot_assets.cli.unreferenced import released_json, show_objects, show_reasons, sizes
-from snapshot_assets.format.counts import counted, noun
-from snapshot_assets.format.units import human_bytes
+from snapshot_assets.format.units import counted, human_bytes, noun
 
 
 def checkpoint(options: argparse.Namespace) -> int:

@@ -21,9 +21,8 @@ from snapshot_assets.cli.progress.object_progress import object_progress
 from snapshot_assets.cli.tables import show_table
 from snapshot_assets.cli.unreferenced import by_reason, released_json, show_reasons, show_released, sizes
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.name_texts import shell_word
-from snapshot_assets.format.units import duration_text, human_bytes, time_text
+from snapshot_assets.format.units import counted, duration_text, human_bytes, time_text
 from snapshot_assets.plan.plan import Plan
 
 _NO_RULE = (

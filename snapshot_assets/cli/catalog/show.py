@@ -18,12 +18,11 @@ from snapshot_assets.cli.location import open_catalog
 from snapshot_assets.cli.output import plain, show, show_json
 from snapshot_assets.cli.tables import show_table
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import TRANSACTIONS, checkpointed_revision, revision_of, transaction_path
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.predicate_text import predicate_text
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.units import human_bytes
+from snapshot_assets.format.units import counted, human_bytes
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.listed import Listed
 

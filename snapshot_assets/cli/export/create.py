@@ -34,12 +34,11 @@ from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.restorable import restore_warnings
 from snapshot_assets.engine.export.start_snapshot import next_export, open_windows_text, skipped_text
 from snapshot_assets.engine.schema_history import history_warnings
-from snapshot_assets.format.counts import counted
+from snapshot_assets.format.kinds import code_by_kind, kinds_text, uncarried_by_kind
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.uncarried import code_by_kind, kinds_text, uncarried_by_kind
-from snapshot_assets.format.units import human_bytes, time_text
+from snapshot_assets.format.units import counted, human_bytes, time_text
 from snapshot_assets.format.windows import TimeRange, plan_windows
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan, windows_of

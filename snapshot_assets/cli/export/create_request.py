@@ -23,7 +23,7 @@ from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.engine.export.start_snapshot import closed_end, header_of, resolve_range
 from snapshot_assets.errors import LocationDeletedError, PlanError, StoreUnavailableError
-from snapshot_assets.format.name_rules import rule_of
+from snapshot_assets.format.names import rule_of
 from snapshot_assets.format.units import parse_given_time, time_text
 from snapshot_assets.format.windows import TimeRange, Window
 from snapshot_assets.plan.ad_hoc import ad_hoc_configuration

@@ -12,9 +12,8 @@ from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.cli.location import open_location
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError, SnapshotExistsError
 from snapshot_assets.format.actions import Header
-from snapshot_assets.format.file_formats import FileFormat
-from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
-from snapshot_assets.format.names import ColumnPath, column_text, table_text
+from snapshot_assets.format.header import FileFormat
+from snapshot_assets.format.names import ColumnPath, NameRule, Spellings, column_text, rule_of, table_text
 from snapshot_assets.format.relations import Carrier, DatabaseSchema
 from snapshot_assets.plan.file_parts import Needed
 from snapshot_assets.plan.read_configuration import load_configuration

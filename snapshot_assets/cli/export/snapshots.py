@@ -29,10 +29,9 @@ from snapshot_assets.cli.output import plain, show, show_json, show_message
 from snapshot_assets.cli.progress.object_progress import object_progress
 from snapshot_assets.cli.tables import show_table
 from snapshot_assets.errors import NoSnapshotError
-from snapshot_assets.format.counts import counted, noun, number_text
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.units import human_bytes, parse_share, time_text
+from snapshot_assets.format.units import counted, human_bytes, noun, number_text, parse_share, time_text
 
 
 def list_(options: argparse.Namespace) -> int:

@@ -11,8 +11,7 @@ from functools import partial
 from typing import Any
 
 from snapshot_assets.cli.progress.display import Update, displayed
-from snapshot_assets.format.counts import counted
-from snapshot_assets.format.units import human_bytes
+from snapshot_assets.format.units import counted, human_bytes
 
 
 @dataclass

@@ -23,7 +23,7 @@ from snapshot_assets.cli.spark import place_of_options
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.errors import PlanError, SnapshotError
-from snapshot_assets.format.counts import counted
+from snapshot_assets.format.units import counted
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.file_parts import Needed
 from snapshot_assets.plan.plan import Plan

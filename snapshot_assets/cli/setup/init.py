@@ -16,10 +16,9 @@ from snapshot_assets.cli.setup.proposal import Proposal, propose
 from snapshot_assets.databases.open import default_alias
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.name_texts import shell_word
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.units import duration_text
+from snapshot_assets.format.units import counted, duration_text
 from snapshot_assets.plan.ad_hoc import plan_name
 from snapshot_assets.plan.configuration import CONFIG_VARIABLE, DEFAULT_FILE, Configuration
 from snapshot_assets.plan.fields import ALIAS

@@ -18,10 +18,9 @@ from snapshot_assets.cli.tables import show_table
 from snapshot_assets.databases.protocol.source import SchemaSource
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.engine.export.start_snapshot import closed_end, resolve_range, skipped_tables
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table, TableName
-from snapshot_assets.format.units import duration_text, human_bytes, time_text
+from snapshot_assets.format.units import counted, duration_text, human_bytes, time_text
 from snapshot_assets.format.windows import TimeRange
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.file_parts import Needed

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from snapshot_assets.format.counts import counted
-from snapshot_assets.format.name_rules import rule_of
 from snapshot_assets.format.name_texts import printed_name, shell_word, written_name
-from snapshot_assets.format.names import ColumnPath
+from snapshot_assets.format.names import ColumnPath, rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Table, View
+from snapshot_assets.format.units import counted
 
 _LONGEST = 63
 """Bytes of the longest name in PostgreSQL; it cuts longer ones."""

@@ -13,8 +13,7 @@ from snapshot_assets.databases.protocol.query import Query, query_schema
 from snapshot_assets.databases.protocol.source import Rows, Selection, WindowRows
 from snapshot_assets.databases.selection.spelled_selection import SpelledNames
 from snapshot_assets.format.arrow_types import arrow_type_text
-from snapshot_assets.format.name_rules import rule_of
-from snapshot_assets.format.names import ColumnPath, column_text
+from snapshot_assets.format.names import ColumnPath, column_text, rule_of
 from snapshot_assets.format.relations import Column, DatabaseSchema, TableName
 from snapshot_assets.format.units import time_text
 

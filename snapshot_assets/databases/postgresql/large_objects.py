@@ -15,8 +15,8 @@ from snapshot_assets.databases.protocol.ledger import FILES
 from snapshot_assets.databases.protocol.target import LEDGER_SCHEMA
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.errors import DatabaseDeniedError, RestoreError, TargetNotEmptyError
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.relations import Column, Table, TableName
+from snapshot_assets.format.units import counted
 
 LARGE_OBJECTS = TableName("snapshot_assets", "large_objects")
 """Name of the table."""

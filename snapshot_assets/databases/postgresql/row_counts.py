@@ -14,8 +14,8 @@ from math import inf
 from snapshot_assets.databases.postgresql.scan import Scanner
 from snapshot_assets.databases.protocol.source import AllRows, Rows, Scan, TimelessRows, WindowRows
 from snapshot_assets.databases.sql import literal, qualified
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets.format.units import counted
 
 MOST_COST = 2.0
 """Greatest planned cost of a count without indexes, as a multiple of that of the scans."""

@@ -16,7 +16,7 @@ from snapshot_assets.databases.protocol.query import Query
 from snapshot_assets.databases.protocol.ranges import ColumnRange, Quantiles
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.errors import SnapshotError
-from snapshot_assets.format.name_rules import NameRule
+from snapshot_assets.format.names import NameRule
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Selection:
         tables: Tables by name; empty for all tables of the schemas. A view named here is exported as a table.
         time_columns: Time index by table, if the plan names it; None for an untimed table.
         carriers: Carrier by table and column, if the plan overrides the default.
-        exclude_tables: Patterns of tables and views that are left out; see `format.patterns`.
+        exclude_tables: Patterns of tables and views that are left out; see `format.names`.
         exclude_columns: Columns that are left out, by table and column.
         masks: By table and column, the SQL expression that is exported in place of a column's values.
         query: A query that is exported in place of tables.

@@ -28,9 +28,9 @@ from snapshot_assets.databases.protocol.target import (
 from snapshot_assets.databases.protocol.time_column import TimeColumn
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TransientError
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
+from snapshot_assets.format.units import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,8 +12,7 @@ from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DatabaseError, PlanError
-from snapshot_assets.format.names import ColumnPath, table_text
-from snapshot_assets.format.patterns import matches
+from snapshot_assets.format.names import ColumnPath, matches, table_text
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
 MASKS = "masks"

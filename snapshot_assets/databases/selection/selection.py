@@ -11,10 +11,8 @@ from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.databases.selection.hidden import excludes
 from snapshot_assets.databases.selection.spelled_selection import SpelledNames, refuse_equal_names
 from snapshot_assets.errors import PlanError, UnknownRelationError
-from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
 from snapshot_assets.format.name_texts import printed_name, quoted_name
-from snapshot_assets.format.names import table_text
-from snapshot_assets.format.patterns import is_wild, matches
+from snapshot_assets.format.names import NameRule, Spellings, is_wild, matches, rule_of, table_text
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 
 _NEAR = 3

@@ -9,10 +9,8 @@ from typing import Any
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.name_rules import NameRule, Spellings
 from snapshot_assets.format.name_texts import printed_name
-from snapshot_assets.format.names import ColumnPath
-from snapshot_assets.format.patterns import pattern_of, table_of_pattern
+from snapshot_assets.format.names import ColumnPath, NameRule, Spellings, pattern_of, table_of_pattern
 from snapshot_assets.format.relations import TableName
 
 _Column = tuple[TableName, str]

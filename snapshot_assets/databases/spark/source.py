@@ -26,7 +26,7 @@ from snapshot_assets.databases.spark.session_zone import why_not_utc
 from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DatabaseError, PlanError, SnapshotError, UnknownRelationError, UnsupportedTypeError
-from snapshot_assets.format.name_rules import rule_of
+from snapshot_assets.format.names import rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 
 _ANY_WINDOW = WindowRows(datetime(1970, 1, 1, tzinfo=UTC), datetime(1970, 1, 2, tzinfo=UTC))

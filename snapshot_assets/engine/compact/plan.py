@@ -18,8 +18,7 @@ from snapshot_assets.errors import DocumentError, NoSnapshotError, PlanError, Un
 from snapshot_assets.format.actions import Chunk
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK, folders_of
-from snapshot_assets.format.name_rules import Spellings, rule_of
-from snapshot_assets.format.names import table_text
+from snapshot_assets.format.names import Spellings, rule_of, table_text
 from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore

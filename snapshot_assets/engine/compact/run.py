@@ -36,9 +36,8 @@ from snapshot_assets.errors import (
     SupersededError,
 )
 from snapshot_assets.format.actions import Header, SchemaAdded
-from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.units import MAX_FILE_SIZE
+from snapshot_assets.format.units import MAX_FILE_SIZE, counted, noun
 
 
 @dataclass(frozen=True)

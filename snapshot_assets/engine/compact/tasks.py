@@ -20,9 +20,9 @@ from snapshot_assets.engine.files.sorting import sorted_batches
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.engine.time_range import is_time
 from snapshot_assets.errors import SnapshotError, TaskFailedError
-from snapshot_assets.format.counts import counted, number_text
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.units import counted, number_text
 from snapshot_assets.storage.base import ObjectStore
 
 MAX_KEY_BYTES = 1 << 30

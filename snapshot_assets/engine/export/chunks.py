@@ -30,10 +30,10 @@ from snapshot_assets.errors import (
     SnapshotError,
     SupersededError,
 )
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.scrub import scrub
+from snapshot_assets.format.units import counted
 from snapshot_assets.format.windows import partition_key
 from snapshot_assets.storage.base import ObjectStore
 

@@ -23,8 +23,8 @@ from snapshot_assets.errors import (
     SnapshotExistsError,
 )
 from snapshot_assets.format.actions import ChunkStatus
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK, in_layout, is_probe, is_schema_document
+from snapshot_assets.format.units import counted
 from snapshot_assets.storage.base import ObjectStore
 
 if TYPE_CHECKING:

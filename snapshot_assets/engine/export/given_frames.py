@@ -14,8 +14,7 @@ from snapshot_assets.databases.selection.spelled_selection import SpelledNames, 
 from snapshot_assets.databases.spark.introspect import exact_frame, schema_table
 from snapshot_assets.engine.export.tasks import Frame
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
-from snapshot_assets.format.names import ColumnPath, table_text
+from snapshot_assets.format.names import ColumnPath, NameRule, Spellings, rule_of, table_text
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 
 

@@ -38,7 +38,7 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.name_rules import Spellings, rule_of
+from snapshot_assets.format.names import Spellings, rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.format.scrub import scrub
 

@@ -18,7 +18,7 @@ from snapshot_assets.engine.progress import Stage, silent
 from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.actions import Header, RowsOutside
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.name_rules import rule_of
+from snapshot_assets.format.names import rule_of
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets.format.windows import TimeRange
 from snapshot_assets.plan.plan import Plan

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from snapshot_assets.databases.definition.clashes import clashes, too_long
 from snapshot_assets.databases.definition.needs import carried_types, merged, recorded
-from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.options import TableOptions
 from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets.format.units import counted, noun
 
 _SHOWN = 10
 

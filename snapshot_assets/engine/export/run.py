@@ -37,7 +37,7 @@ from snapshot_assets.engine.session import Session, parallel_chunks, parallel_ta
 from snapshot_assets.errors import ConflictError, NoSnapshotError
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.name_rules import NameRule, rule_of
+from snapshot_assets.format.names import NameRule, rule_of
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore

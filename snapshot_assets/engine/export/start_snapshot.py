@@ -12,11 +12,9 @@ from snapshot_assets.catalog.schemas import describe_schema, read_schema, write_
 from snapshot_assets.databases.protocol.source import DatabaseAddress, SchemaSource
 from snapshot_assets.errors import PlanError, SnapshotExistsError, UnknownRelationError
 from snapshot_assets.format.actions import Header
-from snapshot_assets.format.counts import counted
-from snapshot_assets.format.name_rules import Spellings, rule_of
-from snapshot_assets.format.names import column_text, table_text
+from snapshot_assets.format.names import Spellings, column_text, rule_of, table_text
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
-from snapshot_assets.format.units import time_text
+from snapshot_assets.format.units import counted, time_text
 from snapshot_assets.format.windows import TimeRange, Window, closed_count, window_at
 from snapshot_assets.plan.plan import Plan
 

@@ -24,8 +24,8 @@ from snapshot_assets.engine.reports import reporter
 from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError
 from snapshot_assets.format.actions import Header, ObjectRef
 from snapshot_assets.format.documents import FORMAT_VERSION
-from snapshot_assets.format.file_formats import format_of
 from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.header import format_of
 from snapshot_assets.format.layout import data_file_stem, new_attempt
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table, TableName

@@ -11,14 +11,13 @@ import pyarrow.compute as pc
 from snapshot_assets.databases.selection.columns import columnless_rows
 from snapshot_assets.engine.time_range import in_zone
 from snapshot_assets.errors import DatabaseError, DocumentError, LimitExceededError
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.literal_values import scalar_of
-from snapshot_assets.format.literals import Literal
 from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.predicates import And, Comparison, IsIn, IsNull, Not, Operator, Or, Predicate
+from snapshot_assets.format.predicates import And, Comparison, IsIn, IsNull, Literal, Not, Operator, Or, Predicate
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.units import counted
 
 _COMPARE: dict[Operator, Callable[[pa.Array, pa.Scalar], pa.Array]] = {
     Operator.EQUAL: pc.equal,

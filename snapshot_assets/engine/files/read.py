@@ -17,11 +17,11 @@ from snapshot_assets.engine.files.text import csv_lines, json_lines
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.errors import ChecksumMismatchError, DocumentError
 from snapshot_assets.format.actions import Header
-from snapshot_assets.format.counts import noun, number_text
-from snapshot_assets.format.file_formats import FileFormat, format_of
 from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.header import FileFormat, format_of
 from snapshot_assets.format.predicates import Predicate, columns_of
 from snapshot_assets.format.relations import DatabaseSchema, TableName
+from snapshot_assets.format.units import noun, number_text
 from snapshot_assets.storage.base import ObjectStore
 
 

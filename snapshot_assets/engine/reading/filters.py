@@ -13,8 +13,7 @@ from pyspark.sql import functions as F
 from snapshot_assets.databases.spark.sql import identifier
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.engine.time_range import TimeFilter
-from snapshot_assets.format.literals import Literal
-from snapshot_assets.format.predicates import And, Comparison, IsIn, IsNull, Not, Operator, Or, Predicate
+from snapshot_assets.format.predicates import And, Comparison, IsIn, IsNull, Literal, Not, Operator, Or, Predicate
 
 _COMPARE: Mapping[Operator, Callable[[Column, Column], Column]] = {
     Operator.EQUAL: eq,

@@ -15,12 +15,11 @@ from snapshot_assets.engine.executors import prepare_session
 from snapshot_assets.engine.files.read import TextSchema, read_batches, text_schemas
 from snapshot_assets.engine.session import task_frame
 from snapshot_assets.errors import IncompleteError, PlanError
-from snapshot_assets.format.file_formats import format_of
 from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.header import format_of
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.name_rules import Spellings, rule_of
 from snapshot_assets.format.name_texts import written_name, yaml_key
-from snapshot_assets.format.names import table_text
+from snapshot_assets.format.names import Spellings, rule_of, table_text
 from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore

@@ -21,7 +21,7 @@ from snapshot_assets.engine.reading.filters import InexpressibleError, in_range,
 from snapshot_assets.engine.reading.planning import TableRead
 from snapshot_assets.engine.session import spark_errors
 from snapshot_assets.format.arrow_types import wider_type
-from snapshot_assets.format.file_formats import format_of
+from snapshot_assets.format.header import format_of
 from snapshot_assets.format.predicates import Predicate, columns_of
 
 _OPTIONS = {

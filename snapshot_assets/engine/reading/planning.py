@@ -26,8 +26,8 @@ from snapshot_assets.engine.reading.options import ReadOptions
 from snapshot_assets.engine.reading.parts import FilePart, file_parts, grouped, groups_in_range
 from snapshot_assets.engine.time_range import TimeFilter, is_time
 from snapshot_assets.errors import IncompleteError, NoSnapshotError, PlanError
-from snapshot_assets.format.file_formats import format_of
-from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
+from snapshot_assets.format.header import format_of
+from snapshot_assets.format.names import NameRule, Spellings, rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 

@@ -27,12 +27,12 @@ from snapshot_assets.errors import (
     ObjectNotFoundError,
     UnsupportedVersionError,
 )
-from snapshot_assets.format.counts import counted, noun
-from snapshot_assets.format.file_formats import format_of
 from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.header import format_of
 from snapshot_assets.format.layout import checkpointed_revision, transaction_path
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema, TableName
+from snapshot_assets.format.units import counted, noun
 from snapshot_assets.storage.base import ObjectStore
 
 SHOWN = 10

@@ -28,9 +28,9 @@ from snapshot_assets.engine.restore.files import (
 from snapshot_assets.engine.restore.target import Renewal, TargetLedger
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.counts import counted, number_text, some_text
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.units import counted, number_text, some_text
 
 _OTHER_ROWS = (act.Begin, act.SchemaAdded, act.Rebuilt, act.Rollback)
 

@@ -12,7 +12,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.progress import Progress
 from snapshot_assets.engine.restore.pin import IMPORT
 from snapshot_assets.errors import RestoreError, SchemaIncompleteError, SnapshotError
-from snapshot_assets.format.counts import counted
+from snapshot_assets.format.units import counted
 
 if TYPE_CHECKING:
     from snapshot_assets.engine.restore.compare import ComparedRows

@@ -24,8 +24,8 @@ from snapshot_assets.engine.restore.tasks import (
 )
 from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
 from snapshot_assets.errors import RestoreFailedError, SnapshotError
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.units import counted
 from snapshot_assets.storage.base import ObjectStore
 
 

@@ -28,7 +28,7 @@ from snapshot_assets.engine.restore.target import (
 from snapshot_assets.engine.restore.values import too_long, unfit_values
 from snapshot_assets.engine.restore.windows import PinnedWindows, check_windows
 from snapshot_assets.errors import RefusedImportError, RestoreError, SnapshotError
-from snapshot_assets.format.name_rules import rule_of
+from snapshot_assets.format.names import rule_of
 from snapshot_assets.storage.base import ObjectStore
 
 

@@ -11,10 +11,10 @@ from snapshot_assets.databases.protocol.target import ExistingTable, OtherType
 from snapshot_assets.engine.restore.steps import RestoreSteps
 from snapshot_assets.engine.restore.target import TargetContents
 from snapshot_assets.errors import RefusedImportError, RestoreError, SnapshotError, TargetNotEmptyError
-from snapshot_assets.format.counts import counted, some_text
 from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.units import counted, some_text
 
 
 def refuse(errors: Sequence[SnapshotError]) -> None:

@@ -11,10 +11,10 @@ from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.engine.progress import Stage, silent
 from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.errors import RestoreError
-from snapshot_assets.format.counts import counted, noun
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets.format.units import counted, noun
 
 if TYPE_CHECKING:
     from snapshot_assets.engine.restore.files import FilePlan

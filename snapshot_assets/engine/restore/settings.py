@@ -16,9 +16,8 @@ from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.protocol.target import RestoreRecord
 from snapshot_assets.databases.selection.spelled_selection import SpelledNames
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.checksums import canonical_json
-from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
-from snapshot_assets.format.patterns import is_wild
+from snapshot_assets.format.documents import canonical_json
+from snapshot_assets.format.names import NameRule, Spellings, is_wild, rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, View
 from snapshot_assets.format.units import time_text
 from snapshot_assets.plan.plan import Plan
@@ -29,7 +28,7 @@ class Filters:
     """What restricts a restore; empty means all.
 
     Attributes:
-        exclude_tables: Patterns of tables and views that are left out; see `format.patterns`.
+        exclude_tables: Patterns of tables and views that are left out; see `format.names`.
         start: Rows from this time on; None for all.
         end: Rows before this time; None for all.
         expressions: Whether SQL text of the snapshot (defaults, checks, views) is restored.

@@ -32,8 +32,8 @@ from snapshot_assets.errors import (
     OtherImportError,
     PlanError,
 )
-from snapshot_assets.format.name_rules import NameRule, rule_of
 from snapshot_assets.format.name_texts import shell_word, written_name
+from snapshot_assets.format.names import NameRule, rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 from snapshot_assets.storage.base import ObjectStore
 

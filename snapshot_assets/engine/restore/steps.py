@@ -14,10 +14,10 @@ from snapshot_assets.databases.protocol.steps import SchemaStep, StepResult, ste
 from snapshot_assets.databases.protocol.target import RestoreRecord
 from snapshot_assets.engine.restore.target import TargetLedger
 from snapshot_assets.errors import RestoreFailedError, SchemaIncompleteError
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.name_texts import shell_word, written_name
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.units import counted
 
 _NAMED = 3
 _VIOLATED = (

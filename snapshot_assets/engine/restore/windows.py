@@ -14,12 +14,11 @@ from datetime import datetime, timedelta
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.protocol.target import LoadedFile, RestoreRecord
 from snapshot_assets.errors import RestoreError
-from snapshot_assets.format.checksums import canonical_json
-from snapshot_assets.format.counts import noun, some_text
+from snapshot_assets.format.documents import canonical_json
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table, TableName
-from snapshot_assets.format.units import duration_text, parse_time, time_text
+from snapshot_assets.format.units import duration_text, noun, parse_time, some_text, time_text
 from snapshot_assets.format.windows import window_at
 
 _IMPORT_AGAIN = "Drop the tables, give --forget-ledger, and import again."

@@ -16,9 +16,8 @@ from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.objects import Report
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.errors import IncompleteError
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK, chunk_of, is_receipt
-from snapshot_assets.format.units import time_text
+from snapshot_assets.format.units import counted, time_text
 from snapshot_assets.pipeline.dagster.dagster_internals import (
     CheckResult,
     Context,

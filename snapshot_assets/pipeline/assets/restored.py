@@ -14,9 +14,7 @@ from snapshot_assets.engine.restore.row_counts import differences, rows_after
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.errors import PartlyRestoredError, SchemaIncompleteError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.name_rules import rule_of
-from snapshot_assets.format.names import parse_table, table_text
-from snapshot_assets.format.patterns import check_pattern
+from snapshot_assets.format.names import check_pattern, parse_table, rule_of, table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import human_bytes
 from snapshot_assets.pipeline.assets.checks import Judge, chunk_check

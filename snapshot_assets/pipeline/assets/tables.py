@@ -15,9 +15,8 @@ import dagster as dg
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.name_rules import NameRule, Spellings, rule_of
 from snapshot_assets.format.name_texts import written_name, yaml_key, yaml_value
-from snapshot_assets.format.names import table_text
+from snapshot_assets.format.names import NameRule, Spellings, rule_of, table_text
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.pipeline.dagster.dagster_internals import Context, store_events
 from snapshot_assets.pipeline.dagster.keys import asset_key, shared_settings

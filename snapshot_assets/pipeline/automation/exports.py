@@ -15,7 +15,7 @@ from snapshot_assets.catalog.operations.seal import SealDepth
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.start_snapshot import open_windows_text
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.counts import counted
+from snapshot_assets.format.units import counted
 from snapshot_assets.pipeline.assets.conditions import is_automated
 from snapshot_assets.pipeline.assets.io_manager import ChunkConfig, ChunkScans
 from snapshot_assets.pipeline.assets.replicas import replica_store

@@ -20,12 +20,11 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import outside_text, rows_outside
 from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.engine.export.chunks import Outcome
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.kinds import counts_by_kind, counts_text, kind_of_object
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table, TableName
-from snapshot_assets.format.units import duration_text, human_bytes, time_text
+from snapshot_assets.format.units import counted, duration_text, human_bytes, time_text
 
 if TYPE_CHECKING:
     from snapshot_assets.engine.compact.plan import CompactionPlan

@@ -32,8 +32,7 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
-from snapshot_assets.format.literals import Literal
-from snapshot_assets.format.predicates import Comparison, Operator
+from snapshot_assets.format.predicates import Comparison, Literal, Operator
 from snapshot_assets.format.transactions import encode_transaction
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location

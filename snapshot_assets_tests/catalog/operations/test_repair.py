@@ -25,8 +25,7 @@ from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, ReplicaConflictError, ReplicaError
-from snapshot_assets.format.checksums import sha256_hex
-from snapshot_assets.format.documents import pretty_json
+from snapshot_assets.format.documents import pretty_json, sha256_hex
 from snapshot_assets.format.layout import (
     CHECKSUMS,
     MANIFEST,

@@ -27,8 +27,7 @@ from snapshot_assets.errors import (
     VersionNotFoundError,
 )
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.checksums import sha256_hex
-from snapshot_assets.format.documents import parse_json
+from snapshot_assets.format.documents import parse_json, sha256_hex
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import DAY, Writer
 from snapshot_assets_tests.catalog.execute import delete_rows

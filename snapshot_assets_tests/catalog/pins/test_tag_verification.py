@@ -16,8 +16,7 @@ from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DocumentError, UnsafePathError, VersionNotFoundError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.checksums import sha256_hex
-from snapshot_assets.format.documents import parse_json, pretty_json
+from snapshot_assets.format.documents import parse_json, pretty_json, sha256_hex
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets_tests.catalog.execute import expire
 from snapshot_assets_tests.catalog.tags import SEAL, Changed, faults, path_of, reseal

@@ -11,8 +11,7 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import PlanError, TagExistsError, VersionNotFoundError
-from snapshot_assets.format.checksums import sha256_hex
-from snapshot_assets.format.documents import parse_json
+from snapshot_assets.format.documents import parse_json, sha256_hex
 from snapshot_assets_tests.catalog.tags import SEAL, faults, path_of, reseal, tag_objects
 
 HINTS = ("manifest.json", "SHA256SUMS")

@@ -14,8 +14,8 @@ from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.errors import DocumentError
+from snapshot_assets.format.kinds import code_by_kind, uncarried_by_kind
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table
-from snapshot_assets.format.uncarried import code_by_kind, uncarried_by_kind
 from snapshot_assets_tests.databases.postgresql.helpers import EVERYTHING, client, extracted, run, schema_dump
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 

@@ -6,7 +6,7 @@ import pytest
 
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.protocol.steps import steps_of
-from snapshot_assets.format.uncarried import uncarried_by_kind
+from snapshot_assets.format.kinds import uncarried_by_kind
 from snapshot_assets_tests.databases.postgresql.helpers import extracted, restored_alike, run, schema_dump
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer, start_postgresql
 

@@ -12,8 +12,8 @@ import yaml
 from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Selection
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.errors import DatabaseError, SnapshotError
+from snapshot_assets.format.kinds import uncarried_by_kind
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.uncarried import uncarried_by_kind
 from snapshot_assets_tests.cli.helpers import export, make_plan, store_of
 from snapshot_assets_tests.databases.postgresql.helpers import extracted, opened, read
 from snapshot_assets_tests.databases.restores import copy

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.format.file_formats import FileFormat
+from snapshot_assets.format.header import FileFormat
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.databases.postgresql.helpers import execute, load, opened, read, table_of, texts

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from snapshot_assets.databases.postgresql.ddl import define
-from snapshot_assets.format.uncarried import uncarried_by_kind
+from snapshot_assets.format.kinds import uncarried_by_kind
 from snapshot_assets_tests.databases.postgresql.helpers import execute, extracted
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 

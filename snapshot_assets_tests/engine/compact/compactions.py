@@ -26,7 +26,7 @@ from snapshot_assets.engine.files.read import read_batches
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.format.actions import AddFile
-from snapshot_assets.format.checksums import chunk_checksum
+from snapshot_assets.format.documents import chunk_checksum
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import new_attempt
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName

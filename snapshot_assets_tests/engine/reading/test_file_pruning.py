@@ -27,12 +27,12 @@ from snapshot_assets.format.actions import Header
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.files import ColumnStatistics, DataFile
 from snapshot_assets.format.literal_values import scalar_of
-from snapshot_assets.format.literals import Literal
 from snapshot_assets.format.predicates import (
     And,
     Comparison,
     IsIn,
     IsNull,
+    Literal,
     Not,
     Operator,
     Or,

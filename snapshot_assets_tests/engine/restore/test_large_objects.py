@@ -11,7 +11,7 @@ import pytest
 from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import DatabaseDeniedError, RestoreFailedError, TargetNotEmptyError
-from snapshot_assets.format.uncarried import uncarried_by_kind
+from snapshot_assets.format.kinds import uncarried_by_kind
 from snapshot_assets_tests.databases.postgresql.helpers import extracted
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into, execute

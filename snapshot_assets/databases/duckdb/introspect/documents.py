@@ -27,7 +27,7 @@ from snapshot_assets.databases.selection.revealing import refuse_revealing_views
 from snapshot_assets.databases.selection.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.selection.spelled_selection import SpelledNames
 from snapshot_assets.errors import DatabaseError, UnsupportedTypeError
-from snapshot_assets.format.name_rules import rule_of
+from snapshot_assets.format.names import rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Schema, TableName, UserType, View
 
 _SCHEMAS = (

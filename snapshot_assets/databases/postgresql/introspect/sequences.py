@@ -11,8 +11,8 @@ from snapshot_assets.databases.postgresql.introspect.rights import grants
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 from snapshot_assets.databases.sql import qualified
 from snapshot_assets.errors import DatabaseDeniedError
-from snapshot_assets.format.counts import counted
 from snapshot_assets.format.relations import Sequence, TableName
+from snapshot_assets.format.units import counted
 
 _PROPERTIES = """
     n.nspname::text AS schema, c.relname::text AS name, format_type(s.seqtypid, NULL) AS type, s.seqstart AS start,

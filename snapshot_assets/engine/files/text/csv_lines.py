@@ -13,7 +13,7 @@ import pyarrow.csv as pacsv
 
 from snapshot_assets.engine.files.text.json_values import converted, from_json, to_json
 from snapshot_assets.engine.files.text.values import WIDE_BYTES, is_bytes, is_time, joined, to_text, values_of
-from snapshot_assets.format.file_formats import FileFormat
+from snapshot_assets.format.header import FileFormat
 
 _END_OF_DATA = "\\."  # a line that ends the data for psql, unless it is quoted
 _FIRST_BLOCK = 1 << 20

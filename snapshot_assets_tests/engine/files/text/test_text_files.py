@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from snapshot_assets.errors import DocumentError, PlanError
 from snapshot_assets.format.arrow_types import _SIMPLE
-from snapshot_assets.format.file_formats import FileFormat
+from snapshot_assets.format.header import FileFormat
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.engine.files.text.files import FORMATS, read, same, write
 

@@ -1,13 +1,14 @@
-"""The format of a snapshot's data files: Parquet, CSV or JSON lines, and how text is written (FORMAT.md, section 4)."""
+"""A snapshot's header: what all its writers must agree on, with the format of its data files (FORMAT.md, section 4)."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from urllib.parse import parse_qsl, quote
 
 from snapshot_assets.errors import DocumentError, PlanError
-from snapshot_assets.format.actions import Header
 
 COMPRESSIONS = {"none": "", "gzip": ".gz", "zstd": ".zst"}
 """Extension by compression of text files. Parquet compresses its own pages."""
@@ -124,6 +125,83 @@ class FileFormat:
 
 PARQUET = FileFormat()
 """The default format."""
+
+
+ASSET_SOURCE = "asset:"
+"""What the source of a header begins with if it is a Dagster asset: its key follows. No alias has a colon."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """The part of the plan that all writers of a snapshot id must agree on.
+
+    Attributes:
+        source: Alias of the source database, or `asset:` and the key of the Dagster asset whose rows it has.
+        catalog: The plan's catalog name, or "".
+        schemas: Schemas of the database when the snapshot started, in order.
+        start: Range start; None if the snapshot has no timed table and the plan names no start.
+        end: Range end; None while a continuous plan has closed no window.
+        chunk_time_window: Window length in microseconds.
+        kind: `once` or `continuous`.
+        format: Format of the data files, with its options; see `FileFormat`.
+        schema_only: Whether the snapshot contains no data.
+        time_zone: Time zone of timestamps without a zone.
+        null_time: `chunk0` or `fail`.
+        untimed_tables: `export`, `skip` or `fail`.
+        grace: Grace period of garbage collection, microseconds.
+        requested_schemas: The plan's own list, as is `requested_tables`; empty for all.
+        requested_start: The plan's own start in RFC 3339, as is `requested_end`; "" if the plan has none.
+        query: The query that is copied; "" in a snapshot of tables.
+        partition_by: Columns whose values name the folders of a copy's data files, outermost first.
+        single_file: Whether the rows of a copy are one file.
+        manifest: The databases whose load manifests a copy has: `redshift`, `snowflake`.
+        exclude_tables: The plan's patterns of tables that are left out.
+        exclude_columns: Columns that are left out, sorted.
+        mask: By column, the SQL that is exported in place of its values.
+        encoding: PostgreSQL's name of the encoding from which texts were decoded; "" if the database has one itself.
+    """
+
+    name: str
+    source: str
+    catalog: str
+    schemas: tuple[str, ...]
+    start: datetime | None
+    end: datetime | None
+    chunk_time_window: int
+    kind: str
+    format: str
+    schema_only: bool
+    time_zone: str
+    null_time: str
+    untimed_tables: str
+    grace: int
+    requested_schemas: tuple[str, ...] = ()
+    requested_tables: tuple[str, ...] = ()
+    requested_start: str = ""
+    requested_end: str = ""
+    query: str = ""
+    partition_by: tuple[str, ...] = ()
+    single_file: bool = False
+    manifest: tuple[str, ...] = ()
+    exclude_tables: tuple[str, ...] = ()
+    exclude_columns: tuple[str, ...] = ()
+    mask: Mapping[str, str] = field(default_factory=dict)
+    encoding: str = ""
+
+    @property
+    def asset(self) -> str:
+        """Key of the Dagster asset that is the source; "" if a database is."""
+        return self.source.removeprefix(ASSET_SOURCE) if self.source.startswith(ASSET_SOURCE) else ""
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """What the plan keeps out of the snapshot, in words."""
+        kinds = {
+            "excluded tables": self.exclude_tables,
+            "excluded column": self.exclude_columns,
+            "masked column": sorted(self.mask),
+        }
+        return tuple(f"{kind} {name}" for kind, names in kinds.items() for name in names)
 
 
 def format_of(header: Header | None) -> FileFormat:
