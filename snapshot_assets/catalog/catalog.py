@@ -19,13 +19,12 @@ from typing import Concatenate, ParamSpec, cast
 
 from snapshot_assets import __version__
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
-from snapshot_assets.catalog.log.remedies import naming_location
-from snapshot_assets.catalog.log.replay import list_log, read_state
+from snapshot_assets.catalog.log.replay import list_log, naming_location, read_state
 from snapshot_assets.catalog.log.store import append, read_entry
 from snapshot_assets.catalog.log.truncation import contradictions, newest_state
 from snapshot_assets.catalog.replica import refuse_replica
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.holds import refuse_changes
+from snapshot_assets.catalog.state.pins import refuse_changes
 from snapshot_assets.catalog.state.state import Token as Token  # what writers get from `Catalog.token`
 from snapshot_assets.errors import (
     ClockError,

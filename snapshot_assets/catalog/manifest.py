@@ -1,4 +1,4 @@
-"""The hints manifest.json and SHA256SUMS, and the manifests on storage.
+"""The hints manifest.json, SHA256SUMS and load manifests, and the manifests on storage.
 
 Every field of a hint comes from the log. Hints are pure functions of a state, so verify compares them byte by byte.
 """
@@ -6,15 +6,16 @@ Every field of a hint comes from the log. Hints are pure functions of a state, s
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from snapshot_assets.catalog.load_manifests import write_load_manifests
 from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import NoSnapshotError
+from snapshot_assets.format import actions as act
 from snapshot_assets.format.actions import ChunkStatus, ObjectRef, RowsOutside, Tombstone
 from snapshot_assets.format.documents import (
     MAX_DOCUMENT_BYTES,
@@ -24,7 +25,9 @@ from snapshot_assets.format.documents import (
     snapshot_checksum,
     sums_line,
 )
-from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, UNTIMED_CHUNK
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.header import FileFormat, format_of
+from snapshot_assets.format.layout import CHECKSUMS, LOAD_MANIFESTS, MANIFEST, UNTIMED_CHUNK
 from snapshot_assets.format.predicates import parse_predicate_json, predicate_json
 from snapshot_assets.format.units import duration_text, time_text
 from snapshot_assets.format.windows import merge_ranges
@@ -308,3 +311,72 @@ def _check_checksums(document: Mapping[str, Any]) -> None:
     )
     if checksum != document["checksum"]:
         raise ValueError("its files and schemas do not have its checksum")
+
+
+SNOWFLAKE_FILES = 1000
+"""Most files that one COPY INTO of Snowflake takes."""
+
+
+def redshift_manifest(files: Sequence[DataFile], uri: str) -> bytes:
+    """Return the manifest of Redshift's `COPY … MANIFEST`, as its UNLOAD writes it.
+
+    Args:
+        files: The files.
+        uri: The location, whose scheme is `s3`.
+    """
+    entries = [
+        {"url": f"{uri}/{file.path}", "mandatory": True, "meta": {"content_length": file.bytes}} for file in files
+    ]
+    return pretty_json({"entries": entries})
+
+
+def snowflake_script(files: Sequence[DataFile], written: FileFormat) -> bytes:
+    """Return statements COPY INTO of at most 1,000 files each, for `snow sql` with the variables `table` and `stage`.
+
+    Args:
+        files: The files.
+        written: Their format. All but CSV name the columns.
+    """
+    by_name = "" if written.name == "csv" else "\nMATCH_BY_COLUMN_NAME = CASE_INSENSITIVE"
+    parts = [files[start : start + SNOWFLAKE_FILES] for start in range(0, len(files), SNOWFLAKE_FILES)]
+    statements = [f"COPY INTO &{{table}} FROM &{{stage}}\nFILES = (\n{_list(some)}\n){by_name};\n" for some in parts]
+    return "\n".join(statements).encode()
+
+
+def _list(files: Sequence[DataFile]) -> str:
+    # && stands for & where variables are filled in. A path has neither quotes nor backslashes.
+    return ",\n".join(f"  '{file.path.replace('&', '&&')}'" for file in files)
+
+
+def load_manifests_of(state: State, uri: str) -> dict[str, bytes | None]:
+    """Return by path the load manifests of a state, and None for those that must not be there.
+
+    While a tombstone is pending, files have rows that are deleted, and there is none. The location may have one of an
+    older snapshot id.
+
+    Args:
+        state: The state.
+        uri: The location.
+    """
+    from snapshot_assets.catalog.state.file_pruning import pending_tombstones
+
+    wanted = state.header.manifest if state.header is not None else ()
+    begun = (action for event in state.events for action in event.actions if isinstance(action, act.Begin))
+    names = {*wanted, *(name for begin in begun for name in begin.header.manifest)}
+    if not state.sealed or pending_tombstones(state):
+        wanted = ()
+    return {LOAD_MANIFESTS[name]: _content(state, name, uri) if name in wanted else None for name in sorted(names)}
+
+
+def _content(state: State, name: str, uri: str) -> bytes:
+    files = sorted((known.file for known in state.live_files()), key=lambda file: (file.chunk, file.path))
+    return redshift_manifest(files, uri) if name == "redshift" else snowflake_script(files, format_of(state.header))
+
+
+def write_load_manifests(store: ObjectStore, state: State) -> None:
+    """Write the load manifests of a state, and delete those that it must not have."""
+    for path, data in load_manifests_of(state, store.uri).items():
+        if data is not None:
+            store.put(path, data)
+        elif is_there(store, path):
+            store.delete(path)

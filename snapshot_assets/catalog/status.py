@@ -15,7 +15,7 @@ from snapshot_assets.catalog.log.truncation import newest_state
 from snapshot_assets.catalog.operations.garbage import Garbage, PinnedPaths, scan_state
 from snapshot_assets.catalog.replica import marker_or_fault
 from snapshot_assets.catalog.state.fold import SealState, State
-from snapshot_assets.catalog.state.holds import held_tags
+from snapshot_assets.catalog.state.pins import held_tags
 from snapshot_assets.catalog.state.totals import live_table
 from snapshot_assets.catalog.verify.records import Verification, current_verifications, known_damage
 from snapshot_assets.errors import DamageError

@@ -18,9 +18,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, field_validator
 
-from snapshot_assets.catalog.calendar import Calendar
 from snapshot_assets.catalog.pins.automatic import SavepointRule, TagRule, Ticks, check_pattern
 from snapshot_assets.catalog.rules import Retention
+from snapshot_assets.catalog.rules.seal import Calendar
 from snapshot_assets.errors import PlanError
 from snapshot_assets.plan.fields import Duration, PositiveDuration, parsed
 from snapshot_assets.plan.problems import raising_value_errors

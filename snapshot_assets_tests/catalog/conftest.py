@@ -5,7 +5,7 @@ import pytest
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.receipts.receipts import Receipt, write_receipt
+from snapshot_assets.catalog.receipts import Receipt, write_receipt
 from snapshot_assets.format.actions import Header, ObjectRef
 from snapshot_assets.format.documents import sha256_hex
 from snapshot_assets.format.files import DataFile

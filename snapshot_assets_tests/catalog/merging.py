@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.operations.compact import CompactedChunk, compact_chunk, receipts_of
-from snapshot_assets.catalog.receipts.receipts import CompactedTable, Compaction, Receipt
+from snapshot_assets.catalog.receipts import CompactedTable, Compaction, Receipt
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import Writer

@@ -33,7 +33,7 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
-from snapshot_assets.catalog.receipts.selection import adoptable_receipts
+from snapshot_assets.catalog.receipt_selection import adoptable_receipts
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import AcceptanceNeededError, LogWholeError, NoSnapshotError
 from snapshot_assets.format.documents import pretty_json, sha256_hex

@@ -20,7 +20,7 @@ from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
-from snapshot_assets.catalog.receipts.selection import adoptable_receipts
+from snapshot_assets.catalog.receipt_selection import adoptable_receipts
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.location import parse_location

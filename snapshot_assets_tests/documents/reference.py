@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from snapshot_assets import build_definitions, errors, spark_resource
-from snapshot_assets.catalog.metadata_tables import METADATA_TABLES
+from snapshot_assets.catalog.listing import METADATA_TABLES
 from snapshot_assets.cli.exit_status import MEANINGS, exit_status
 from snapshot_assets.cli.options.parser import build_parser
 from snapshot_assets.format.units import duration_text, size_text

@@ -16,7 +16,7 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.receipts.receipts import Receipt, write_receipt
+from snapshot_assets.catalog.receipts import Receipt, write_receipt
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import pretty_json, sha256_hex, sums_line
 from snapshot_assets.format.files import DataFile

@@ -15,8 +15,8 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
-from snapshot_assets.catalog.receipts.receipts import Receipt, write_receipt
-from snapshot_assets.catalog.receipts.selection import find_adoptable
+from snapshot_assets.catalog.receipt_selection import find_adoptable
+from snapshot_assets.catalog.receipts import Receipt, write_receipt
 from snapshot_assets.catalog.state.state import Token
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import ObjectNotFoundError

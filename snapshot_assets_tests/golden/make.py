@@ -27,7 +27,7 @@ from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild import new_log as beginning
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
-from snapshot_assets.catalog.receipts.receipts import write_receipt
+from snapshot_assets.catalog.receipts import write_receipt
 from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.compact.options import CompactionOptions

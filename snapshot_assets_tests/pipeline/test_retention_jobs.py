@@ -18,7 +18,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, replace_tag
-from snapshot_assets.catalog.receipts.receipts import write_receipt
+from snapshot_assets.catalog.receipts import write_receipt
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format.layout import new_attempt
 from snapshot_assets.format.units import human_bytes

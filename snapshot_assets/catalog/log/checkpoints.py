@@ -15,9 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.log.store import read_entry
-from snapshot_assets.catalog.state.chain import foreign_location, misnamed
-from snapshot_assets.catalog.state.fold import State, first_version
-from snapshot_assets.catalog.state.retained_events import needed_events
+from snapshot_assets.catalog.state.fold import State, first_version, foreign_location, misnamed
+from snapshot_assets.catalog.state.retained import needed_events
 from snapshot_assets.errors import (
     DamageError,
     DocumentError,
@@ -45,8 +44,7 @@ from snapshot_assets.storage.warn_once import warn_once
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from snapshot_assets.catalog.state.column_bounds import ByKind
-    from snapshot_assets.catalog.state.file_columns import FileColumns
+    from snapshot_assets.catalog.state.file_columns import ByKind, FileColumns
 
 FILES, BOUNDS = "files", "bounds"
 _DIGEST = 32
@@ -178,8 +176,7 @@ def read_checkpoint(store: ObjectStore, revision: int, *, statistics: bool = Fal
 
 
 def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, statistics: bool) -> FileColumns:
-    from snapshot_assets.catalog.state.column_bounds import KINDS, Bounds
-    from snapshot_assets.catalog.state.file_columns import COLUMNS, FileColumns
+    from snapshot_assets.catalog.state.file_columns import COLUMNS, KINDS, Bounds, FileColumns
 
     found = [section for section in header.sections if section.name == FILES]
     if len(found) != 1:
@@ -193,7 +190,7 @@ def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, stat
             read_packed(read, start, section, path)  # of a later version
 
     def of(column: str) -> ByKind:
-        from snapshot_assets.catalog.state.column_bounds import schema_of
+        from snapshot_assets.catalog.state.file_columns import schema_of
 
         return {each.kind: read_section(read, start, each, schema_of(each.kind), path) for each in bounds[column]}
 

@@ -9,11 +9,9 @@ from datetime import datetime
 from functools import cached_property
 
 from snapshot_assets.catalog.log.checkpoints import named_location, read_own_checkpoint
-from snapshot_assets.catalog.log.remedies import BRING_BACK, fault_remedy
-from snapshot_assets.catalog.log.replay import FAULTS
+from snapshot_assets.catalog.log.replay import BRING_BACK, FAULTS, fault_remedy
 from snapshot_assets.catalog.log.store import list_log, log_after, read_entry
-from snapshot_assets.catalog.state.chain import foreign_location
-from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.fold import State, foreign_location
 from snapshot_assets.errors import ForeignLocationError, ForkError, MisnamedError, ObjectNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import transaction_path

@@ -2,38 +2,102 @@
 
 The log is the contiguous run of transactions from the oldest kept checkpoint, or from revision 1, to the head. Older
 revisions were pruned and are not read. A rebuild starts a new log: revisions below its checkpoint are not part of it.
+Errors of a damaged log name its location, and how the fault is repaired.
 """
 
 from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from snapshot_assets.catalog.log.checkpoints import read_own_checkpoint
-from snapshot_assets.catalog.log.remedies import FAULTS as FAULTS  # for those who read the log
-from snapshot_assets.catalog.log.remedies import FaultError as FaultError
-from snapshot_assets.catalog.log.remedies import naming_location
 from snapshot_assets.catalog.log.store import Listing, is_there, log_after, read_entry
 from snapshot_assets.catalog.log.store import list_log as list_log  # for those who read the log
-from snapshot_assets.catalog.replica import reader_view
-from snapshot_assets.catalog.state.chain import LogEntry, check_location
-from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.replica import marker_or_fault, reader_view
+from snapshot_assets.catalog.state.fold import LogEntry, State, check_location
 from snapshot_assets.errors import (
+    BrokenLinkError,
     DamageError,
+    DocumentError,
     ForeignLocationError,
     ForkError,
     GapError,
     LocationDeletedError,
+    LostLogError,
     MisnamedError,
     NotAFileError,
     ObjectNotFoundError,
+    SnapshotError,
+    TornObjectError,
+    UnsupportedVersionError,
 )
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.layout import checkpoint_path, transaction_path
+from snapshot_assets.format.layout import REPLICA, checkpoint_path, checkpointed_revision, revision_of, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.in_parallel import in_parallel
 from snapshot_assets.storage.warn_once import warn_once
+
+FAULTS = (DamageError, UnsupportedVersionError)
+FaultError = DamageError | UnsupportedVersionError
+
+
+BRING_BACK = "Bring it back from a copy, or rebuild the log with `snapshots catalog rebuild`."
+
+
+def fault_remedy(store: ObjectStore, path: str, error: FaultError) -> str:
+    """Return a sentence on how a fault of the log is repaired; "" if the error states it.
+
+    Args:
+        store: The location.
+        path: The object that has the fault.
+        error: The fault.
+    """
+    if path == REPLICA:
+        return ""
+    if isinstance(error, TornObjectError | DocumentError) and is_replica(store):
+        return " `snapshots replicate` writes it again."
+    if isinstance(error, MisnamedError) and revision_of(path):
+        return (
+            " If it overwrote a transaction of this log, then bring that one back from a copy, or rebuild the log with "
+            "`snapshots catalog rebuild`."
+        )
+    if isinstance(error, ForeignLocationError | MisnamedError | LostLogError | UnsupportedVersionError):
+        return ""
+    if checkpointed_revision(path) is not None and isinstance(error, ForkError):
+        return ""
+    if is_replica(store):
+        return " Move the replica's `transactions/` away, then run `snapshots replicate` again, which copies the log."
+    copied = " If it was copied here, move it away." if isinstance(error, ForkError | BrokenLinkError) else ""
+    return f"{copied} {BRING_BACK}"
+
+
+def is_replica(store: ObjectStore) -> bool:
+    """Return whether a location has a replica's marker, damaged or not."""
+    try:
+        return marker_or_fault(store) != (None, None)
+    except SnapshotError:  # the store fails: the fault is reported without it
+        return False
+
+
+@contextmanager
+def naming_location(store: ObjectStore) -> Iterator[None]:
+    """Raise faults of a location's log as errors of their kind that name the location and the remedy.
+
+    Args:
+        store: The location.
+    """
+    try:
+        yield
+    except FAULTS as fault:
+        if "uri" in fault.attributes:  # it names the location
+            raise
+        what = "cannot be read" if isinstance(fault, UnsupportedVersionError) else "is damaged"
+        remedy = fault_remedy(store, fault.attributes.get("object", ""), fault)
+        message = f"The log of {store.uri} {what}: {fault}{remedy}"
+        raise type(fault)(message, **fault.attributes, uri=store.uri) from fault
+
 
 _READS = 10
 _Read = TypeVar("_Read")

@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from snapshot_assets.catalog.log.checkpoints import read_checkpoint, read_own_checkpoint, same_states
 from snapshot_assets.catalog.log.replay import FAULTS, FaultError, despite_pruning, gap, read_entries
 from snapshot_assets.catalog.log.store import Listing, is_there, list_log, log_after, read_entry
-from snapshot_assets.catalog.replica import Replica, marker_or_fault
-from snapshot_assets.catalog.state.chain import LogEntry, check_location, foreign_location
-from snapshot_assets.catalog.state.chosen import with_versions
-from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.replica import Replica, marker_or_fault, with_versions
+from snapshot_assets.catalog.state.fold import LogEntry, State, check_location, foreign_location
 from snapshot_assets.errors import (
     DamageError,
     DocumentError,

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count, takewhile
 
-from snapshot_assets.catalog.state.chain import LogEntry, misnamed
+from snapshot_assets.catalog.state.fold import LogEntry, misnamed
 from snapshot_assets.errors import (
     DamageError,
     MisnamedError,

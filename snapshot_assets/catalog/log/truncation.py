@@ -9,15 +9,13 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
 from snapshot_assets.catalog.log.checkpoints import manifest_facts
-from snapshot_assets.catalog.log.remedies import BRING_BACK, fault_remedy
-from snapshot_assets.catalog.log.replay import FAULTS, open_log, read_state
+from snapshot_assets.catalog.log.replay import BRING_BACK, FAULTS, fault_remedy, open_log, read_state
 from snapshot_assets.catalog.log.scan import LogScan, faults_of_log
 from snapshot_assets.catalog.log.store import is_there
-from snapshot_assets.catalog.receipts.receipts import Receipt, read_receipt
+from snapshot_assets.catalog.receipts import Receipt, read_receipt
 from snapshot_assets.catalog.replica import read_marker, reader_view
-from snapshot_assets.catalog.state.chain import foreign_location
-from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.retained_events import documents_of
+from snapshot_assets.catalog.state.fold import State, foreign_location
+from snapshot_assets.catalog.state.retained import documents_of
 from snapshot_assets.errors import (
     DamageError,
     ForeignLocationError,

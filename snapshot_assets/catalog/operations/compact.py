@@ -12,8 +12,8 @@ from datetime import datetime
 
 from snapshot_assets.catalog.catalog import Prepare, Token
 from snapshot_assets.catalog.manifest import checksum_of, consistency_of
-from snapshot_assets.catalog.receipts.receipts import Receipt, check_age, parse_receipt, stands_for
-from snapshot_assets.catalog.receipts.selection import compacted_tables
+from snapshot_assets.catalog.receipt_selection import compacted_tables
+from snapshot_assets.catalog.receipts import Receipt, check_age, parse_receipt, stands_for
 from snapshot_assets.catalog.rules import check_unchanged
 from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.fold import State

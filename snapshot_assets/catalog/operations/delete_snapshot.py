@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.load_manifests import load_manifests_of
 from snapshot_assets.catalog.log.replay import list_log
+from snapshot_assets.catalog.manifest import load_manifests_of
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.unnamed import named_by
 from snapshot_assets.errors import LocationDeletedError

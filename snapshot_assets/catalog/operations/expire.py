@@ -18,7 +18,7 @@ from snapshot_assets.catalog.pins.automatic import TagRule, tags_to_delete
 from snapshot_assets.catalog.rules import Retention, delete_tags
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import TagState
-from snapshot_assets.catalog.state.unreferenced import EXPIRED, TAG_DELETED, ReleasedObject, released_objects
+from snapshot_assets.catalog.state.retained import EXPIRED, TAG_DELETED, ReleasedObject, released_objects
 from snapshot_assets.format import actions as act
 
 

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.truncation import check_receipt, newest_state
-from snapshot_assets.catalog.receipts.receipts import read_receipt
-from snapshot_assets.catalog.receipts.selection import adoptable_receipts
+from snapshot_assets.catalog.receipt_selection import adoptable_receipts
+from snapshot_assets.catalog.receipts import read_receipt
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState
-from snapshot_assets.catalog.state.unreferenced import EXPIRED, expiries_since, needed_documents, unreferenced_schemas
+from snapshot_assets.catalog.state.retained import EXPIRED, expiries_since, needed_documents, unreferenced_schemas
 from snapshot_assets.catalog.verify.faults import Fault, read_object
 from snapshot_assets.catalog.verify.records import superseded
 from snapshot_assets.errors import DamageError, ObjectNotFoundError

@@ -17,7 +17,7 @@ from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.store import is_there, list_log
 from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_end
 from snapshot_assets.catalog.operations.collect_garbage import checked_grace
-from snapshot_assets.catalog.state.unreferenced import ReleasedObject
+from snapshot_assets.catalog.state.retained import ReleasedObject
 from snapshot_assets.errors import ConflictError, DamageError
 from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, log_revision, revision_of, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore

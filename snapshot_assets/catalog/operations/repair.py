@@ -15,7 +15,7 @@ from snapshot_assets.catalog.log.truncation import refuse_faults
 from snapshot_assets.catalog.manifest import shown_state, write_hints
 from snapshot_assets.catalog.operations.maintain_log import mend_checkpoints
 from snapshot_assets.catalog.pins.objects import damaged_objects
-from snapshot_assets.catalog.receipts.receipts import receipt_again
+from snapshot_assets.catalog.receipts import receipt_again
 from snapshot_assets.catalog.replica import refuse_replica
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import faults_by_object

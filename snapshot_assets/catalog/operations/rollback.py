@@ -12,10 +12,10 @@ from itertools import islice
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Prepare
 from snapshot_assets.catalog.manifest import write_hints
-from snapshot_assets.catalog.receipts.selection import adoptable_receipts
+from snapshot_assets.catalog.receipt_selection import adoptable_receipts
 from snapshot_assets.catalog.rules.rollback import Reversal, reversal
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.unreferenced import EXPIRED, ReleasedObject, released_objects
+from snapshot_assets.catalog.state.retained import EXPIRED, ReleasedObject, released_objects
 from snapshot_assets.catalog.verify.objects import check_head
 from snapshot_assets.catalog.verify.records import damage_on_record
 from snapshot_assets.errors import ConflictError, IncompleteError

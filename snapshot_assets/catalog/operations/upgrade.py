@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.rules.preconditions import refuse_deleted
+from snapshot_assets.catalog.rules.begin import refuse_deleted
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format import actions as act

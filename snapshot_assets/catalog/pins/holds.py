@@ -11,7 +11,7 @@ import unicodedata
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.tags import Tag, known_tag, supersede
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.holds import held_text, refuse_held
+from snapshot_assets.catalog.state.pins import held_text, refuse_held
 from snapshot_assets.errors import ConflictError, PlanError
 from snapshot_assets.format import actions as act
 

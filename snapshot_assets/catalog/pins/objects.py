@@ -16,11 +16,10 @@ from typing import Any, TypeVar
 from snapshot_assets.catalog.catalog import Actions, Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import StoredManifest, manifest_of, parse_manifest
-from snapshot_assets.catalog.rules.preconditions import refuse_deleted, refuse_upgraded
+from snapshot_assets.catalog.rules.begin import refuse_deleted, refuse_upgraded
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.holds import refuse_held
-from snapshot_assets.catalog.state.pins import CommittedPin, PinState
-from snapshot_assets.catalog.state.unreferenced import PinEnd, end_of_pin
+from snapshot_assets.catalog.state.pins import CommittedPin, PinState, refuse_held
+from snapshot_assets.catalog.state.retained import PinEnd, end_of_pin
 from snapshot_assets.errors import ConflictError, UsageError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents

@@ -11,8 +11,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.automatic import TagRule, due
 from snapshot_assets.catalog.pins.objects import NO_OBJECT, create_pin, delete_pin, ttl_text
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.holds import refuse_held
-from snapshot_assets.catalog.state.pins import TagState
+from snapshot_assets.catalog.state.pins import TagState, refuse_held
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.errors import ConflictError, PlanError, TagExistsError
 from snapshot_assets.format import actions as act

@@ -14,7 +14,7 @@ from typing import Any
 from snapshot_assets.catalog.log.replay import FAULTS
 from snapshot_assets.catalog.manifest import StoredManifest, checksum_of
 from snapshot_assets.catalog.rebuild.inventory import Inventory
-from snapshot_assets.catalog.receipts.selection import (
+from snapshot_assets.catalog.receipt_selection import (
     ReceiptAt,
     by_chunk,
     newest_header,
@@ -23,8 +23,7 @@ from snapshot_assets.catalog.receipts.selection import (
 )
 from snapshot_assets.catalog.rules import chunks
 from snapshot_assets.catalog.schemas import schema_content
-from snapshot_assets.catalog.state.chain import LogEntry
-from snapshot_assets.catalog.state.fold import DATA_ACTIONS, State
+from snapshot_assets.catalog.state.fold import DATA_ACTIONS, LogEntry, State
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event

@@ -17,14 +17,13 @@ from snapshot_assets.catalog.log.store import Listing, list_log, listing_of, log
 from snapshot_assets.catalog.log.truncation import newer_manifest
 from snapshot_assets.catalog.manifest import StoredManifest, read_manifest
 from snapshot_assets.catalog.pins.objects import PinObject, read_pin
-from snapshot_assets.catalog.receipts.receipts import read_receipt
-from snapshot_assets.catalog.receipts.selection import ReceiptAt
+from snapshot_assets.catalog.receipt_selection import ReceiptAt
+from snapshot_assets.catalog.receipts import read_receipt
 from snapshot_assets.catalog.rules import SchemaContent
 from snapshot_assets.catalog.schemas import read_content
-from snapshot_assets.catalog.state.chain import LogEntry
 from snapshot_assets.catalog.state.data_files import FileSet
 from snapshot_assets.catalog.state.file_columns import FileColumns
-from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.fold import LogEntry, State
 from snapshot_assets.catalog.verify.unnamed import named_by
 from snapshot_assets.errors import (
     ForkError,

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from snapshot_assets.catalog.rebuild.base import MICROSECOND, Base, assumed_header, completed_chunk
 from snapshot_assets.catalog.rebuild.inventory import Inventory
-from snapshot_assets.catalog.receipts.selection import ReceiptAt, age_of, by_chunk, newest_complete, schema_checksums
+from snapshot_assets.catalog.receipt_selection import ReceiptAt, age_of, by_chunk, newest_complete, schema_checksums
 from snapshot_assets.catalog.rules.chunks import chunk_action
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State

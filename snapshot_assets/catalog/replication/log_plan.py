@@ -12,11 +12,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from snapshot_assets.catalog.log.checkpoints import is_whole
-from snapshot_assets.catalog.log.remedies import naming_location
-from snapshot_assets.catalog.log.replay import FAULTS, read_entries
+from snapshot_assets.catalog.log.replay import FAULTS, naming_location, read_entries
 from snapshot_assets.catalog.log.store import Listing, is_there, list_log, read_entry
-from snapshot_assets.catalog.state.chain import LogEntry, check_location
-from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.fold import LogEntry, State, check_location
 from snapshot_assets.catalog.verify.unnamed import named_by
 from snapshot_assets.errors import BrokenLinkError, ObjectNotFoundError, ReplicaConflictError
 from snapshot_assets.format.layout import checkpoint_path, log_revision, transaction_path

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from snapshot_assets.catalog.log.checkpoints import read_own_checkpoint
 from snapshot_assets.catalog.log.replay import FAULTS, list_log, read_entries
 from snapshot_assets.catalog.log.store import read_entry
-from snapshot_assets.catalog.state.chosen import with_versions
+from snapshot_assets.catalog.replica import with_versions
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.holds import held_tags
+from snapshot_assets.catalog.state.pins import held_tags
 from snapshot_assets.errors import ObjectNotFoundError, ReplicaConflictError, ReplicaLossError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import transaction_path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from snapshot_assets.catalog.receipts.receipts import stands_for
+from snapshot_assets.catalog.receipts import stands_for
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.objects import hash_object
 from snapshot_assets.errors import ChecksumMismatchError, ObjectExistsError, ObjectNotFoundError, ReplicaConflictError

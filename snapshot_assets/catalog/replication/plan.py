@@ -11,14 +11,12 @@ from typing import Any, cast
 from snapshot_assets.catalog.log.replay import despite_pruning, read_entries, recorded_state
 from snapshot_assets.catalog.log.store import list_log
 from snapshot_assets.catalog.log.truncation import newest_recorded_state
-from snapshot_assets.catalog.replica import Replica, marker_or_fault, promotion_text, read_marker
+from snapshot_assets.catalog.replica import Replica, marker_or_fault, promotion_text, read_marker, with_versions
 from snapshot_assets.catalog.replication.log_plan import LogPlan, plan_log
 from snapshot_assets.catalog.replication.losses import refuse_losses
 from snapshot_assets.catalog.replication.objects import check_existing
-from snapshot_assets.catalog.state.chain import LogEntry
-from snapshot_assets.catalog.state.chosen import with_versions
-from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.retained_events import documents_of, needed_events
+from snapshot_assets.catalog.state.fold import LogEntry, State
+from snapshot_assets.catalog.state.retained import documents_of, needed_events
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.records import damage_on_record
 from snapshot_assets.errors import (

@@ -15,12 +15,10 @@ from snapshot_assets.catalog.catalog import Actions, Catalog, proved
 from snapshot_assets.catalog.log.replay import recorded_state
 from snapshot_assets.catalog.log.scan import faults_of_log, scan_log
 from snapshot_assets.catalog.log.truncation import contradictions, newest_recorded_state
-from snapshot_assets.catalog.replica import Replica, read_marker
+from snapshot_assets.catalog.replica import Replica, Unchosen, read_marker, unchosen
 from snapshot_assets.catalog.replication.guard import is_evidence
-from snapshot_assets.catalog.state.chosen import Unchosen, unchosen
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.holds import held_text
-from snapshot_assets.catalog.state.pins import TagState
+from snapshot_assets.catalog.state.pins import TagState, held_text
 from snapshot_assets.catalog.verify.records import damage_on_record
 from snapshot_assets.errors import ConflictError, DamageError, ReplicaError, TagHeldError, UsageError
 from snapshot_assets.format import actions as act

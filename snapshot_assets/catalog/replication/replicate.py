@@ -15,11 +15,10 @@ from itertools import islice
 from typing import cast
 
 from snapshot_assets.catalog.catalog import writer_name
-from snapshot_assets.catalog.load_manifests import load_manifests_of
 from snapshot_assets.catalog.log.checkpoints import is_whole, write_checkpoint
 from snapshot_assets.catalog.log.replay import read_from_log, read_state
 from snapshot_assets.catalog.log.store import is_there
-from snapshot_assets.catalog.manifest import hints_of, shown_state
+from snapshot_assets.catalog.manifest import hints_of, load_manifests_of, shown_state
 from snapshot_assets.catalog.replica import Replica
 from snapshot_assets.catalog.replication.guard import GuardedStore
 from snapshot_assets.catalog.replication.objects import check_existing, copy_object, create_exactly

@@ -6,14 +6,21 @@ left to do, and raises to refuse.
 
 | module | changes |
 | --- | --- |
-| `begin` | begin a snapshot, extend its range, add a schema |
+| `begin` | begin a snapshot, extend its range, add a schema; the checks that rules share |
 | `chunks` | start, complete, replace or fail chunks |
 | `seal` | seal a state, delete rows, delete the snapshot, purge files, expire revisions, delete outlived tags |
 | `rollback` | go back to an older revision |
-| `preconditions` | the checks that rules share |
 """
 
-from snapshot_assets.catalog.rules.begin import SchemaContent, add_schema, begin, check_same_plan, extend, schema_id_of
+from snapshot_assets.catalog.rules.begin import (
+    SchemaContent,
+    add_schema,
+    begin,
+    check_same_plan,
+    check_unchanged,
+    extend,
+    schema_id_of,
+)
 from snapshot_assets.catalog.rules.chunks import (
     CompactedMeanwhileError,
     FinishedChunk,
@@ -22,7 +29,6 @@ from snapshot_assets.catalog.rules.chunks import (
     fail_chunk,
     in_progress,
 )
-from snapshot_assets.catalog.rules.preconditions import check_unchanged
 from snapshot_assets.catalog.rules.rollback import rollback
 from snapshot_assets.catalog.rules.seal import (
     RULES,

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from snapshot_assets.catalog.catalog import Actions, Token, rule
-from snapshot_assets.catalog.receipts.receipts import check_age
-from snapshot_assets.catalog.rules.preconditions import check_unchanged
+from snapshot_assets.catalog.receipts import check_age
+from snapshot_assets.catalog.rules.begin import check_unchanged
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import ConflictError
 from snapshot_assets.format import actions as act

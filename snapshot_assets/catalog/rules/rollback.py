@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
 from snapshot_assets.catalog.catalog import Actions, Token, rule
-from snapshot_assets.catalog.rules.preconditions import check_unchanged, refuse_deleted
+from snapshot_assets.catalog.rules.begin import check_unchanged, refuse_deleted
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.errors import AcceptanceNeededError

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from snapshot_assets.catalog.state.column_bounds import Bounds, ByKind
+from snapshot_assets.catalog.state.file_columns import Bounds, ByKind
 from snapshot_assets.format.predicates import And, Comparison, IsIn, IsNull, Literal, Not, Operator, Or, Predicate
 
 MAX_VALUES = 16

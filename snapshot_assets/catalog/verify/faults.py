@@ -11,7 +11,7 @@ from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from snapshot_assets.catalog.receipts.receipts import stands_for
+from snapshot_assets.catalog.receipts import stands_for
 from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.state.exporter import again_with
 from snapshot_assets.catalog.state.fold import State

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
-from snapshot_assets.catalog.load_manifests import load_manifests_of
 from snapshot_assets.catalog.log.scan import LogScan
 from snapshot_assets.catalog.log.store import is_there
-from snapshot_assets.catalog.manifest import hints_of, manifest_of, shown_state, sums_of
+from snapshot_assets.catalog.manifest import hints_of, load_manifests_of, manifest_of, shown_state, sums_of
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, faults_by_object, missing
 from snapshot_assets.catalog.verify.retained import sealed_states

@@ -17,7 +17,7 @@ from snapshot_assets.catalog.manifest import checksum_of, manifest_of
 from snapshot_assets.catalog.pins.objects import pin_document
 from snapshot_assets.catalog.state.fold import SealState, State, first_version
 from snapshot_assets.catalog.state.pins import PinState
-from snapshot_assets.catalog.state.retained_events import between, documents_of, lives
+from snapshot_assets.catalog.state.retained import between, documents_of, lives
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, faults_by_object, read_object
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.files import DataFile

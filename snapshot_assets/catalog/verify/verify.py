@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Set
 
-from snapshot_assets.catalog.log.remedies import fault_remedy
+from snapshot_assets.catalog.log.replay import fault_remedy
 from snapshot_assets.catalog.log.scan import LogScan, scan_log
 from snapshot_assets.catalog.log.truncation import contradictions
 from snapshot_assets.catalog.manifest import checksum_of

@@ -6,13 +6,13 @@ import argparse
 from datetime import timedelta
 from typing import Any
 
-from snapshot_assets.catalog.calendar import Calendar
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.collect_garbage import GarbagePlan, execute_collection, plan_collection
 from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, plan_expiry
 from snapshot_assets.catalog.operations.garbage import Garbage
 from snapshot_assets.catalog.pins.automatic import TagRule
 from snapshot_assets.catalog.rules import RULES, Retention
+from snapshot_assets.catalog.rules.seal import Calendar
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import duration_of, open_catalog, place_of

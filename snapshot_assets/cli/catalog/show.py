@@ -7,8 +7,8 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
+from snapshot_assets.catalog.listing import METADATA_TABLES, TableRequest
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.metadata_tables import METADATA_TABLES, TableRequest
 from snapshot_assets.catalog.pins.listing import list_savepoints, list_tags
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.state.fold import State

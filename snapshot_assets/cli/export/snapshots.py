@@ -12,9 +12,9 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.store import has_log
 from snapshot_assets.catalog.log.truncation import refuse_lost_log
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
-from snapshot_assets.catalog.rules.preconditions import refuse_pinned
+from snapshot_assets.catalog.rules.begin import refuse_pinned
 from snapshot_assets.catalog.state.diff import Change, DiffRow, Kind, difference
-from snapshot_assets.catalog.state.holds import refuse_held
+from snapshot_assets.catalog.state.pins import refuse_held
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.faults import Remedy
 from snapshot_assets.catalog.verify.objects import Depth, Report

@@ -13,7 +13,7 @@ from functools import partial
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.operations.compact import CompactedChunk, compact_chunk, receipts_of
-from snapshot_assets.catalog.receipts.receipts import CompactedTable, Compaction, Receipt, write_young_receipt
+from snapshot_assets.catalog.receipts import CompactedTable, Compaction, Receipt, write_young_receipt
 from snapshot_assets.catalog.rules import check_unchanged
 from snapshot_assets.engine.compact.plan import ChunkCompaction, CompactionPlan
 from snapshot_assets.engine.compact.tasks import Merge, Merged, merge_files

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from functools import partial
 
 from snapshot_assets.catalog import rules
-from snapshot_assets.catalog.receipts.receipts import Receipt, write_young_receipt
-from snapshot_assets.catalog.receipts.selection import find_adoptable
+from snapshot_assets.catalog.receipt_selection import find_adoptable
+from snapshot_assets.catalog.receipts import Receipt, write_young_receipt
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.catalog.verify.objects import FEW_CHUNKS, damaged_chunks

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from snapshot_assets.catalog.receipts.receipts import Receipt, write_young_receipt
+from snapshot_assets.catalog.receipts import Receipt, write_young_receipt
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.protocol.source import Database, DatabaseAddress, Scan, TimelessRows
 from snapshot_assets.databases.sql import qualified

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from snapshot_assets.catalog.metadata_tables import METADATA_TABLES
+from snapshot_assets.catalog.listing import METADATA_TABLES
 from snapshot_assets.databases.selection.selection import suggestion
 from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.errors import PlanError

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from snapshot_assets.catalog.listing import METADATA_TABLES, TableRequest
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.truncation import existing_state
-from snapshot_assets.catalog.metadata_tables import METADATA_TABLES, TableRequest
 from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version

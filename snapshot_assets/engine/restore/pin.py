@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.catalog import Catalog, writable
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
-from snapshot_assets.catalog.state.holds import held_tags
+from snapshot_assets.catalog.state.pins import held_tags
 from snapshot_assets.databases.protocol.target import RestoreRecord
 from snapshot_assets.errors import ConditionalCreateUnsupportedError, ReplicaError, StoreDeniedError
 from snapshot_assets.format.scrub import scrub

@@ -16,7 +16,7 @@ from snapshot_assets.catalog.operations.maintain_log import checkpoint_head
 from snapshot_assets.catalog.pins.automatic import NewTag, due, with_new_tag
 from snapshot_assets.catalog.pins.objects import delete_pin
 from snapshot_assets.catalog.pins.tags import create_tag
-from snapshot_assets.catalog.state.unreferenced import EXPIRED, released_objects
+from snapshot_assets.catalog.state.retained import EXPIRED, released_objects
 from snapshot_assets.engine.compact.options import TARGET_BYTES, CompactionOptions, Dedupe
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format import actions as act

@@ -16,7 +16,7 @@ from snapshot_assets.catalog.operations.collect_garbage import plan_collection
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
-from snapshot_assets.catalog.receipts.receipts import write_receipt
+from snapshot_assets.catalog.receipts import write_receipt
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import ForeignLocationError, LostLogError
 from snapshot_assets.format.documents import pretty_json

@@ -19,7 +19,7 @@ from snapshot_assets.catalog.operations.collect_garbage import execute_collectio
 from snapshot_assets.catalog.operations.maintain_log import execute_pruning, plan_pruning
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
-from snapshot_assets.catalog.receipts.receipts import write_receipt, write_young_receipt
+from snapshot_assets.catalog.receipts import write_receipt, write_young_receipt
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import ConflictError, DamageError, PlanError
 from snapshot_assets.format.layout import checkpoint_path, new_attempt, transaction_path

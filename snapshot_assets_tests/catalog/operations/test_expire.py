@@ -6,15 +6,14 @@ from datetime import timedelta
 
 import pytest
 
-from snapshot_assets.catalog.calendar import Calendar
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, plan_expiry
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.rules import Retention
-from snapshot_assets.catalog.state.retained_events import needed_events
-from snapshot_assets.catalog.state.unreferenced import ReleasedObject, end_of_pin
+from snapshot_assets.catalog.rules.seal import Calendar
+from snapshot_assets.catalog.state.retained import ReleasedObject, end_of_pin, needed_events
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, PlanError
 from snapshot_assets.format.actions import Expired

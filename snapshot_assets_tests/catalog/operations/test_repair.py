@@ -19,7 +19,7 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.holds import hold_tag
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
-from snapshot_assets.catalog.receipts.selection import adoptable_receipts
+from snapshot_assets.catalog.receipt_selection import adoptable_receipts
 from snapshot_assets.catalog.replication.objects import check_existing
 from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.catalog.state.fold import State

@@ -15,7 +15,7 @@ from snapshot_assets.catalog.log.checkpoints import same_states, write_checkpoin
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
-from snapshot_assets.catalog.state.retained_events import needed_events
+from snapshot_assets.catalog.state.retained import needed_events
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.format import actions as act
 from snapshot_assets.storage.base import ObjectStore

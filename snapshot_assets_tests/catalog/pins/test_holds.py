@@ -24,9 +24,9 @@ from snapshot_assets.catalog.pins.listing import list_tags
 from snapshot_assets.catalog.pins.objects import delete_pin
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
-from snapshot_assets.catalog.state.holds import refuse_changes
+from snapshot_assets.catalog.state.pins import refuse_changes
+from snapshot_assets.catalog.state.retained import PinEnd
 from snapshot_assets.catalog.state.totals import revision_summaries
-from snapshot_assets.catalog.state.unreferenced import PinEnd
 from snapshot_assets.catalog.status import location_status
 from snapshot_assets.engine.restore.pin import unpin
 from snapshot_assets.errors import (
@@ -403,7 +403,7 @@ def test_a_reader_takes_a_transaction_that_removes_a_held_tag_for_damage(held: W
 
 
 DELETING = {
-    "catalog/load_manifests.py": "a hint",
+    "catalog/manifest.py": "a hint",
     "catalog/log/store.py": "a transaction of its own, which lost a race with pruning",
     "catalog/operations/collect_garbage.py": "what no retained revision and no pin needs",
     "catalog/operations/delete_snapshot.py": "after the commit that a hold refuses",

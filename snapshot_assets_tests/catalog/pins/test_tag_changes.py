@@ -10,7 +10,7 @@ from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.pins.listing import list_tags
 from snapshot_assets.catalog.pins.objects import delete_pin
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
-from snapshot_assets.catalog.state.unreferenced import end_of_pin
+from snapshot_assets.catalog.state.retained import end_of_pin
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.errors import ConflictError, PlanError, TagExistsError, VersionNotFoundError
 from snapshot_assets.format import actions as act

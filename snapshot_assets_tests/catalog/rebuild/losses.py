@@ -13,7 +13,7 @@ from snapshot_assets.catalog.log.store import read_entry
 from snapshot_assets.catalog.manifest import manifest_of, read_manifest
 from snapshot_assets.catalog.pins.objects import read_pin
 from snapshot_assets.catalog.rebuild.rebuild import Rebuild
-from snapshot_assets.catalog.receipts.receipts import read_receipt
+from snapshot_assets.catalog.receipts import read_receipt
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState

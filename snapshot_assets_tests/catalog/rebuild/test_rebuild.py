@@ -21,7 +21,7 @@ from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
-from snapshot_assets.catalog.receipts.selection import find_adoptable
+from snapshot_assets.catalog.receipt_selection import find_adoptable
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.verify import verify

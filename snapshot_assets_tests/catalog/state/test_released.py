@@ -19,7 +19,7 @@ from snapshot_assets.catalog.operations.rollback import plan_rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, replace_tag
 from snapshot_assets.catalog.rules import Retention
-from snapshot_assets.catalog.state.unreferenced import ReleasedObject, end_of_pin
+from snapshot_assets.catalog.state.retained import ReleasedObject, end_of_pin
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, START, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, rollback

@@ -19,7 +19,7 @@ from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.schemas import describe_schema, write_documents
 from snapshot_assets.catalog.state.data_files import FileSet
-from snapshot_assets.catalog.state.retained_events import needed_events
+from snapshot_assets.catalog.state.retained import needed_events
 from snapshot_assets.catalog.verify.faults import read_object
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import PlanError

@@ -15,7 +15,7 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.receipts.receipts import Receipt, write_receipt
+from snapshot_assets.catalog.receipts import Receipt, write_receipt
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.compact.options import CompactionOptions

@@ -11,7 +11,7 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.receipts.receipts import read_receipt
+from snapshot_assets.catalog.receipts import read_receipt
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.engine.files import sorting
 from snapshot_assets.engine.runner import InlineRunner, SparkRunner

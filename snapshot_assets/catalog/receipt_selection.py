@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from snapshot_assets.catalog.receipts.receipts import Receipt, read_receipt
+from snapshot_assets.catalog.receipts import Receipt, read_receipt
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, UnsupportedVersionError
 from snapshot_assets.format import actions as act

@@ -6,8 +6,8 @@ import pytest
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.receipts.receipts import read_receipt
-from snapshot_assets.catalog.receipts.selection import find_adoptable
+from snapshot_assets.catalog.receipt_selection import find_adoptable
+from snapshot_assets.catalog.receipts import read_receipt
 from snapshot_assets.catalog.rules.chunks import FinishedChunk
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets_tests.catalog.conftest import Writer
