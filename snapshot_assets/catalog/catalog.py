@@ -144,10 +144,7 @@ class Catalog:
     ) -> Catalog:
         """Open a location for writing, after a probe of rights, conditional creates and clocks.
 
-        Args:
-            store: The location's objects.
-            single_writer: Accept a store without conditional creates; the caller promises to be the only writer.
-            clock: Returns the current time, aware UTC.
+        `single_writer` accepts a store without conditional creates: the caller promises to be the only writer.
 
         Raises:
             StoreDeniedError: A right is missing.
@@ -198,13 +195,9 @@ class Catalog:
         return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
     def commit(self, prepare: Prepare) -> int | None:
-        """Commit the actions that `prepare` returns for the newest head.
+        """Commit the actions that `prepare` returns for the newest head; it is called again with every newer head.
 
-        Args:
-            prepare: Is called again with every newer head.
-
-        Returns:
-            The committed revision, or None if `prepare` had nothing left to do.
+        Returns the committed revision, or None if `prepare` had nothing left to do.
 
         Raises:
             TagHeldError: An action would delete or change a tag that is held, or delete the location of one.

@@ -66,10 +66,7 @@ def list_snapshots(store: ObjectStore, open_below: Callable[..., ObjectStore]) -
     """Return the snapshots at a URI and up to two levels below it, newest first, unreadable ones last.
 
     A location may contain others. The second level holds the members of a federation: `<root>/<writer id>/<database>`.
-
-    Args:
-        store: The URI itself.
-        open_below: Opens the store of a folder below, given the names on its path.
+    `open_below` opens the store of a folder below, given the names on its path.
     """
     summaries = _look_into(store, open_below, _LEVELS)
     return sorted(summaries, key=lambda item: (-(item.created_at.timestamp() if item.created_at else 0), item.uri))

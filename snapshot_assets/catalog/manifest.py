@@ -172,11 +172,7 @@ def write_hints(store: ObjectStore, state: State, refresh: Callable[[], State]) 
     """Write the hints of the newest seal: SHA256SUMS, load manifests, manifest.json. Repeat for each newer seal.
 
     Before a snapshot's first seal, hints show the work in progress. After it, an unsealed head does not change them.
-
-    Args:
-        store: The location.
-        state: The first state to write.
-        refresh: Returns the newest state.
+    `refresh` returns the newest state.
     """
     while True:
         if state.sealed or state.newest_seal is None:
@@ -318,12 +314,7 @@ SNOWFLAKE_FILES = 1000
 
 
 def redshift_manifest(files: Sequence[DataFile], uri: str) -> bytes:
-    """Return the manifest of Redshift's `COPY … MANIFEST`, as its UNLOAD writes it.
-
-    Args:
-        files: The files.
-        uri: The location, whose scheme is `s3`.
-    """
+    """Return the manifest of Redshift's `COPY … MANIFEST`, as its UNLOAD writes it; the URI's scheme is `s3`."""
     entries = [
         {"url": f"{uri}/{file.path}", "mandatory": True, "meta": {"content_length": file.bytes}} for file in files
     ]
@@ -331,12 +322,7 @@ def redshift_manifest(files: Sequence[DataFile], uri: str) -> bytes:
 
 
 def snowflake_script(files: Sequence[DataFile], written: FileFormat) -> bytes:
-    """Return statements COPY INTO of at most 1,000 files each, for `snow sql` with the variables `table` and `stage`.
-
-    Args:
-        files: The files.
-        written: Their format. All but CSV name the columns.
-    """
+    """Return statements COPY INTO of at most 1,000 files each, for `snow sql` with variables `table` and `stage`."""
     by_name = "" if written.name == "csv" else "\nMATCH_BY_COLUMN_NAME = CASE_INSENSITIVE"
     parts = [files[start : start + SNOWFLAKE_FILES] for start in range(0, len(files), SNOWFLAKE_FILES)]
     statements = [f"COPY INTO &{{table}} FROM &{{stage}}\nFILES = (\n{_list(some)}\n){by_name};\n" for some in parts]
@@ -351,12 +337,8 @@ def _list(files: Sequence[DataFile]) -> str:
 def load_manifests_of(state: State, uri: str) -> dict[str, bytes | None]:
     """Return by path the load manifests of a state, and None for those that must not be there.
 
-    While a tombstone is pending, files have rows that are deleted, and there is none. The location may have one of an
-    older snapshot id.
-
-    Args:
-        state: The state.
-        uri: The location.
+    They name only files whose rows are all to be loaded: there is none while a tombstone is pending. The location may
+    have one of an older snapshot id.
     """
     from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 

@@ -66,14 +66,10 @@ def schema_checksums(receipts: Iterable[ReceiptAt], snapshot_id: str) -> dict[in
 
 
 def newest_complete(receipts: Iterable[Receipt], is_there: Callable[[DataFile], bool]) -> list[DataFile] | None:
-    """Return the files of a chunk's newest complete export, with its compactions applied.
+    """Return the files of a chunk's newest complete export with its compactions applied; None if no export is complete.
 
-    Args:
-        receipts: All receipts of the chunk, of one snapshot.
-        is_there: Returns whether a data file exists with its size.
-
-    Returns:
-        The chunk's files; None if no export is complete: a compaction does not list all tables.
+    A compaction alone does not list all tables. `receipts` are all of the chunk, of one snapshot; `is_there` returns
+    whether a data file exists with its size.
     """
     ordered = sorted(receipts, key=age_of)
     for export in reversed([receipt for receipt in ordered if not receipt.compaction]):
@@ -99,12 +95,7 @@ def _compacted(export: Receipt, compactions: Iterable[Receipt], is_there: Callab
 
 
 def receipts_behind(receipts: Sequence[ReceiptAt], files: Collection[DataFile]) -> list[ReceiptAt]:
-    """Return receipts that, applied in this order, give exactly a chunk's files; none if no selection does.
-
-    Args:
-        receipts: Receipts of the chunk, of one snapshot.
-        files: All files of the chunk.
-    """
+    """Return receipts of a chunk that, applied in this order, give exactly its files; none if no selection does."""
     wanted = by_table(files)
     ordered = sorted(receipts, key=lambda each: age_of(each[0]))
     for export in reversed([each for each in ordered if not each[0].compaction]):
@@ -135,14 +126,7 @@ def _names(tables: Tables) -> set[tuple[str, str]]:
 def find_adoptable(
     store: ObjectStore, state: State, chunks: Iterable[int], schema_sha256: str
 ) -> Mapping[int, ReceiptAt]:
-    """Return, by chunk, the newest complete receipt that a resume may commit without reading the source again.
-
-    Args:
-        store: The location.
-        state: The head's state.
-        chunks: Chunks that are not completed.
-        schema_sha256: Content of the schema that the resume exports with.
-    """
+    """Return, by chunk that is not completed, the newest receipt that a resume commits in place of another export."""
     return newest_fitting(state, adoptable_receipts(store, state, chunks), schema_sha256)
 
 
@@ -160,16 +144,11 @@ def newest_fitting(state: State, receipts: Iterable[ReceiptAt], schema_sha256: s
 def adoptable_receipts(
     store: ObjectStore, state: State, chunks: Iterable[int], shown: Iterable[str] = ()
 ) -> Iterator[ReceiptAt]:
-    """Yield the complete receipts that a resume might commit.
+    """Yield the complete receipts that a resume might commit, of chunks that are not completed.
 
     Left out are receipts of another snapshot id, of a replacement, or older than the chunk's last commit or a rollback.
     So are torn receipts, which no transaction names, and receipts with a file that is missing or has another size.
-
-    Args:
-        store: The location.
-        state: The head's state.
-        chunks: Chunks that are not completed.
-        shown: Paths of another listing, as this one may pass over some.
+    `shown` are paths of another listing, as this one may pass over some.
     """
     wanted = set(chunks)
     for path in sorted({*shown, *(info.path for info in store.list("data/"))}) if wanted else ():

@@ -237,12 +237,7 @@ _REPLACES, _CHECKSUM = "replaces", "checksum"
 
 
 def stands_for(data: bytes, ref: ObjectRef) -> bool:
-    """Return whether bytes are those that the log names, or a receipt that was written again in their place.
-
-    Args:
-        data: The object's bytes.
-        ref: The object, as the log names it.
-    """
+    """Return whether bytes are those that the log names, or a receipt that was written again in their place."""
     return sha256_hex(data) == ref.sha256 or (is_receipt(ref.path) and _is_written_again(data, ref))
 
 

@@ -187,12 +187,7 @@ class Unchosen:
 
 
 def unchosen(state: State, revisions: Collection[int] | None) -> Unchosen:
-    """Return what a replica lacks: all but the head, the newest seal and some other sealed revisions.
-
-    Args:
-        state: The head's state, as the log records it.
-        revisions: The other revisions; None for all.
-    """
+    """Return what a replica lacks: all but the head, the newest seal and the given revisions; nothing for None."""
     if revisions is None:
         return Unchosen()
     kept, pins = {*revisions}, state.pins

@@ -53,15 +53,10 @@ def read_content(store: ObjectStore, folder: str) -> SchemaContent:
 
 
 def write_documents(store: ObjectStore, files: Mapping[str, bytes], *, known: bool = False) -> None:
-    """Write a schema's documents, and repair damaged ones.
+    """Write a schema's documents, given by path, and repair damaged ones.
 
-    Existing documents are written again unless the head needs them. They may belong to an expired snapshot, and garbage
-    collection then counts their age from now.
-
-    Args:
-        store: The location.
-        files: The documents' bytes by path; see `describe_schema`.
-        known: Whether the head needs them.
+    Existing documents are written again unless they are `known`, because the head needs them. They may belong to an
+    expired snapshot, and garbage collection then counts their age from now.
     """
     create = partial(create_own, store) if known else store.create
     for path, data in files.items():

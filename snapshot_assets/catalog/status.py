@@ -129,10 +129,6 @@ class Status:
 def location_status(store: ObjectStore, now: datetime) -> Status:
     """Return the condition of a location.
 
-    Args:
-        store: The location.
-        now: The present.
-
     Raises:
         NoSnapshotError: The location is empty.
         LocationDeletedError: The snapshot was deleted.

@@ -105,11 +105,7 @@ class Checkpoint:
 
 
 def encode_checkpoint(checkpoint: Checkpoint, tables: Iterable[tuple[str, str, str, pa.Table]]) -> bytes:
-    """Return the object's bytes.
-
-    Args:
-        checkpoint: The header; its `sections` are ignored and computed from `tables`.
-        tables: Name, column and kind of each section, and its rows.
+    """Return the object's bytes; its sections are those of `tables`: name, column, kind and rows of each.
 
     Raises:
         LimitExceededError: A part is larger than readers accept.
@@ -143,11 +139,7 @@ def _ipc(table: pa.Table) -> pa.Buffer:
 
 
 def read_header(read: ReadRange, name: str) -> tuple[Checkpoint, int]:
-    """Return a checkpoint's header and the offset of its first section.
-
-    Args:
-        read: Reads the object.
-        name: Its path, for messages.
+    """Return a checkpoint's header and the offset of its first section; `name` is the object's path, for messages.
 
     Raises:
         TornObjectError: The bytes do not match their own checksum.
@@ -175,11 +167,6 @@ def check_bytes(read: ReadRange, size: int, name: str) -> None:
     """Check that a checkpoint consists of its header and its sections, without gaps and without other bytes.
 
     Only verification calls this; readers fetch only the sections that they need.
-
-    Args:
-        read: Reads the object.
-        size: The object's size.
-        name: Its path, for messages.
 
     Raises:
         TornObjectError: Bytes are missing or appended, or the header does not match its checksum.
@@ -217,14 +204,7 @@ def read_packed(read: ReadRange, start: int, section: Section, name: str) -> byt
 
 
 def read_section(read: ReadRange, start: int, section: Section, schema: pa.Schema, name: str) -> pa.Table:
-    """Return a section's rows.
-
-    Args:
-        read: Reads the object.
-        start: Offset of the first section in the object.
-        section: The section to read.
-        schema: The columns that the section must have.
-        name: The object's path, for messages.
+    """Return a section's rows, which must have the columns of `schema`; `start` is the offset of the first section.
 
     Raises:
         LimitExceededError: The section is larger than writers allow.

@@ -85,11 +85,6 @@ def decode(kind: type, message: Message) -> Any:
 def decode_document(kind: type, data: bytes, name: str) -> Any:
     """Return the instance of a dataclass that an object's Protobuf bytes hold, after checking their format version.
 
-    Args:
-        kind: The dataclass; its message has a field `version`.
-        data: The message's bytes.
-        name: The object's path, for messages.
-
     Raises:
         UnsupportedVersionError: The format is newer, or a part is of a kind that this code does not know.
         DocumentError: The bytes are not such a message, or a value is invalid.

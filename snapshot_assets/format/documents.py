@@ -26,13 +26,7 @@ _OTHERS = bytes(byte for byte in range(256) if byte not in _BRACKETS)
 
 
 def check_writable(size: int, limit: int, name: str, advice: str) -> None:
-    """Refuse to write an object that readers would reject.
-
-    Args:
-        size: Its size in bytes.
-        limit: The largest size that readers accept, in bytes.
-        name: Its path, for the message.
-        advice: What the user can do instead.
+    """Refuse to write an object that readers would reject; `advice` says what the user can do instead.
 
     Raises:
         LimitExceededError: The object is larger than the limit.
@@ -55,10 +49,6 @@ def pretty_json(value: Any) -> bytes:
 
 def parse_json(data: bytes, name: str) -> dict[str, Any]:
     """Return the JSON object in `data`, after checking its size, depth and `version`.
-
-    Args:
-        data: The document's bytes.
-        name: Its path, for messages.
 
     Raises:
         LimitExceededError: It is larger or deeper than readers accept.
@@ -116,11 +106,7 @@ def sums_line(sha256: str, name: str) -> str:
 
 
 def chunk_checksum(files: Iterable[tuple[str, str]]) -> str:
-    """Return the checksum of a chunk: SHA-256 over the `sha256sum` lines of its files, sorted by path.
-
-    Args:
-        files: Path and SHA-256 of each file.
-    """
+    """Return a chunk's checksum: SHA-256 over the `sha256sum` lines of its files (path and SHA-256), sorted by path."""
     return sha256_hex("".join(sums_line(sha256, path) for path, sha256 in sorted(files)).encode())
 
 

@@ -88,11 +88,9 @@ def capital(text: str) -> str:
 
 
 def not_in_snapshot(what: str, of: str = "") -> str:
-    """Return the sentence about an object that no snapshot holds.
+    """Return the sentence about an object that no snapshot holds, such as `default privileges of role r on tables`.
 
-    Args:
-        what: Kind and name of the object, such as `default privileges of role r on tables`.
-        of: ` of ` and the relation to which it belongs; "" for none.
+    `of` is ` of ` and the relation to which it belongs; "" for none.
     """
     return f"{capital(what)}{of} {'are' if what.lower().startswith(_PLURAL_KINDS) else 'is'} not in a snapshot."
 
@@ -119,11 +117,7 @@ def _plural(kind: str) -> str:
 
 
 def code_by_kind(schema: DatabaseSchema) -> dict[str, list[str]]:
-    """Return the names of the code in documents by kind: what a restore creates only if the user asks for it.
-
-    Raises:
-        DocumentError: The documents are malformed.
-    """
+    """Return the names of the code in documents by kind: what a restore creates only if the user asks for it."""
     found: dict[str, list[str]] = {}
     for entry in _code(schema):
         if not entry.is_part:
@@ -133,11 +127,7 @@ def code_by_kind(schema: DatabaseSchema) -> dict[str, list[str]]:
 
 
 def uncarried_by_kind(schema: DatabaseSchema) -> dict[str, list[str]]:
-    """Return by kind the names of what a snapshot does not carry.
-
-    Raises:
-        DocumentError: The documents are malformed.
-    """
+    """Return by kind the names of what a snapshot does not carry."""
     code = {(entry.key, entry.on) for entry in _code(schema)}
     routines = {f"function {entry.name}" for entry in _code(schema)}  # as views name those that they call
     found: dict[str, set[str]] = {}

@@ -32,12 +32,7 @@ FOLDERS = rf"(?:{_TEXT}={_TEXT}/)*"
 
 
 def partition_folder(column: str, value: str | None) -> str:
-    """Return the folder of the rows with a value, given as text: `country=DE`.
-
-    Args:
-        column: The column.
-        value: Its value as text; None for NULL.
-    """
+    """Return the folder of the rows with a value, given as text or None for NULL: `country=DE`."""
     return f"{_escaped(column)}={_escaped(value) if value else NO_VALUE}"
 
 
@@ -102,14 +97,7 @@ def table_stem(name: TableName) -> str:
 
 
 def data_file_stem(chunk: int, name: TableName, attempt: str, folders: str = "") -> str:
-    """Return the path of an attempt's data files, without part number and extension.
-
-    Args:
-        chunk: The chunk's id.
-        name: The table.
-        attempt: The attempt.
-        folders: The folders of the partition, each with its slash; "" without partitions.
-    """
+    """Return the path of an attempt's data files, without part number and extension; `folders` end with a slash."""
     return f"data/{chunk}/{folders}{table_stem(name)}-{attempt}"
 
 

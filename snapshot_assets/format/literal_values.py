@@ -88,10 +88,7 @@ Given = bool | Decimal | str | bytes
 def coerced(given: Given, arrow_type: pa.DataType, column: str) -> Literal:
     """Convert a value to a literal of a column's type, exactly except for the rounding of floats.
 
-    Args:
-        given: The value. Times, dates and the floats NaN, Infinity and -Infinity are text.
-        arrow_type: The column's type.
-        column: Its name with that of its table, for messages.
+    Times, dates and the floats NaN, Infinity and -Infinity are given as text.
 
     Raises:
         PlanError: The value does not fit the type; the message names both.

@@ -44,10 +44,7 @@ class ColumnPath(NamedTuple):
 
 
 def parse_table(value: object) -> TableName:
-    """Return the table that a text names.
-
-    Args:
-        value: `schema.table`, `"sche.ma"."ta.ble"`, or a mapping of `schema` and `table`.
+    """Return the table of `schema.table`, `"sche.ma"."ta.ble"`, or a mapping of `schema` and `table`.
 
     Raises:
         PlanError: The value does not name a schema and a table.
@@ -171,12 +168,7 @@ def rule_of(database: str) -> NameRule:
 
 
 class Spellings(Generic[_Name]):
-    """Names as a catalog spells them, found by the names that users write.
-
-    Args:
-        rule: How the database compares names.
-        names: The names: texts, or tuples of them.
-    """
+    """Names, or tuples of them, as a catalog spells them, found by the names that users write."""
 
     def __init__(self, rule: NameRule, names: Iterable[_Name]) -> None:
         self._rule = rule

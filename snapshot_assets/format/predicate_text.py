@@ -68,13 +68,7 @@ class _Token:
 
 
 def parse_predicate(text: str, schema: pa.Schema, table: str, names: NameRule = NameRule.EXACT) -> Predicate:
-    """Parse a predicate and convert its literals to the types of the columns.
-
-    Args:
-        text: The predicate's text.
-        schema: The table's columns.
-        table: The table's name, for messages.
-        names: How names of columns are compared.
+    """Parse a predicate, and convert its literals to the types of the table's columns.
 
     Raises:
         PlanError: The text is invalid, a column does not exist, or a literal does not fit its column's type. The

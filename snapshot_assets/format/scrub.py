@@ -57,15 +57,10 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def scrub(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return a text with its credentials masked.
+    """Return a text with `***` in place of its credentials.
 
-    Args:
-        text: Any text, such as an error of a driver.
-        secrets: Known secret values; the scrubber masks them plain and percent-encoded, longest first.
-
-    Returns:
-        The text with `***` in place of user and password of URIs, values assigned to names such as `password` or
-        `sig`, tokens and keys of known formats, and known secrets.
+    These are user and password of URIs, values assigned to names such as `password` or `sig`, tokens and keys of known
+    formats, and the given secrets, plain and percent-encoded.
     """
     forms = {form for secret in secrets for form in (secret, quote(secret, safe=""), quote_plus(secret)) if secret}
     for form in sorted(forms, key=len, reverse=True):

@@ -211,11 +211,7 @@ def encode_transaction(transaction: act.Transaction) -> bytes:
 
 
 def decode_transaction(data: bytes, name: str) -> act.Transaction:
-    """Return the transaction in an object's bytes.
-
-    Args:
-        data: The object.
-        name: Its path, for messages.
+    """Return the transaction in an object's bytes; `name` is its path, for messages.
 
     Raises:
         TornObjectError: The bytes do not match their own checksum.

@@ -22,13 +22,7 @@ def number_text(number: int) -> str:
 
 
 def counted(number: int, thing: str, things: str | None = None) -> str:
-    """Return a count as text, such as `1 file` or `2,770 files`.
-
-    Args:
-        number: The count.
-        thing: The noun in the singular, or a phrase that ends with it.
-        things: Its plural, if that is not the singular and an `s`.
-    """
+    """Return a count as text, such as `1 file` or `2,770 files`; `things` is a plural other than `thing` and an `s`."""
     return f"{number_text(number)} {noun(number, thing, things)}"
 
 
@@ -66,10 +60,7 @@ _TIME_EXAMPLE = (
 
 
 def parse_duration(text: object) -> timedelta:
-    """Return the duration of a text such as `90m`.
-
-    Args:
-        text: A whole number and one of `s`, `m`, `h`, `d`, `w`; a `timedelta` of whole seconds is returned unchanged.
+    """Return the duration of a text such as `90m`: a whole number and one of `s`, `m`, `h`, `d`, `w`.
 
     Raises:
         PlanError: The text is invalid, negative, or too long for a `timedelta`.
@@ -103,10 +94,6 @@ def duration_text(duration: timedelta) -> str:
 def parse_size(value: object) -> int:
     """Return the bytes of a size such as `256MiB`; the multiplier of all units is 1024, also of `MB`, as in PostgreSQL.
 
-    Args:
-        value: A whole number of bytes, or its digits and one of `B`, `KiB`, `MiB`, `GiB`, `TiB`, `kB`, `MB`, `GB` and
-            `TB`, case-sensitive.
-
     Raises:
         PlanError: The value is not a valid size.
     """
@@ -127,10 +114,6 @@ def parse_size(value: object) -> int:
 
 def parse_file_size(text: object, least: int = MIN_FILE_SIZE) -> int:
     """Return the bytes at which a data file is closed; see `parse_size`.
-
-    Args:
-        text: See `parse_size`.
-        least: The lower limit.
 
     Raises:
         PlanError: The size is invalid, less than `least` or greater than `MAX_FILE_SIZE`.
@@ -160,10 +143,7 @@ def parse_share(text: str) -> Fraction:
 
 
 def parse_time(text: object) -> datetime:
-    """Return the instant of an RFC 3339 text, in UTC.
-
-    Args:
-        text: Date, time with seconds, up to microseconds, and a zone; an aware `datetime` is converted.
+    """Return the instant of an RFC 3339 text with seconds, up to microseconds, and a zone, in UTC.
 
     Raises:
         PlanError: The text is invalid, has no zone, or names an instant that does not exist.

@@ -86,12 +86,6 @@ def plan_windows(start: datetime, end: datetime, length: timedelta) -> tuple[Win
 def closed_count(start: datetime, length: timedelta, now: datetime, lag: timedelta) -> int:
     """Return how many windows of an unbounded range ended at least `lag` before `now`; also the id of the last one.
 
-    Args:
-        start: First instant of the range; aware.
-        length: Length of each window.
-        now: Current time; aware.
-        lag: Time after a window's end in which it may still receive rows.
-
     Raises:
         PlanError: The length is not positive, the lag is negative, or there are more than `MAX_WINDOWS` windows.
     """
@@ -103,13 +97,7 @@ def closed_count(start: datetime, length: timedelta, now: datetime, lag: timedel
 
 
 def window_at(start: datetime, length: timedelta, index: int, *, end: datetime | None = None) -> Window:
-    """Return the window with an id.
-
-    Args:
-        start: First instant of the plan's range; aware.
-        length: Length of each window.
-        index: The id.
-        end: First instant after the range, which clips the last window; None for an unbounded range.
+    """Return the window with an id, of windows from `start` on; `end` clips the last one, None for an unbounded range.
 
     Raises:
         PlanError: No window has that id.

@@ -54,12 +54,7 @@ _REVISION = re.compile(rb'\n +"revision": (\d{1,19})')
 
 
 def write_checkpoint(store: ObjectStore, state: State) -> str:
-    """Write the checkpoint of a state unless a whole one exists, and return its path.
-
-    Args:
-        store: The location.
-        state: The state at a revision that is committed.
-    """
+    """Write the checkpoint of a committed state unless a whole one exists, and return its path."""
     path, data = checkpoint_path(state.revision), checkpoint_bytes(state)
     try:
         store.create(path, data)
@@ -138,10 +133,7 @@ def _tables(files: FileColumns) -> Iterator[tuple[str, str, str, pa.Table]]:
 def read_checkpoint(store: ObjectStore, revision: int, *, statistics: bool = False) -> State:
     """Return the state in a checkpoint; it reads statistics when a caller needs them.
 
-    Args:
-        store: The location.
-        revision: The checkpoint's revision.
-        statistics: Read all sections now, and refuse an object with bytes that belong to none.
+    With `statistics`, read all sections now, and refuse an object with bytes that belong to none.
 
     Raises:
         ObjectNotFoundError: The checkpoint is missing.
@@ -203,11 +195,7 @@ def read_own_checkpoint(
 ) -> State:
     """Return the state in a checkpoint of this location that agrees with the log; see `read_checkpoint`.
 
-    Args:
-        store: The location.
-        revision: The checkpoint's revision.
-        transactions: Revisions that have a transaction, ascending.
-        statistics: Read all of them now.
+    `transactions` are the revisions that have one, ascending.
 
     Raises:
         ForeignLocationError: It belongs to another location.
@@ -251,11 +239,6 @@ def _check_location(store: ObjectStore, state: State, transactions: Sequence[int
 
 def check_transaction(store: ObjectStore, state: State, transactions: Sequence[int]) -> None:
     """Refuse a checkpoint that disagrees with the log's transactions; a damaged transaction proves nothing.
-
-    Args:
-        store: The location.
-        state: The checkpoint's state.
-        transactions: Revisions that have a transaction, ascending.
 
     Raises:
         ForkError: The checkpoint is of another past of this location.

@@ -44,9 +44,6 @@ class Revision:
 class History:
     """A location's log; its transactions are not read yet.
 
-    Args:
-        store: The location.
-
     Attributes:
         head: The newest revision; 0 without a log.
         pruned: Number of revisions whose transactions pruning deleted.
@@ -94,10 +91,6 @@ class History:
 
         Objects above the head that are no part of the log come first. Of several missing revisions in a row, only the
         last is yielded. Unreadable revisions below a rebuild are no part of the log, and are left out.
-
-        Args:
-            since: The oldest revision to yield.
-            limit: How many at most.
         """
         strays = [stray for stray in self._strays if stray.revision >= since][:limit]
         yield from strays

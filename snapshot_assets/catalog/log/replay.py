@@ -47,13 +47,7 @@ BRING_BACK = "Bring it back from a copy, or rebuild the log with `snapshots cata
 
 
 def fault_remedy(store: ObjectStore, path: str, error: FaultError) -> str:
-    """Return a sentence on how a fault of the log is repaired; "" if the error states it.
-
-    Args:
-        store: The location.
-        path: The object that has the fault.
-        error: The fault.
-    """
+    """Return a sentence on how a fault of the log, at a path, is repaired; "" if the error states it."""
     if path == REPLICA:
         return ""
     if isinstance(error, TornObjectError | DocumentError) and is_replica(store):
@@ -83,11 +77,7 @@ def is_replica(store: ObjectStore) -> bool:
 
 @contextmanager
 def naming_location(store: ObjectStore) -> Iterator[None]:
-    """Raise faults of a location's log as errors of their kind that name the location and the remedy.
-
-    Args:
-        store: The location.
-    """
+    """Raise faults of a location's log as errors of their kind that name the location and the remedy."""
     try:
         yield
     except FAULTS as fault:

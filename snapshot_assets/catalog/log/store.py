@@ -134,15 +134,9 @@ def listing_of(paths: Iterable[str]) -> Listing:
 
 
 def log_after(store: ObjectStore, listing: Listing, revision: int, through: int | None = None) -> list[int]:
-    """Return the revisions of the transactions after one, with those that the listing passed over.
+    """Return the revisions of the transactions after one, through another, with those that the listing passed over.
 
     In each gap and after the last revision, names are requested in their order, up to the first that is missing.
-
-    Args:
-        store: The location.
-        listing: A listing of the log.
-        revision: The revision before the first.
-        through: The last revision to request; None for the head.
     """
     found, last = list[int](), revision
     for shown in listing.through(through).after(revision):

@@ -39,12 +39,8 @@ def newest_state(store: ObjectStore, objects: Iterable[ObjectInfo] | None = None
 
     Of a replica of chosen versions, this is what it has; see `newest_recorded_state`.
 
-    Reads the log, the manifest, tags, savepoints and the receipts since the head, which one listing of `data/` shows.
-    `refuse_lost_end` reads all receipts.
-
-    Args:
-        store: The location.
-        objects: Its objects, if the caller has listed them; None to list `data/`.
+    Reads the log, the manifest, tags, savepoints and the receipts since the head, which one listing of `data/` shows,
+    or `objects`, if the caller has listed them. `refuse_lost_end` reads all receipts.
 
     Raises:
         LostLogError: The log, or its end, was lost.
@@ -61,10 +57,7 @@ def newest_recorded_state(
 ) -> State:
     """Return the head's state as the log records it, with versions that a replica may lack; see `newest_state`.
 
-    Args:
-        store: The location.
-        objects: See `newest_state`.
-        every_receipt: Whether receipts are read that were written before the head: they may be of another location.
+    With `every_receipt`, also receipts are read that were written before the head: they may be of another location.
     """
     state, listing = open_log(store)
     if not state.revision:
@@ -168,14 +161,10 @@ def refuse_lost_end(store: ObjectStore) -> None:
 
 
 def refuse_faults(scan: LogScan, done: str) -> None:
-    """Refuse a log with faults before anything is deleted.
+    """Refuse a log with faults before anything is deleted; `done` is what is not done, for the message.
 
-    Opening reads only the newest checkpoint and the log after it. That does not reveal a log that was copied here,
-    with its checkpoints, from a copy of this location.
-
-    Args:
-        scan: The whole log.
-        done: What is not done because of a fault, for the message.
+    Opening reads only the newest checkpoint and the log after it. That does not reveal a log that was copied here, with
+    its checkpoints, from a copy of this location.
 
     Raises:
         DamageError: The first fault of the log.
@@ -199,14 +188,10 @@ def _check_objects(store: ObjectStore, state: State, paths: Iterable[str]) -> No
 def contradictions(
     store: ObjectStore, state: State, paths: Iterable[str]
 ) -> Iterator[LostLogError | ForeignLocationError | UnsupportedVersionError]:
-    """Yield the manifest, tags, savepoints and receipts that are of a later revision, or of another location.
+    """Yield which of the manifest, tags, savepoints and receipts in `paths` are of a later revision or another
+    location.
 
     Objects that the log names were written for a revision that it has; only the others are read.
-
-    Args:
-        store: The location.
-        state: The head.
-        paths: Paths of the location's objects; other kinds are ignored.
     """
     named = {known.pin.object.path for known in state.pins}
     named |= {ref.path for event in state.events for action in event.actions for ref in documents_of(action)}

@@ -74,10 +74,6 @@ def check_unchanged(state: State, token: Token) -> act.Header:
 def refuse_upgraded(state: State, version: int) -> None:
     """Refuse to commit what was planned for an older format version.
 
-    Args:
-        state: The head.
-        version: The format version at the time of planning.
-
     Raises:
         SupersededError: The location was upgraded since.
     """
@@ -142,13 +138,7 @@ class SchemaContent:
 def begin(
     header: act.Header, schema: SchemaContent, *, force: bool = False, names: NameRule = NameRule.EXACT
 ) -> Prepare:
-    """Begin a snapshot, or adopt the existing snapshot if its header is equal.
-
-    Args:
-        header: The header.
-        schema: The documents of its tables.
-        force: Begin a new snapshot in place of the existing one.
-        names: How the source compares names.
+    """Begin a snapshot, or adopt the existing one if its header is equal; `force` begins a new one in its place.
 
     Raises (on commit):
         SnapshotExistsError: The existing header differs. Names each field with both values, and `--force`.
@@ -174,12 +164,8 @@ def begin(
 def check_same_plan(existing: act.Header, wanted: act.Header, names: NameRule = NameRule.EXACT) -> None:
     """Refuse to resume a snapshot of another plan (GreptimeDB RFC, "Retry and Resume").
 
-    Start and end are compared as the user wrote them. Only `extend` moves the end of a continuous plan.
-
-    Args:
-        existing: The header of the snapshot.
-        wanted: The header of the plan.
-        names: How the source compares names of schemas, tables and columns.
+    Start and end are compared as the user wrote them, names as the source compares them. Only `extend` moves the end of
+    a continuous plan.
 
     Raises:
         SnapshotExistsError: The headers differ. Names each field with both values.

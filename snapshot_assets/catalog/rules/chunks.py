@@ -55,13 +55,8 @@ def complete_chunks(
 ) -> Actions:
     """Complete chunks in one transaction: for each, its chunk action, and the action that adds each file.
 
-    Passes over chunks that another writer has completed. Their files are not deleted, and they count as done.
-
-    Args:
-        state: The head.
-        token: The snapshot that the chunks were exported for.
-        finished: The chunks on storage.
-        clock: Returns the current time. The age of the files is checked again after each lost race.
+    Passes over chunks that another writer has completed. Their files are not deleted, and they count as done. The age
+    of the files is checked again after each lost race.
 
     Raises:
         SupersededError: Another snapshot replaced this one.
@@ -145,13 +140,7 @@ def completed_chunk(state: State, number: int, files: Collection[DataFile], **va
 
 
 def chunk_action(state: State, number: int, status: act.ChunkStatus, **values: Any) -> act.Chunk:
-    """Return an action on a chunk.
-
-    Args:
-        state: Its header gives the chunk's window.
-        number: The chunk.
-        status: The new status.
-        values: Other fields of the action.
+    """Return an action on a chunk, with its window and other values.
 
     Raises:
         PlanError: The plan has no such chunk.

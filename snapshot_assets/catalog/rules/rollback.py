@@ -65,11 +65,8 @@ def rollback(
 def reversal(state: State, revision: int, *, undelete: bool = False, discard_newer: bool = False) -> Reversal:
     """Return the changes that a rollback of the head makes.
 
-    Args:
-        state: The head.
-        revision: The older revision.
-        undelete: Accept that rows come back which were deleted since.
-        discard_newer: Expire all newer revisions; pinned ones stay readable.
+    `undelete` accepts that rows come back which were deleted since. `discard_newer` expires all newer revisions; pinned
+    ones stay readable.
 
     Raises:
         VersionNotFoundError: The revision is not sealed, or expired. Names what exists.

@@ -55,11 +55,7 @@ class Calendar:
         return any(True for _ in self._rules())
 
     def kept(self, times: Sequence[datetime]) -> set[int]:
-        """Return the places of the moments that at least one rule keeps.
-
-        Args:
-            times: The moments, newest first.
-        """
+        """Return the places, among moments with the newest first, of those that at least one rule keeps."""
         kept: set[int] = set()
         for period, count in self._rules():
             kept |= _newest_of(times, _PERIODS[period], count)
@@ -294,16 +290,10 @@ class Retention:
 def expire(
     state: State, retention: Retention, now: datetime, version: int, planned: Collection[int] | None = None
 ) -> Actions:
-    """Expire the sealed revisions of the head that retention does not keep.
+    """Expire the sealed revisions of the head that retention does not keep, among `planned` ones if these are given.
 
-    Pinned revisions may be among them; these stay readable until they lose their last pin.
-
-    Args:
-        state: The head.
-        retention: Which revisions stay.
-        now: The current time.
-        version: The location's format version at the time of planning.
-        planned: Expire only revisions among these; None for no such limit.
+    Pinned revisions may be among them; these stay readable until they lose their last pin. `version` is the location's
+    format version at the time of planning.
 
     Raises:
         LocationDeletedError: The snapshot was deleted.

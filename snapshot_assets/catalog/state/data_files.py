@@ -200,11 +200,8 @@ class FileSet:
     def unreferenced(self, retained: Sequence[int], expired: Mapping[int, Removal] | None = None) -> dict[str, Removal]:
         """Return what last left each file unreferenced that no retained revision has, by path.
 
-        That is its removal, or the expiry of a revision that has it.
-
-        Args:
-            retained: Revisions, ascending.
-            expired: Recent expiries, by revision.
+        That is its removal, or the expiry of a revision that has it, of those in `expired`. Retained revisions are
+        ascending.
         """
         expired = expired or {}
         files = self.merged().not_retained(retained)
@@ -216,12 +213,7 @@ class FileSet:
         return {path: (revision, times.get(revision, at)) for path, revision, at in zip(*columns, strict=True)}
 
     def released(self, before: Sequence[int], after: Sequence[int]) -> dict[str, int]:
-        """Return the bytes by path of the files that one of some revisions has, and none of others.
-
-        Args:
-            before: Revisions, ascending.
-            after: The others, ascending.
-        """
+        """Return the bytes by path of the files that a revision in `before` has, and none in `after`; both ascend."""
         files = self.merged()
         rest, never_needed = files.not_retained(after).table, files.not_retained(before).table
         rest = rest.filter(pc.invert(pc.is_in(rest["path"], pc.unique(never_needed["path"]))))

@@ -78,14 +78,9 @@ class DiffRow:
 
 
 def difference(state: State, first: int, second: int) -> list[DiffRow]:
-    """Return the changes from one revision to another.
+    """Return the changes from one readable revision, or the head, to another, older or newer.
 
     They are sorted by kind; chunks by number and table, those without files last; files by chunk and path.
-
-    Args:
-        state: The head's state.
-        first: A readable revision, or the head.
-        second: Another revision, older or newer.
     """
     before, after = (state if each == state.revision else state.without_files_at(each) for each in (first, second))
     columns = state.files.merged()

@@ -47,13 +47,7 @@ def exporter_text(state: State) -> str:
 
 
 def finished_by(state: State, uri: str, replicated: str | None = None) -> str:
-    """Return what finishes and seals the snapshot at a location.
-
-    Args:
-        state: The newest state.
-        uri: The location.
-        replicated: URI of the location's source, if it is a replica.
-    """
+    """Return what finishes and seals the snapshot at a location; `replicated` is the URI of a replica's source."""
     if replicated is not None:
         command = f"`snapshots replicate --snapshot {shlex.quote(replicated)} --to {shlex.quote(uri)}`"
         return f"once its source is sealed, run {command}"

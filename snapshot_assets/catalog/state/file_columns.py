@@ -91,12 +91,7 @@ class Bounds:
         return Bounds(lambda: bounds, bounds.__getitem__)
 
     def take(self, rows: np.ndarray, count: int) -> Bounds:
-        """Return the bounds of some files, numbered by their place in `rows`.
-
-        Args:
-            rows: The numbers of these files here.
-            count: Number of files here.
-        """
+        """Return the bounds of some of the `count` files here, numbered by their place in `rows`."""
         places = np.full(count, -1, dtype=np.int64)
         places[rows] = np.arange(len(rows))
 
@@ -282,12 +277,7 @@ class FileColumns:
         return {path: row for path, row in last.items() if not self.live[row]}
 
     def with_values(self, rows: np.ndarray, **columns: object) -> FileColumns:
-        """Return these rows with other values where a mask is true.
-
-        Args:
-            rows: The mask.
-            columns: By column, one value for all of these rows, or a list with a value for each.
-        """
+        """Return these rows with other values where a mask is true: one value for all of them, or a list."""
         table = self.table
         for name, value in columns.items():
             field = COLUMNS.field(name)

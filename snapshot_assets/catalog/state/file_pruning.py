@@ -70,11 +70,7 @@ class FileMatches:
         yield from merge(*(part.matches(number) for number, part in enumerate(self.parts)), key=_BY_PLACE)
 
     def totals(self, *, certain: bool = False) -> tuple[int, int, int]:
-        """Return the number of files, their rows, and their bytes.
-
-        Args:
-            certain: Whether to count only the files whose rows all match.
-        """
+        """Return the number of files, their rows, and their bytes; with `certain`, of files whose rows all match."""
         masks = [(part.base, part.certain if certain else part.may) for part in self.parts]
         rows, size = (sum(int(base.column(name)[mask].sum()) for base, mask in masks) for name in ("rows", "bytes"))
         return sum(int(mask.sum()) for _, mask in masks), rows, size
@@ -205,11 +201,7 @@ def deletions(
 ) -> Deletions:
     """Return the rows of a table that tombstones delete, except of files whose statistics exclude them.
 
-    Args:
-        state: The state.
-        table: The table.
-        written: The table's columns by schema id; see `written_schemas`.
-        tombstones: The tombstones by revision; None for the state's own.
+    `written` are the table's columns by schema id; see `written_schemas`. The tombstones are the state's own for None.
     """
     predicates: dict[str, dict[int, Predicate]] = {}
     dropped: set[str] = set()

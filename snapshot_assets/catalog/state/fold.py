@@ -71,14 +71,7 @@ def check_location(state: BaseState, transaction: act.Transaction, name: str) ->
 
 
 def foreign_location(name: str, found: str, own: str, named_by: str = "") -> ForeignLocationError:
-    """Return the error for an object of another location.
-
-    Args:
-        name: The object's path.
-        found: The location that the object names.
-        own: The location that it lies in.
-        named_by: The object that names the own location.
-    """
+    """Return the error for an object of the location `found` that lies in `own`, which the object `named_by` names."""
     return ForeignLocationError(
         f"{name} belongs to location {found}; this one is {own}{f' ({named_by})' if named_by else ''}. One of "
         "the two was copied here: move that one, and whatever came with it, away. If no log is left then, rebuild it "
@@ -129,11 +122,7 @@ class State(BaseState):
     """The state at one revision, which folds the transactions that follow."""
 
     def apply(self, entry: LogEntry, name: str) -> None:
-        """Fold the next transaction.
-
-        Args:
-            entry: The transaction that follows this state.
-            name: Its path, for messages.
+        """Fold the next transaction; `name` is its path, for messages.
 
         Raises:
             DamageError: It does not follow this state, or its actions contradict it.

@@ -33,11 +33,7 @@ def needed_events(state: State, *, recent_expiries: bool = True) -> Iterator[Eve
 
     Checkpoints drop actions on chunks that another action followed before a readable seal, finished work, expired
     seals, and deleted pins. Expiries and the schemas of expired revisions stay for two grace periods, because garbage
-    collection measures the age of files from there.
-
-    Args:
-        state: The head.
-        recent_expiries: Whether to yield also what only garbage collection needs.
+    collection measures the age of files from there; without `recent_expiries` they are left out.
     """
     since = state.expiries_kept_since if recent_expiries else _NEVER
     readable = [seal.revision for seal in state.readable()]
@@ -178,10 +174,7 @@ class PinEnd:
 def released_objects(before: State, after: State, reason: str) -> tuple[ReleasedObject, ...]:
     """Return the objects that one state needs and a later one does not: by path, with pin objects last.
 
-    Args:
-        before: The earlier state.
-        after: A later state, such as the result of `before.after(…)`, without a purge in between.
-        reason: The reason of all but the pin objects.
+    No purge may lie between the states. `reason` is that of all but the pin objects.
     """
     needed = needed_documents(after)
     sizes = after.files.released(before.retained(), after.retained())
@@ -195,13 +188,7 @@ def released_objects(before: State, after: State, reason: str) -> tuple[Released
 
 
 def end_of_pin(state: State, pin: PinState, replaced_by: int | None = None) -> PinEnd:
-    """Return the consequences of deleting or replacing a pin.
-
-    Args:
-        state: The head.
-        pin: The tag or savepoint.
-        replaced_by: The revision that a tag is to pin instead; None if the pin is deleted.
-    """
+    """Return the consequences of deleting a pin, or of replacing a tag's revision by another."""
     action, reason = _ending(pin, replaced_by)
     after, revision = state.after([action]), pin.pin.revision
     unreadable = revision in state.expired and revision not in after.pins.revisions()
@@ -228,10 +215,7 @@ def needed_documents(state: State) -> dict[str, int]:
 def expiries_since(state: State, before: datetime, written_at: Callable[[int], datetime]) -> dict[int, Removal]:
     """Return the newest expiry of each revision that expired after a time.
 
-    Args:
-        state: The head.
-        before: The time.
-        written_at: Returns when a revision of the log was written, by the store's clock.
+    `written_at` returns when a revision of the log was written, by the store's clock.
     """
     expiries: dict[int, Removal] = {}
     for event in state.events:
@@ -242,15 +226,11 @@ def expiries_since(state: State, before: datetime, written_at: Callable[[int], d
 
 
 def unreferenced_schemas(state: State, expiries: Mapping[int, Removal]) -> tuple[dict[str, Removal], set[str]]:
-    """Return the schema documents of snapshots that ended.
-
-    Args:
-        state: The head.
-        expiries: Recent expiries by expired revision; see `expiries_since`.
+    """Return the schema documents of snapshots that ended, given the recent expiries by expired revision.
 
     Returns:
         What released each document last, by path: the end of its snapshot, or the expiry of a revision. Then the paths
-        of the documents that an expired revision used.
+            of the documents that an expired revision used.
     """
     removals: dict[str, Removal] = {}
     of_expired: set[str] = set()

@@ -25,11 +25,9 @@ _ENDS = {"earliest": min, "latest": max}
 def resolve_version(text: str, state: State) -> int:
     """Return the sealed revision of a version.
 
-    Args:
-        text: Bare digits are a revision, a date or an RFC 3339 time is a timestamp, anything else a tag. `savepoint:`
-            takes an id, `earliest` or `latest`. A timestamp means the newest readable revision that was sealed by then;
-            a warning names it if a later one has expired.
-        state: The head's state.
+    Bare digits are a revision, a date or an RFC 3339 time is a timestamp, anything else a tag. `savepoint:` takes an
+    id, `earliest` or `latest`. A timestamp means the newest readable revision that was sealed by then; a warning names
+    it if a later one has expired.
 
     Raises:
         VersionNotFoundError: The version does not exist, is not sealed, or has expired. Names what exists.
