@@ -67,17 +67,13 @@ class ChunkStatus(StrEnum):
 
 @dataclass(frozen=True)
 class Chunk:
-    """Completes a chunk or records its failure.
+    """Completes a chunk or records its failure; the window of chunk 0 is None.
 
     Attributes:
-        start: Window start; None for chunk 0.
-        end: Window end; None for chunk 0.
-        status: `COMPLETED` or `FAILED`.
         checksum: Chunk checksum, "" for a failed one.
         error: Scrubbed error text of a failed one.
         fence: Identifies the database state that the export read.
         receipts: The receipts that this commit adopts.
-        run: The run that exported the chunk.
         exported: For a compaction, the revision that exported the rows; 0 for an export.
     """
 
@@ -143,7 +139,6 @@ class TagCreated:
     """Gives a sealed revision a name; the revision stays readable while the tag exists.
 
     Attributes:
-        revision: The sealed revision.
         object: The object that holds the revision's manifest.
         created_at: UTC, whole milliseconds.
         ttl: Time to live from `created_at`, in whole seconds; None if the tag never expires.
@@ -189,11 +184,9 @@ class TagReplaced:
 
 @dataclass(frozen=True)
 class HoldNote:
-    """Who puts a legal hold on a tag or ends it, when, and why.
+    """Who puts a legal hold on a tag or ends it, when (UTC, whole milliseconds), and why.
 
-    Attributes:
-        at: UTC, whole milliseconds.
-        by: The writer, unless the user names somebody.
+    `by` is the writer, unless the user names somebody.
     """
 
     at: datetime
@@ -205,8 +198,7 @@ class HoldNote:
 class TagHeld:
     """Puts a tag under legal hold: until its release, no transaction deletes, renames or replaces it.
 
-    Attributes:
-        tag: The tag, whose new object records the hold. In a checkpoint and after a rebuild, the action creates it.
+    The tag's new object records the hold. In a checkpoint and after a rebuild, the action creates the tag.
     """
 
     tag: TagCreated
@@ -223,11 +215,7 @@ class TagReleased:
 
 @dataclass(frozen=True)
 class SavepointCreated:
-    """Gives a sealed revision a number; the revision stays readable while the savepoint exists.
-
-    Attributes:
-        id: Greater than the id of every earlier savepoint. The other fields are as in `TagCreated`.
-    """
+    """Gives a sealed revision a number greater than that of every earlier savepoint; else as `TagCreated`."""
 
     id: int
     revision: int
@@ -251,12 +239,8 @@ class Rollback:
     """Gives the head the data of an older revision and aborts operations that were prepared earlier.
 
     The same transaction then repeats all schemas and chunks of that revision, lists the files that leave and return,
-    and seals.
-
-    Attributes:
-        revision: The sealed revision.
-        snapshot_id: The snapshot of that revision; `header`, `created_at` and `created_by` are those of its start.
-        tombstones: Tombstones of that revision, by the revision that first recorded each.
+    and seals. `snapshot_id`, `header`, `created_at` and `created_by` are those of that revision's snapshot;
+    `tombstones` are those of the revision, by the revision that first recorded each.
     """
 
     revision: int
@@ -314,9 +298,8 @@ class Upgraded:
 class Rebuilt:
     """Restarts the log at this revision's checkpoint and aborts operations that were prepared earlier.
 
-    Attributes:
-        snapshot_id: The recovered snapshot; "" if this transaction only fills a gap below the new start.
-        lost: Descriptions of what the rebuild could not prove.
+    `snapshot_id` is the recovered snapshot, "" if this transaction only fills a gap below the new start. `lost`
+    describes what the rebuild could not prove.
     """
 
     snapshot_id: str
@@ -353,13 +336,10 @@ Action = (
 
 @dataclass(frozen=True)
 class Transaction:
-    """One revision of a location.
+    """One revision of a location. Ids are hex; those of the previous transaction are "" for the first.
 
     Attributes:
-        location_id: UUID of the location, hex.
-        uuid: UUID of this transaction, hex.
-        previous_uuid: UUID of revision - 1, "" for the first.
-        previous_sha256: Trailing checksum of revision - 1, hex, "" for the first.
+        previous_sha256: Trailing checksum of revision - 1, hex.
         committed_at: UTC; strictly increasing along the log.
     """
 

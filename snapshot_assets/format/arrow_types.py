@@ -42,11 +42,7 @@ _MAX_DEPTH = 16
 
 
 def arrow_type_text(arrow_type: pa.DataType) -> str:
-    """Return the text of a type.
-
-    Raises:
-        DocumentError: Data files do not use this type.
-    """
+    """Return the text of a type; raise a DocumentError if data files do not use it."""
     if pa.types.is_list(arrow_type):
         return f"list<{arrow_type_text(arrow_type.value_type)}>"
     if pa.types.is_map(arrow_type):
@@ -61,11 +57,7 @@ def arrow_type_text(arrow_type: pa.DataType) -> str:
 
 
 def parse_arrow_type(text: str) -> pa.DataType:
-    """Return the type that `arrow_type_text` wrote as `text`.
-
-    Raises:
-        DocumentError: The text does not name such a type.
-    """
+    """Return the type that `arrow_type_text` wrote as `text`; raise a DocumentError for another text."""
     parser = _Parser(text)
     arrow_type = parser.type(0)
     if parser.rest:

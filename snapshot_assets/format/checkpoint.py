@@ -35,9 +35,7 @@ ReadRange = Callable[[int, int], bytes]
 class Event:
     """One revision's transaction without the actions that add and remove files; those are in the section `files`.
 
-    Attributes:
-        committed_at: UTC.
-        changes_data: Whether the transaction changed range, schema, chunks or files.
+    `changes_data` is whether the transaction changed range, schema, chunks or files.
     """
 
     revision: int
@@ -57,10 +55,9 @@ class ReleasedHold:
 
 @dataclass(frozen=True)
 class Section:
-    """A table in a checkpoint.
+    """A table in a checkpoint: `files`, or `bounds` of a column.
 
     Attributes:
-        name: `files`, or `bounds` of a column.
         offset: Offset of its first byte from the end of the header, in bytes.
         size: Stored length in bytes.
         unpacked: Uncompressed length in bytes.
@@ -79,13 +76,10 @@ class Section:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint's header.
+    """A checkpoint's header. Ids and the trailing checksum are those of its revision's transaction, in hex.
 
     Attributes:
-        location_id: Hex.
         revision: The last revision it covers.
-        uuid: Of that revision's transaction, hex.
-        sha256: That transaction's trailing checksum, hex.
         committed_at: Time of that transaction, UTC.
         data_revision: The last revision that changed range, schema, chunks or files.
         events: One per covered revision, in order.

@@ -29,10 +29,7 @@ _RANGE = ("start", "end")
 class Codec:
     """Converts one kind of value to a part of a message and back.
 
-    Attributes:
-        encode: From the dataclass's value to the message's.
-        decode: From the message's value to the dataclass's. It raises ValueError, OverflowError or DocumentError for
-            a value that is out of range.
+    `decode` raises ValueError, OverflowError or DocumentError for a value that is out of range.
     """
 
     encode: Callable[[Any], Any]

@@ -11,15 +11,10 @@ Physical = bool | int | float | bytes
 
 @dataclass(frozen=True)
 class ColumnStatistics:
-    """Bounds of one column over a file or a row group; an unknown bound is None.
+    """Bounds of one top-level column that is not nested, over a file or a row group; an unknown value is None.
 
-    The bounds ignore NaN values. Unsigned integers are stored in Parquet's signed types.
-
-    Attributes:
-        column: Column name; only top-level columns of a non-nested type have bounds.
-        null_count: Number of NULLs, or None if unknown.
-        minimum: Lower bound of the values. A BYTE_ARRAY longer than 64 bytes is truncated.
-        maximum: Upper bound of the values. A BYTE_ARRAY longer than 64 bytes is truncated and its last byte raised.
+    The bounds ignore NaN values. Unsigned integers are stored in Parquet's signed types. A BYTE_ARRAY longer than 64
+    bytes is truncated, and the last byte of a maximum raised.
     """
 
     column: str
@@ -43,17 +38,11 @@ class DataFile:
 
     Attributes:
         path: Path relative to the location.
-        schema: Schema of its table, unquoted.
-        table: Name of its table, unquoted.
-        chunk: Chunk id.
         attempt: 8 hex digits of the task attempt that wrote it.
         rows: Rows in the file, deleted ones included.
-        bytes: Size of the object.
-        sha256: 64 hex digits; SHA-256 of the object's bytes, computed while writing.
+        sha256: SHA-256 of the object's bytes, computed while writing, in hex.
         schema_id: Id of the schema that it was written with.
         tombstones_through: Newest tombstone revision whose rows the file omits; for an export, its base revision.
-        columns: Bounds over the whole file.
-        row_groups: Bounds of each row group.
     """
 
     path: str

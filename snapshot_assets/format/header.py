@@ -25,8 +25,6 @@ class FileFormat:
         name: `parquet`, `csv` or `json` (one object a line).
         compression: `none`, `gzip` or `zstd`; of text files only.
         header: Whether the first line of each CSV file has the columns' names.
-        delimiter: What separates the values of a CSV line.
-        quote: The quotation mark of CSV values.
         escape: What precedes a quotation mark within a quoted value, and itself there.
         null: The unquoted CSV text that stands for NULL.
     """
@@ -102,11 +100,7 @@ class FileFormat:
 
     @classmethod
     def parse(cls, text: str) -> FileFormat:
-        """Return the format that `text` wrote.
-
-        Raises:
-            DocumentError: The text is not of that form.
-        """
+        """Return the format that `text` wrote; raise a DocumentError for another text."""
         name, _, options = text.partition("?")
         found = dict(parse_qsl(options, keep_blank_values=True))
         fields = {
@@ -143,8 +137,7 @@ class Header:
         end: Range end; None while a continuous plan has closed no window.
         chunk_time_window: Window length in microseconds.
         kind: `once` or `continuous`.
-        format: Format of the data files, with its options; see `FileFormat`.
-        schema_only: Whether the snapshot contains no data.
+        format: Format of the data files, as `FileFormat.text` writes it.
         time_zone: Time zone of timestamps without a zone.
         null_time: `chunk0` or `fail`.
         untimed_tables: `export`, `skip` or `fail`.
@@ -153,7 +146,6 @@ class Header:
         requested_start: The plan's own start in RFC 3339, as is `requested_end`; "" if the plan has none.
         query: The query that is copied; "" in a snapshot of tables.
         partition_by: Columns whose values name the folders of a copy's data files, outermost first.
-        single_file: Whether the rows of a copy are one file.
         manifest: The databases whose load manifests a copy has: `redshift`, `snowflake`.
         exclude_tables: The plan's patterns of tables that are left out.
         exclude_columns: Columns that are left out, sorted.

@@ -24,11 +24,7 @@ _FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-i
 
 
 def scalar_of(literal: Literal) -> pa.Scalar:
-    """Return a literal's value as an Arrow scalar.
-
-    Raises:
-        DocumentError: The value does not belong to the type.
-    """
+    """Return a literal's value as an Arrow scalar; raise a DocumentError if it does not belong to the type."""
     try:
         return _scalar(literal.value, literal.arrow_type)
     except (pa.ArrowException, ArithmeticError, ValueError, TypeError, OverflowError) as cause:

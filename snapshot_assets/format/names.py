@@ -97,11 +97,7 @@ def column_text(path: ColumnPath) -> str:
 
 
 def check_tag_name(name: str) -> str:
-    """Return `name` if it is a valid tag name.
-
-    Raises:
-        PlanError: It is invalid.
-    """
+    """Return `name` if it is a valid tag name, else raise a PlanError."""
     if _TAG_NAME.fullmatch(name) is None:
         raise PlanError(
             f"{name[:200]!r} cannot name a tag; a name starts with a letter or _ and goes on with letters, digits, "
@@ -196,11 +192,7 @@ _WILD = {"*": ".*", "?": "."}
 
 
 def check_pattern(text: object) -> str:
-    """Return a pattern if it is valid.
-
-    Raises:
-        PlanError: It is not a schema and a table.
-    """
+    """Return a pattern of a schema and a table; raise a PlanError for another value."""
     if isinstance(text, str) and len(_split_name(text)) == 2:
         return text
     raise PlanError(

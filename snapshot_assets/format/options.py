@@ -45,11 +45,7 @@ class Options(Document):
 
     @classmethod
     def of(cls, document: Schema | Table | View) -> Self:
-        """Return the options of a document.
-
-        Raises:
-            DocumentError: They do not have the form that FORMAT.md gives them.
-        """
+        """Return the options of a document; raise a DocumentError if they do not have their form in FORMAT.md."""
         if isinstance(document, Schema):
             return cls._read(document.options, "schemas.json", "options", f"schema {document.name}")
         file, kind = ("tables.json", "table") if isinstance(document, Table) else ("views.json", "view")
@@ -167,11 +163,7 @@ class RelationOptions(Options):
 
 
 class PartitionPart(Options):
-    """A constraint or index of a partition.
-
-    Attributes:
-        parent: Name of the constraint or index of the partition's parent that it is attached to.
-    """
+    """A constraint or index of a partition; `parent` is that of the partition's parent that it is attached to."""
 
     name: ConstraintName
     definition: SqlText
@@ -208,7 +200,6 @@ class PartitionOptions(RelationOptions, PartitionPlace):
 
     Attributes:
         column_order: Its columns, in its own order.
-        defaults: Defaults by column.
         generated: Expressions by column.
         not_null: Columns in which it alone forbids NULL.
         identities: Kinds of identity by column, of columns with their own sequence.
@@ -271,12 +262,7 @@ class TableOptions(RelationOptions):
 
 
 class ViewOptions(RelationOptions):
-    """The options of a view.
-
-    Attributes:
-        not_carried: Names of what is not in the snapshot, also of functions, whose arguments have types.
-        populated: Whether a materialized view has its rows.
-    """
+    """The options of a view; it may name functions in `not_carried`, whose arguments have types."""
 
     not_carried: tuple[SqlText, ...] = ()
     populated: bool = False
@@ -387,9 +373,5 @@ class TypeDefinition(Options):
 
     @classmethod
     def of_type(cls, kind: UserType) -> Self:
-        """Return the definition of a type.
-
-        Raises:
-            DocumentError: It does not have the form of PostgreSQL's.
-        """
+        """Return the definition of a type; raise a DocumentError if it does not have the form of PostgreSQL's."""
         return cls._read(kind.definition, "schema document", "definition", f"type {kind.table_name}")

@@ -54,12 +54,7 @@ _OPERATORS = {operator.value: operator for operator in Operator} | {"<>": Operat
 
 @dataclass(frozen=True)
 class _Token:
-    """A token of the text.
-
-    Attributes:
-        kind: `name`, `word` (a keyword, in lower case), `sign`, `value` or `end`.
-        at: Offset of its first character.
-    """
+    """A token of the text: a `name`, `word` (a keyword, in lower case), `sign`, `value` or `end`, and its offset."""
 
     kind: str
     text: str

@@ -28,12 +28,7 @@ DIGITS = Context(prec=1000)
 
 @dataclass(frozen=True, eq=False)
 class Literal:
-    """A value of an Arrow type.
-
-    Attributes:
-        type: The type, as `arrow_types.arrow_type_text` writes it.
-        value: The value in the type's storage form.
-    """
+    """A value of an Arrow type, in the type's storage form; the type is as `arrow_types.arrow_type_text` writes it."""
 
     type: str
     value: Value
@@ -194,11 +189,7 @@ def _literals(predicate: Predicate) -> tuple[Literal, ...]:
 
 
 def check_columns(predicate: Predicate, schema: pa.Schema, table: str) -> None:
-    """Check that a table has a predicate's columns in the types of its literals.
-
-    Raises:
-        PlanError: The table lacks a column or has it in another type; the message names both types.
-    """
+    """Check that a table has a predicate's columns in the types of its literals; else raise a PlanError."""
     for column, kind in columns_of(predicate).items():
         field = field_of(column, schema, table)
         if kind is not None and kind != field.type:
@@ -206,11 +197,7 @@ def check_columns(predicate: Predicate, schema: pa.Schema, table: str) -> None:
 
 
 def field_of(column: str, schema: pa.Schema, table: str) -> pa.Field:
-    """Return a table's column.
-
-    Raises:
-        PlanError: No column or more than one column has that name; the message lists the columns.
-    """
+    """Return a table's column; raise a PlanError if no column or more than one has that name."""
     names = schema.names
     places = [place for place, name in enumerate(names) if name == column]
     if len(places) > 1:
@@ -246,11 +233,7 @@ def predicate_json(predicate: Predicate) -> dict[str, Any]:
 
 
 def parse_predicate_json(value: Any) -> Predicate:
-    """Return the predicate that `predicate_json` wrote; the document's limit also limits its depth.
-
-    Raises:
-        DocumentError: The value is not a valid predicate.
-    """
+    """Return the predicate that `predicate_json` wrote; the document's limit also limits its depth."""
     try:
         return check_predicate(_from_json(value))
     except (KeyError, TypeError, ValueError) as cause:

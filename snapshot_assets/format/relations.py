@@ -80,17 +80,11 @@ class Column(Document):
     """One column as the source defines it, and the Arrow type of its values in the data files.
 
     Attributes:
-        name: True name, unquoted.
         type: The source's own text of the type, modifiers included, such as `character varying(20)`.
         arrow_type: The Arrow type in the files, as `arrow_types.arrow_type_text` writes it.
-        carrier: `native`, or `text` where values are the database's text form and a restore casts them.
-        nullable: False where the source forbids NULL.
         default: Default expression in the source's SQL.
-        generated: Expression of a generated (stored) column.
-        generated_kind: `stored` or `virtual` for a generated column.
-        identity: `always` or `by default` for an identity column.
+        generated: Expression of a generated column.
         collation: Collation other than the type's own.
-        comment: The column's comment.
     """
 
     name: str
@@ -150,11 +144,7 @@ class Index(Document):
 
 
 class Sequence(SchemaObject):
-    """A sequence that a column of the table owns or draws its default from.
-
-    Attributes:
-        last_value: The last value that the sequence returned; None if it was never used.
-    """
+    """A sequence that a column of the table owns or draws its default from; one never used has no `last_value`."""
 
     type: str | None = None
     column: str | None = None
@@ -171,10 +161,7 @@ class Sequence(SchemaObject):
 class UserType(SchemaObject):
     """An enum, domain, composite or range type that a column uses, in the order they must be created.
 
-    Attributes:
-        kind: Kind of the type.
-        labels: Labels of an enum, in order.
-        definition: Everything else that recreates the type, in the source's SQL.
+    `definition` is everything but the labels that recreates the type, in the source's SQL.
     """
 
     kind: Literal["enum", "domain", "composite", "range"]
@@ -212,11 +199,7 @@ class Table(SchemaObject):
     comment: str | None = None
 
     def column(self, name: str) -> Column:
-        """Return the column of that name.
-
-        Raises:
-            KeyError: No such name exists.
-        """
+        """Return the column of that name; raise a KeyError if there is none."""
         for column in self.columns:
             if column.name == name:
                 return column
@@ -251,8 +234,7 @@ class Schema(Document):
 class DatabaseSchema(Document):
     """The content of `schemas.json`, `tables.json` and `views.json`; each list is sorted by schema and name.
 
-    Attributes:
-        database: Kind of the source, such as `postgresql`; definitions are in its SQL.
+    `database` is the kind of the source, such as `postgresql`; definitions are in its SQL.
     """
 
     database: str
@@ -261,11 +243,7 @@ class DatabaseSchema(Document):
     views: tuple[View, ...] = ()
 
     def table(self, name: TableName) -> Table:
-        """Return the table of that name.
-
-        Raises:
-            KeyError: No such name exists.
-        """
+        """Return the table of that name; raise a KeyError if there is none."""
         for table in self.tables:
             if table.name == name.table and table.schema_name == name.schema:  # `table_name` makes an object each time
                 return table

@@ -81,11 +81,7 @@ def parse_duration(text: object) -> timedelta:
 
 
 def duration_text(duration: timedelta) -> str:
-    """Return the canonical text of a duration: the largest of `d`, `h`, `m`, `s` that divides it.
-
-    Raises:
-        PlanError: The duration is negative or not a whole number of seconds.
-    """
+    """Return the canonical text of a duration: the largest of `d`, `h`, `m`, `s` that divides it."""
     seconds = int(parse_duration(duration).total_seconds())
     unit = next((unit for unit in _CANONICAL_UNITS if seconds and seconds % _SECONDS[unit] == 0), "s")
     return f"{seconds // _SECONDS[unit]}{unit}"
@@ -131,10 +127,7 @@ def size_text(size: int) -> str:
 
 
 def parse_share(text: str) -> Fraction:
-    """Return the share of a text such as `5%` or `0.5%`: greater than 0, and at most 1.
-
-    Raises:
-        PlanError: The text is not a percentage in that range.
+    """Return the share of a text such as `5%` or `0.5%`, greater than 0 and at most 1; raise a PlanError for another.
     """
     share = Fraction(text[:-1]) / 100 if _SHARE.fullmatch(text) else Fraction(0)
     if not 0 < share <= 1:
@@ -166,11 +159,7 @@ def parse_time(text: object) -> datetime:
 
 
 def parse_given_time(text: object) -> datetime:
-    """Return the instant that a user gives: as in `parse_time`, or a date, which is its midnight in UTC.
-
-    Raises:
-        PlanError: See `parse_time`.
-    """
+    """Return the instant that a user gives: as in `parse_time`, or a date, which is its midnight in UTC."""
     if isinstance(text, str) and _DATE.fullmatch(text):
         try:
             text = date.fromisoformat(text)

@@ -35,13 +35,7 @@ class TimeRange(NamedTuple):
 
 @dataclass(frozen=True, order=True)
 class Window:
-    """One window; its id is the id of its chunk.
-
-    Attributes:
-        id: 1-based index from the plan's start.
-        start: First instant of the window.
-        end: First instant after the window.
-    """
+    """One window; its id is its 1-based index from the plan's start, and the id of its chunk."""
 
     id: int
     start: datetime

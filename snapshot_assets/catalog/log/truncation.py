@@ -188,8 +188,7 @@ def _check_objects(store: ObjectStore, state: State, paths: Iterable[str]) -> No
 def contradictions(
     store: ObjectStore, state: State, paths: Iterable[str]
 ) -> Iterator[LostLogError | ForeignLocationError | UnsupportedVersionError]:
-    """Yield which of the manifest, tags, savepoints and receipts in `paths` are of a later revision or another
-    location.
+    """Yield which manifests, tags, savepoints and receipts in `paths` are of a later revision or another location.
 
     Objects that the log names were written for a revision that it has; only the others are read.
     """
