@@ -32,7 +32,7 @@ from snapshot_assets.catalog.operations.compact import CompactedChunk, compact_c
 from snapshot_assets.catalog.state.file_pruning import match_files
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.files import ColumnStatistics, DataFile, RowGroup
+from snapshot_assets.format.actions import ColumnStatistics, DataFile, RowGroup
 from snapshot_assets.format.predicates import Comparison, Literal, Operator
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore

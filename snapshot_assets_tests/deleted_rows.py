@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.predicates import Predicate
 
 

@@ -16,7 +16,7 @@ from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import NoSnapshotError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.actions import ChunkStatus, ObjectRef, RowsOutside, Tombstone
+from snapshot_assets.format.actions import ChunkStatus, DataFile, ObjectRef, RowsOutside, Tombstone
 from snapshot_assets.format.documents import (
     MAX_DOCUMENT_BYTES,
     chunk_checksum,
@@ -25,7 +25,6 @@ from snapshot_assets.format.documents import (
     snapshot_checksum,
     sums_line,
 )
-from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.header import FileFormat, format_of
 from snapshot_assets.format.layout import CHECKSUMS, LOAD_MANIFESTS, MANIFEST, UNTIMED_CHUNK
 from snapshot_assets.format.predicates import parse_predicate_json, predicate_json

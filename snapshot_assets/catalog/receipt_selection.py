@@ -14,7 +14,7 @@ from snapshot_assets.catalog.receipts import Receipt, read_receipt
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, UnsupportedVersionError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.layout import chunk_of, is_receipt
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore

@@ -19,7 +19,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import ConflictError, DamageError, DocumentError, SnapshotError, UnsupportedVersionError
 from snapshot_assets.format import codec
 from snapshot_assets.format import log_pb2 as pb
-from snapshot_assets.format.actions import AddFile, Header, ObjectRef
+from snapshot_assets.format.actions import AddFile, DataFile, Header, ObjectRef
 from snapshot_assets.format.documents import (
     FORMAT_VERSION,
     MAX_DOCUMENT_BYTES,
@@ -29,7 +29,6 @@ from snapshot_assets.format.documents import (
     pretty_json,
     sha256_hex,
 )
-from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import (
     attempt_of,
     check_data_path,

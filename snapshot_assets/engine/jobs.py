@@ -19,7 +19,7 @@ from snapshot_assets.errors import (
     TaskLostError,
     TransientError,
 )
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.format.units import counted
 

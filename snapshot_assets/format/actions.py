@@ -2,15 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from snapshot_assets.format.documents import FORMAT_VERSION
-from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.header import Header as Header  # a part of `Begin` and `Rollback`
 from snapshot_assets.format.predicates import Predicate
+
+Physical = bool | int | float | bytes
+"""A statistic's value in Parquet's physical type: INT32/INT64, BYTE_ARRAY, …"""
+
+
+@dataclass(frozen=True)
+class ColumnStatistics:
+    """Bounds of one top-level column that is not nested, over a file or a row group; an unknown value is None.
+
+    The bounds ignore NaN values. Unsigned integers are stored in Parquet's signed types. A BYTE_ARRAY longer than 64
+    bytes is truncated, and the last byte of a maximum raised.
+    """
+
+    column: str
+    null_count: int | None
+    minimum: Physical | None
+    maximum: Physical | None
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """One row group: its row count, size in bytes, and bounds."""
+
+    rows: int
+    bytes: int
+    columns: Sequence[ColumnStatistics]
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One data file; it is immutable.
+
+    Attributes:
+        path: Path relative to the location.
+        attempt: 8 hex digits of the task attempt that wrote it.
+        rows: Rows in the file, deleted ones included.
+        sha256: SHA-256 of the object's bytes, computed while writing, in hex.
+        schema_id: Id of the schema that it was written with.
+        tombstones_through: Newest tombstone revision whose rows the file omits; for an export, its base revision.
+    """
+
+    path: str
+    schema: str
+    table: str
+    chunk: int
+    attempt: str
+    rows: int
+    bytes: int
+    sha256: str
+    schema_id: int
+    tombstones_through: int
+    columns: Sequence[ColumnStatistics] = ()
+    row_groups: Sequence[RowGroup] = ()
 
 
 @dataclass(frozen=True)
@@ -117,9 +169,8 @@ class RowsOutside:
 class Seal:
     """Declares the state complete and verified.
 
-    Attributes:
-        exported_at: Of a compaction, a deletion of rows or a rollback: when the export whose rows it has was sealed.
-            None for an export.
+    `exported_at` is None for an export. Of a compaction, a deletion of rows or a rollback, it is when the export whose
+    rows it has was sealed.
     """
 
     verified_revision: int
@@ -141,7 +192,7 @@ class TagCreated:
     Attributes:
         object: The object that holds the revision's manifest.
         created_at: UTC, whole milliseconds.
-        ttl: Time to live from `created_at`, in whole seconds; None if the tag never expires.
+        ttl: Time to live in whole seconds; None if the tag never expires.
         automatic: Whether a retention rule created it and may delete it.
     """
 
@@ -196,10 +247,7 @@ class HoldNote:
 
 @dataclass(frozen=True)
 class TagHeld:
-    """Puts a tag under legal hold: until its release, no transaction deletes, renames or replaces it.
-
-    The tag's new object records the hold. In a checkpoint and after a rebuild, the action creates the tag.
-    """
+    """Puts a tag under legal hold, which its new object records. In a checkpoint, the action creates the tag."""
 
     tag: TagCreated
     note: HoldNote
@@ -239,8 +287,8 @@ class Rollback:
     """Gives the head the data of an older revision and aborts operations that were prepared earlier.
 
     The same transaction then repeats all schemas and chunks of that revision, lists the files that leave and return,
-    and seals. `snapshot_id`, `header`, `created_at` and `created_by` are those of that revision's snapshot;
-    `tombstones` are those of the revision, by the revision that first recorded each.
+    and seals. The fields are those of that revision's snapshot; `tombstones` are by the revision that first recorded
+    each.
     """
 
     revision: int
@@ -267,11 +315,11 @@ class Expired:
 
 @dataclass(frozen=True)
 class Tombstone:
-    """Deletes the rows of one table for which a predicate is true, in the files that are live now.
+    """Deletes the rows of one table for which a predicate on its columns in the newest schema is true, in live files.
 
-    The predicate is on the table's columns in the newest schema. Readers omit these rows. The files stay unchanged
-    until a compaction rewrites them. A tombstone does not apply to a file whose `tombstones_through` is at or above the
-    tombstone's revision: that file was exported later, or was written without the rows.
+    Readers omit these rows. The files stay unchanged until a compaction rewrites them. A tombstone does not apply to a
+    file whose `tombstones_through` is at or above the tombstone's revision: it was exported later, or written without
+    the rows.
     """
 
     schema: str
@@ -298,8 +346,7 @@ class Upgraded:
 class Rebuilt:
     """Restarts the log at this revision's checkpoint and aborts operations that were prepared earlier.
 
-    `snapshot_id` is the recovered snapshot, "" if this transaction only fills a gap below the new start. `lost`
-    describes what the rebuild could not prove.
+    Without a snapshot id, this transaction only fills a gap below the new start. `lost` describes what was not proved.
     """
 
     snapshot_id: str
@@ -336,11 +383,9 @@ Action = (
 
 @dataclass(frozen=True)
 class Transaction:
-    """One revision of a location. Ids are hex; those of the previous transaction are "" for the first.
+    """One revision of a location. Ids and checksums are hex; those of the previous transaction are "" for the first.
 
-    Attributes:
-        previous_sha256: Trailing checksum of revision - 1, hex.
-        committed_at: UTC; strictly increasing along the log.
+    `committed_at` is in UTC, and strictly increases along the log.
     """
 
     location_id: str

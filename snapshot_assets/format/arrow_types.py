@@ -48,7 +48,8 @@ def arrow_type_text(arrow_type: pa.DataType) -> str:
     if pa.types.is_map(arrow_type):
         return f"map<{arrow_type_text(arrow_type.key_type)}, {arrow_type_text(arrow_type.item_type)}>"
     if pa.types.is_struct(arrow_type):
-        fields = (f"{_quote(field.name)}: {arrow_type_text(field.type)}" for field in arrow_type)
+        names = ('"' + field.name.replace('"', '""') + '"' for field in arrow_type)
+        fields = (f"{name}: {arrow_type_text(field.type)}" for name, field in zip(names, arrow_type, strict=True))
         return f"struct<{', '.join(fields)}>"
     text = str(arrow_type)
     if text in _SIMPLE or _DECIMAL.fullmatch(text) or _FIXED.fullmatch(text):
@@ -63,10 +64,6 @@ def parse_arrow_type(text: str) -> pa.DataType:
     if parser.rest:
         raise parser.error()
     return arrow_type
-
-
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 class _Parser:

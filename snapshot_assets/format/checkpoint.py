@@ -110,26 +110,19 @@ def encode_checkpoint(checkpoint: Checkpoint, tables: Iterable[tuple[str, str, s
     body = bytearray()
     sections = []
     for name, column, kind, table in tables:
-        stream = _ipc(table)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        stream = sink.getvalue()
         packed = pa.compress(stream, "zstd", asbytes=True)
         check_writable(max(stream.size, len(packed)), MAX_SECTION_BYTES, f"Section {name} of {where}", _ADVICE)
         digest = hashlib.sha256(packed).hexdigest()
         sections.append(Section(name, column, kind, len(body), len(packed), stream.size, digest, table.num_rows))
         body += packed
-    message = codec.encode(replace(checkpoint, sections=tuple(sections)))
-    header: bytes = message.SerializeToString(deterministic=True)
+    header: bytes = codec.encode(replace(checkpoint, sections=tuple(sections))).SerializeToString(deterministic=True)
     check_writable(len(header), MAX_DOCUMENT_BYTES, f"The header of {where}", _ADVICE)
     head = MAGIC + len(header).to_bytes(_LENGTH, "little") + header
     return head + hashlib.sha256(head).digest() + bytes(body)
-
-
-def _ipc(table: pa.Table) -> pa.Buffer:
-    import pyarrow as pa
-
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
 
 
 def read_header(read: ReadRange, name: str) -> tuple[Checkpoint, int]:

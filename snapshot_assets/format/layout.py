@@ -33,11 +33,8 @@ FOLDERS = rf"(?:{_TEXT}={_TEXT}/)*"
 
 def partition_folder(column: str, value: str | None) -> str:
     """Return the folder of the rows with a value, given as text or None for NULL: `country=DE`."""
-    return f"{_escaped(column)}={_escaped(value) if value else NO_VALUE}"
-
-
-def _escaped(text: str) -> str:
-    return _TO_ESCAPE.sub(lambda match: f"%{ord(match[0]):02X}", text)
+    name, text = (_TO_ESCAPE.sub(lambda match: f"%{ord(match[0]):02X}", each) for each in (column, value or ""))
+    return f"{name}={text or NO_VALUE}"
 
 
 MANIFEST = "manifest.json"

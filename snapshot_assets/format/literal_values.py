@@ -144,7 +144,11 @@ def _value(given: Given, arrow_type: pa.DataType) -> Value:
     if is_.is_floating(arrow_type):
         if isinstance(given, str) and given in _FLOATS:
             return _FLOATS[given]
-        return _rounded(_only(given, Decimal), arrow_type)
+        double = pa.scalar(float(_only(given, Decimal)), pa.float64())
+        rounded = float(double.cast(arrow_type, safe=False).as_py())
+        if abs(rounded) == float("inf"):
+            raise ValueError("it is too large")
+        return rounded
     if is_.is_integer(arrow_type) or is_.is_duration(arrow_type):
         number = _only(given, Decimal)
         if number != number.to_integral_value():
@@ -161,13 +165,6 @@ def _only(given: object, wanted: type[_T]) -> _T:
     if isinstance(given, str):
         given.encode()
     return given
-
-
-def _rounded(number: Decimal, arrow_type: pa.DataType) -> float:
-    rounded = float(pa.scalar(float(number), pa.float64()).cast(arrow_type, safe=False).as_py())
-    if abs(rounded) == float("inf"):
-        raise ValueError("it is too large")
-    return rounded
 
 
 def _moment(text: str, arrow_type: pa.DataType) -> int:

@@ -62,7 +62,7 @@ def shell_word(text: str) -> str:
 def quoted_name(name: str) -> str:
     """Return one name between quotes, as `repr` does, for people: two different names never look alike."""
     unclear = _unclear(name)
-    return "".join(_in_python(each) if each in unclear else each for each in repr(name))
+    return repr(name).translate({ord(each): _escape(each) for each in unclear})
 
 
 def _quoted(part: str) -> str:
@@ -73,8 +73,8 @@ def _printed(part: str) -> str:
     unclear = _unclear(part)
     if not unclear:
         return _quoted(part)
-    shown = part.replace("\\", "\\\\").replace('"', '""')
-    return 'U&"' + "".join(_in_sql(each) if each in unclear else each for each in shown) + '"'
+    codes = {code: f"\\{code:04X}" if code <= 0xFFFF else f"\\+{code:06X}" for code in map(ord, unclear)}
+    return 'U&"' + part.replace("\\", "\\\\").replace('"', '""').translate(codes) + '"'
 
 
 def _unclear(part: str) -> set[str]:
@@ -102,24 +102,19 @@ def _deceptive(word: str) -> set[str]:
     return near if mixed or near <= _LIKE_LATIN else set()
 
 
-def _in_sql(character: str) -> str:
-    code = ord(character)
-    return f"\\{code:04X}" if code <= 0xFFFF else f"\\+{code:06X}"
-
-
-def _in_python(character: str) -> str:
-    code = ord(character)
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
-
-
 def _in_yaml(character: str) -> str:
     """Return a character of a quoted scalar; a backtick, too, is escaped, because messages put YAML between them."""
-    code = ord(character)
     if character in '"\\':
         return f"\\{character}"
     if not _is_unseen(character) and character != "`":
         return character
-    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+    return f"\\x{ord(character):02x}" if character <= "\xff" else _escape(character)
+
+
+def _escape(character: str) -> str:
+    """Return a character as Python, YAML and JSON write it with digits."""
+    code = ord(character)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def _in_shell(character: str) -> str:

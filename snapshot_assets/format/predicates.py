@@ -161,31 +161,27 @@ def check_predicate(predicate: Predicate) -> Predicate:
     types: dict[str, str] = {}
     size = 0
     for one, depth in walk(predicate):
-        literals = _literals(one)
+        match one:
+            case Comparison(column, _, literal):
+                literals: tuple[Literal, ...] = (literal,)
+            case IsIn(column, literals):
+                pass
+            case _:
+                column, literals = "", ()
         size += 1 + len(literals)
         if depth > MAX_DEPTH or size > MAX_SIZE:
             raise DocumentError(
                 f"A predicate is nested more than {MAX_DEPTH} deep, or has more than {MAX_SIZE} operators and literals."
             )
         if isinstance(one, IsIn) and not literals:
-            raise DocumentError(f"A predicate looks for column {one.column!r} in an empty list.")
+            raise DocumentError(f"A predicate looks for column {column!r} in an empty list.")
         for literal in literals:
             scalar_of(literal)
-            if types.setdefault(one.column, literal.type) != literal.type:  # type: ignore[union-attr]
+            if types.setdefault(column, literal.type) != literal.type:
                 raise DocumentError(
-                    f"A predicate compares column {one.column!r}"  # type: ignore[union-attr]
-                    f" with values of {types[one.column]} and of {literal.type}."  # type: ignore[union-attr]
+                    f"A predicate compares column {column!r} with values of {types[column]} and of {literal.type}."
                 )
     return predicate
-
-
-def _literals(predicate: Predicate) -> tuple[Literal, ...]:
-    match predicate:
-        case Comparison():
-            return (predicate.value,)
-        case IsIn():
-            return predicate.values
-    return ()
 
 
 def check_columns(predicate: Predicate, schema: pa.Schema, table: str) -> None:

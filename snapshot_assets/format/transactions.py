@@ -14,8 +14,8 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format import codec
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format import predicates as pred
+from snapshot_assets.format.actions import ColumnStatistics, DataFile, Physical, RowGroup
 from snapshot_assets.format.codec import Codec
-from snapshot_assets.format.files import ColumnStatistics, DataFile, Physical, RowGroup
 from snapshot_assets.format.predicates import Literal, Value
 from snapshot_assets.format.units import counted
 

@@ -109,11 +109,7 @@ def parse_size(value: object) -> int:
 
 
 def parse_file_size(text: object, least: int = MIN_FILE_SIZE) -> int:
-    """Return the bytes at which a data file is closed; see `parse_size`.
-
-    Raises:
-        PlanError: The size is invalid, less than `least` or greater than `MAX_FILE_SIZE`.
-    """
+    """Return the bytes at which a data file is closed; raise a PlanError if they are out of range. See `parse_size`."""
     size = parse_size(text)
     if not least <= size <= MAX_FILE_SIZE:
         raise PlanError(f"file size {size_text(size)} is not between {size_text(least)} and {size_text(MAX_FILE_SIZE)}")
@@ -127,8 +123,7 @@ def size_text(size: int) -> str:
 
 
 def parse_share(text: str) -> Fraction:
-    """Return the share of a text such as `5%` or `0.5%`, greater than 0 and at most 1; raise a PlanError for another.
-    """
+    """Return the share of a text such as `5%` or `0.5%`, greater than 0 and at most 1; else raise a PlanError."""
     share = Fraction(text[:-1]) / 100 if _SHARE.fullmatch(text) else Fraction(0)
     if not 0 < share <= 1:
         raise PlanError(f"{text!r} is not a share; write a percentage above 0% and up to 100%, such as 5% or 0.5%")

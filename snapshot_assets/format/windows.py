@@ -57,11 +57,7 @@ def partition_key(window: Window) -> str:
 
 
 def count_windows(start: datetime, end: datetime, length: timedelta) -> int:
-    """Return how many windows cover `[start, end)`, given by aware instants.
-
-    Raises:
-        PlanError: The range or the length is empty or negative, or there are more than `MAX_WINDOWS` windows.
-    """
+    """Return how many windows cover `[start, end)`, given by aware instants; raise a PlanError if no plan has them."""
     _require_length(length)
     start, end = to_utc(start), to_utc(end)
     if end <= start:
@@ -110,11 +106,7 @@ def window_at(start: datetime, length: timedelta, index: int, *, end: datetime |
 
 
 def window_holding(start: datetime, length: timedelta, instant: datetime, *, end: datetime | None = None) -> Window:
-    """Return the window that contains an aware instant; see `window_at` for the other arguments.
-
-    Raises:
-        PlanError: The instant is outside the range.
-    """
+    """Return the window that contains an aware instant; see `window_at`."""
     _require_length(length)
     instant, start = to_utc(instant), to_utc(start)
     if instant < start or (end is not None and instant >= to_utc(end)):

@@ -6,9 +6,8 @@ import pytest
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.receipts import Receipt, write_receipt
-from snapshot_assets.format.actions import Header, ObjectRef
+from snapshot_assets.format.actions import DataFile, Header, ObjectRef
 from snapshot_assets.format.documents import sha256_hex
-from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import data_file_stem, new_attempt
 from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore

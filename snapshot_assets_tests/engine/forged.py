@@ -18,8 +18,8 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.receipts import Receipt, write_receipt
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.documents import pretty_json, sha256_hex, sums_line
-from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import data_file_stem, new_attempt, schema_folder, transaction_path
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.transactions import encode_transaction

@@ -10,8 +10,8 @@ import pytest
 
 from snapshot_assets.errors import LimitExceededError, UnsafePathError
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.documents import MAX_DEPTH
-from snapshot_assets.format.files import DataFile
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store

@@ -21,8 +21,8 @@ from snapshot_assets.catalog.state.state import Token
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.documents import sha256_hex
-from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import data_file_stem, new_attempt
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, START

@@ -35,8 +35,7 @@ from snapshot_assets.engine.export.tasks import Provenance, write_table
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import DamageError, LocationDeletedError, LogWholeError, NoSnapshotError
-from snapshot_assets.format.actions import TagCreated
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile, TagCreated
 from snapshot_assets.format.layout import TRANSACTIONS, transaction_path
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore

@@ -7,8 +7,8 @@ import pytest
 from snapshot_assets.errors import DocumentError, TornObjectError, UnsupportedVersionError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import log_pb2 as pb
+from snapshot_assets.format.actions import ColumnStatistics, DataFile, RowGroup
 from snapshot_assets.format.codec import from_micros
-from snapshot_assets.format.files import ColumnStatistics, DataFile, RowGroup
 from snapshot_assets.format.predicates import Comparison, Literal, Operator
 from snapshot_assets.format.transactions import decode_transaction, encode_transaction, trailing_sha256
 

@@ -11,8 +11,8 @@ from functools import cached_property
 
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.errors import FederationError
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.arrow_types import arrow_type_text, wider_type
-from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName

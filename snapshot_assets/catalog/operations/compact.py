@@ -20,8 +20,8 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import REPAIRED
 from snapshot_assets.errors import ChecksumMismatchError, ConflictError
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, chunk_checksum, sha256_hex
-from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 

@@ -26,8 +26,8 @@ from snapshot_assets.catalog.schemas import schema_content
 from snapshot_assets.catalog.state.fold import DATA_ACTIONS, LogEntry, State
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.checkpoint import Event
-from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import MANIFEST, attempt_of, check_data_path, chunk_of, transaction_path
 from snapshot_assets.format.units import parse_duration, parse_time, time_text
 

@@ -34,7 +34,7 @@ from snapshot_assets.errors import (
     UnsupportedVersionError,
 )
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.layout import (
     MANIFEST,
     TRANSACTIONS,

@@ -24,7 +24,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.objects import hash_object
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.layout import attempt_of, chunk_of
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 from snapshot_assets.format.units import parse_time

@@ -13,8 +13,8 @@ from snapshot_assets.catalog.rules.begin import check_unchanged
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import ConflictError
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.documents import chunk_checksum
-from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 
 

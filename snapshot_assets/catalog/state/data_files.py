@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from snapshot_assets.catalog.state.file_columns import FileColumns, FileState, Removal, columns_of
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 
 
 @dataclass

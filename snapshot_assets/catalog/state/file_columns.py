@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from snapshot_assets.errors import DamageError, ObjectNotFoundError
-from snapshot_assets.format.files import DataFile, Physical
+from snapshot_assets.format.actions import DataFile, Physical
 from snapshot_assets.format.layout import check_data_path
 
 _LOG = logging.getLogger(__name__)

@@ -17,9 +17,8 @@ import pyarrow as pa
 from snapshot_assets.catalog.state.bounds_evaluation import BoundsEvaluation
 from snapshot_assets.catalog.state.file_columns import FileColumns, FileState
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.format.actions import Header, Tombstone
+from snapshot_assets.format.actions import ColumnStatistics, DataFile, Header, Tombstone
 from snapshot_assets.format.codec import to_micros
-from snapshot_assets.format.files import ColumnStatistics, DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import DatabaseSchema, TableName

@@ -20,8 +20,8 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, Remedy, faults_by_object, missing
 from snapshot_assets.catalog.verify.rotation import due_files
 from snapshot_assets.errors import ObjectNotFoundError
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.documents import chunk_checksum
-from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.units import counted
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.in_parallel import hashing_threads, threads

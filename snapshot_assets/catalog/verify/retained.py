@@ -19,8 +19,7 @@ from snapshot_assets.catalog.state.fold import SealState, State, first_version
 from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.retained import between, documents_of, lives
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, faults_by_object, read_object
-from snapshot_assets.format.actions import ObjectRef
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile, ObjectRef
 from snapshot_assets.format.layout import is_receipt, transaction_path
 from snapshot_assets.format.units import noun
 from snapshot_assets.storage.base import ObjectStore

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import accumulate
 
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 
 _GOLDEN = (5**0.5 - 1) / 2
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

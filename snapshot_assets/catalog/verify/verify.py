@@ -30,7 +30,7 @@ from snapshot_assets.catalog.verify.rotation import Rotation
 from snapshot_assets.catalog.verify.unnamed import unnamed_objects
 from snapshot_assets.errors import ForeignLocationError, GapError, LostLogError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.layout import MANIFEST, REPLICA, is_temporary, log_revision, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.listed import Listed

@@ -15,8 +15,7 @@ from snapshot_assets.engine.compact.options import CompactionOptions
 from snapshot_assets.engine.files.read import TextOf, TextSchema, text_schemas
 from snapshot_assets.engine.jobs import FileSums
 from snapshot_assets.errors import DocumentError, NoSnapshotError, PlanError, UnknownRelationError
-from snapshot_assets.format.actions import Chunk
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import Chunk, DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK, folders_of
 from snapshot_assets.format.names import Spellings, rule_of, table_text
 from snapshot_assets.format.predicates import Predicate

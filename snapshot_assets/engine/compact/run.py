@@ -35,8 +35,7 @@ from snapshot_assets.errors import (
     SnapshotError,
     SupersededError,
 )
-from snapshot_assets.format.actions import Header, SchemaAdded
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile, Header, SchemaAdded
 from snapshot_assets.format.units import MAX_FILE_SIZE, counted, noun
 
 

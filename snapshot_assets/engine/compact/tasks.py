@@ -20,7 +20,7 @@ from snapshot_assets.engine.files.sorting import sorted_batches
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.engine.time_range import is_time
 from snapshot_assets.errors import SnapshotError, TaskFailedError
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import counted, number_text
 from snapshot_assets.storage.base import ObjectStore

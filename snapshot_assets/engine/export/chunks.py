@@ -30,7 +30,7 @@ from snapshot_assets.errors import (
     SnapshotError,
     SupersededError,
 )
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.format.units import counted

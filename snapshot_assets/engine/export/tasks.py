@@ -22,9 +22,8 @@ from snapshot_assets.databases.sql import qualified
 from snapshot_assets.engine.files.target import FileTarget
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError
-from snapshot_assets.format.actions import Header, ObjectRef
+from snapshot_assets.format.actions import DataFile, Header, ObjectRef
 from snapshot_assets.format.documents import FORMAT_VERSION
-from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.header import format_of
 from snapshot_assets.format.layout import data_file_stem, new_attempt
 from snapshot_assets.format.names import table_text

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from snapshot_assets.databases.selection.columns import columnless_rows
 from snapshot_assets.engine.time_range import in_zone
 from snapshot_assets.errors import DatabaseError, DocumentError, LimitExceededError
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.literal_values import scalar_of
 from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.names import table_text

@@ -16,8 +16,7 @@ from snapshot_assets.engine.files.parquet.reader import ChooseGroups, read_parqu
 from snapshot_assets.engine.files.text import csv_lines, json_lines
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.errors import ChecksumMismatchError, DocumentError
-from snapshot_assets.format.actions import Header
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile, Header
 from snapshot_assets.format.header import FileFormat, format_of
 from snapshot_assets.format.predicates import Predicate, columns_of
 from snapshot_assets.format.relations import DatabaseSchema, TableName

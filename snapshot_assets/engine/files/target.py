@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.errors import LimitExceededError
-from snapshot_assets.format.files import ColumnStatistics, DataFile, RowGroup
+from snapshot_assets.format.actions import ColumnStatistics, DataFile, RowGroup
 from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.storage.base import ObjectWriter
 

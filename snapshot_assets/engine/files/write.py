@@ -10,7 +10,7 @@ from snapshot_assets.engine.files.batches import checked
 from snapshot_assets.engine.files.parquet.writer import write_empty_parquet, write_parquet
 from snapshot_assets.engine.files.target import FileTarget
 from snapshot_assets.engine.files.text.writer import write_empty_text, write_text
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.header import PARQUET, FileFormat
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore

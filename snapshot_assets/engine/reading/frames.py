@@ -15,7 +15,7 @@ from snapshot_assets.engine.executors import prepare_session
 from snapshot_assets.engine.files.read import TextSchema, read_batches, text_schemas
 from snapshot_assets.engine.session import task_frame
 from snapshot_assets.errors import IncompleteError, PlanError
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.header import format_of
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.name_texts import written_name, yaml_key

@@ -17,7 +17,7 @@ from snapshot_assets.engine.files.parquet.statistics import row_groups
 from snapshot_assets.engine.files.read import TextSchema, text_schemas
 from snapshot_assets.engine.time_range import TimeFilter, is_time
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.files import ColumnStatistics, DataFile
+from snapshot_assets.format.actions import ColumnStatistics, DataFile
 from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import DatabaseSchema, Table
 

@@ -24,7 +24,7 @@ from snapshot_assets.engine.reading.planning import PlannedRead, TableRead
 from snapshot_assets.engine.reading.source import open_read
 from snapshot_assets.engine.session import master_of, send_package, spark_errors, task_frame
 from snapshot_assets.errors import ObjectNotFoundError, PlanError, TaskFailedError, TaskLostError
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.in_parallel import hashing_threads, threads
 from snapshot_assets.storage.location import FILE, Location

@@ -27,7 +27,7 @@ from snapshot_assets.errors import (
     ObjectNotFoundError,
     UnsupportedVersionError,
 )
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.header import format_of
 from snapshot_assets.format.layout import checkpointed_revision, transaction_path
 from snapshot_assets.format.names import table_text

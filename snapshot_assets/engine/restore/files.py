@@ -14,8 +14,7 @@ from snapshot_assets.databases.protocol.source import AllRows, Rows, TimelessRow
 from snapshot_assets.engine.files.read import TextOf, TextSchema
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.engine.time_range import TimeFilter
-from snapshot_assets.format.actions import Tombstone
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile, Tombstone
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName

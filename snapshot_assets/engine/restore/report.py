@@ -12,7 +12,7 @@ from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.refusals import missing_lines
 from snapshot_assets.engine.restore.steps import FailedStep, KeptStep, Left
 from snapshot_assets.errors import PartlyRestoredError
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.kinds import counts_by_kind, counts_text, kind_of_object
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text

@@ -20,7 +20,7 @@ from snapshot_assets.databases.protocol.target import OtherType, UnfitValues
 from snapshot_assets.engine.restore.files import FilePlan, as_carried, changed_carriers
 from snapshot_assets.engine.restore.tasks import batches_of
 from snapshot_assets.errors import RestoreError
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
 from snapshot_assets.format.units import counted
 from snapshot_assets.storage.base import ObjectStore

@@ -17,10 +17,9 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import ConflictError, DocumentError, PlanError, UnknownRelationError
-from snapshot_assets.format.actions import RowsOutside, Tombstone
+from snapshot_assets.format.actions import ColumnStatistics, RowsOutside, Tombstone
 from snapshot_assets.format.codec import to_micros
 from snapshot_assets.format.documents import canonical_json, sha256_hex
-from snapshot_assets.format.files import ColumnStatistics
 from snapshot_assets.format.predicates import Comparison, IsNull, Literal, Operator
 from snapshot_assets.format.relations import Carrier, Column, TableName
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer

@@ -10,8 +10,8 @@ from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.rebuild.rebuild import Rebuild, rebuild
 from snapshot_assets.catalog.receipts import CompactedTable, Compaction
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.documents import sha256_hex
-from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import data_file_stem, new_attempt, transaction_path
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import Writer

@@ -15,7 +15,7 @@ from snapshot_assets.catalog.state.data_files import FileSet
 from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.file_pruning import match_files
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.format.files import ColumnStatistics, DataFile
+from snapshot_assets.format.actions import ColumnStatistics, DataFile
 
 AT = datetime(2025, 1, 1, tzinfo=UTC)
 

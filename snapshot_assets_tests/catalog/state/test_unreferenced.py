@@ -24,8 +24,8 @@ from snapshot_assets.catalog.verify.faults import read_object
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.documents import sha256_hex
-from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire

@@ -22,7 +22,7 @@ from snapshot_assets.catalog.verify.records import damage_on_record, record_veri
 from snapshot_assets.catalog.verify.rotation import due_files
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import IncompleteError
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.layout import CHECKSUMS, MANIFEST
 from snapshot_assets.format.units import time_text
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from snapshot_assets.catalog.verify.rotation import Rotation
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.units import parse_share
 
 DAY = timedelta(days=1)

@@ -25,9 +25,8 @@ from snapshot_assets.engine.export.tasks import Provenance, write_table
 from snapshot_assets.engine.files.read import read_batches
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner
-from snapshot_assets.format.actions import AddFile
+from snapshot_assets.format.actions import AddFile, DataFile
 from snapshot_assets.format.documents import chunk_checksum
-from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import new_attempt
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore

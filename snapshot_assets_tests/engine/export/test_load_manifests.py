@@ -21,7 +21,7 @@ from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.engine.export.copy import copy
 from snapshot_assets.errors import LocationNotEmptyError, PlanError
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.header import FileFormat
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore

@@ -22,9 +22,8 @@ from snapshot_assets.catalog.state.file_pruning import match_files
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.files.batches import true_rows
 from snapshot_assets.engine.files.parquet.statistics import file_columns, row_groups
-from snapshot_assets.format.actions import Header
+from snapshot_assets.format.actions import ColumnStatistics, DataFile, Header
 from snapshot_assets.format.arrow_types import arrow_type_text
-from snapshot_assets.format.files import ColumnStatistics, DataFile
 from snapshot_assets.format.literal_values import scalar_of
 from snapshot_assets.format.predicates import (
     And,

@@ -29,7 +29,7 @@ from snapshot_assets.engine.reading.planning import PlannedRead, TableRead, choo
 from snapshot_assets.engine.reading.source import SnapshotSource
 from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.errors import DocumentError, PlanError, StoreDeniedError
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import time_text
 from snapshot_assets.storage.location import parse_location

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 
 from snapshot_assets.engine.files.parquet.row_groups import RowGroup
 from snapshot_assets.errors import DocumentError
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.arrow_types import arrow_type_text
-from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.units import counted
 
 ChooseGroups = Callable[[pq.FileMetaData, pa.Schema], Sequence[int]]

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from snapshot_assets.engine.files.parquet.pages import read_pages
 from snapshot_assets.errors import DocumentError, LimitExceededError
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.arrow_types import with_leaves
-from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.units import counted
 
 BATCH_ROWS = 65_536

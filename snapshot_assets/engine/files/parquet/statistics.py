@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from snapshot_assets.format.files import ColumnStatistics, Physical, RowGroup
+from snapshot_assets.format.actions import ColumnStatistics, Physical, RowGroup
 
 BOUND_BYTES = 64
 """Longest bound of a BYTE_ARRAY; longer ones are cut."""

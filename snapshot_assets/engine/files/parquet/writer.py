@@ -18,7 +18,7 @@ from snapshot_assets.engine.files.batches import pieces
 from snapshot_assets.engine.files.parquet.encodings import Encodings, choose_encodings
 from snapshot_assets.engine.files.parquet.statistics import file_columns, row_groups
 from snapshot_assets.engine.files.target import FileTarget, HashingSink
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.units import time_text
 from snapshot_assets.storage.base import ObjectStore
 

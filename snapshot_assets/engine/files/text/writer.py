@@ -18,7 +18,7 @@ from snapshot_assets.engine.files.parquet.statistics import BOUND_BYTES, file_co
 from snapshot_assets.engine.files.target import FileTarget, HashingSink
 from snapshot_assets.engine.files.text import csv_lines, json_lines
 from snapshot_assets.engine.files.text.values import offsets_of, values_of
-from snapshot_assets.format.files import ColumnStatistics, DataFile
+from snapshot_assets.format.actions import ColumnStatistics, DataFile
 from snapshot_assets.format.header import FileFormat
 from snapshot_assets.storage.base import ObjectStore
 

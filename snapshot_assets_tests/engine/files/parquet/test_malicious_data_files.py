@@ -20,7 +20,7 @@ from snapshot_assets.engine.files.parquet import row_groups
 from snapshot_assets.engine.files.target import FileTarget
 from snapshot_assets.engine.files.write import write_files
 from snapshot_assets.errors import LimitExceededError, RestoreFailedError
-from snapshot_assets.format.files import ColumnStatistics
+from snapshot_assets.format.actions import ColumnStatistics
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location

@@ -19,7 +19,7 @@ from snapshot_assets.engine.files.parquet.writer import ROW_GROUP_BYTES
 from snapshot_assets.engine.files.target import FileTarget
 from snapshot_assets.engine.files.write import write_files
 from snapshot_assets.errors import DatabaseError, StoreFullError
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.layout import check_data_path
 from snapshot_assets.format.units import parse_time
 from snapshot_assets.storage.base import ObjectWriter

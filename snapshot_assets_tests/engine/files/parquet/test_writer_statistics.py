@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot_assets.engine.files.parquet.statistics import BOUND_BYTES, file_columns, row_groups
-from snapshot_assets.format.files import ColumnStatistics, RowGroup
+from snapshot_assets.format.actions import ColumnStatistics, RowGroup
 
 _DECIMAL = pa.decimal128(38, 4)
 _VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {

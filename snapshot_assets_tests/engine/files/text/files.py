@@ -10,7 +10,7 @@ import pyarrow as pa
 from snapshot_assets.engine.files.read import TextSchema, read_batches
 from snapshot_assets.engine.files.target import FileTarget
 from snapshot_assets.engine.files.write import write_files
-from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.header import FileFormat
 from snapshot_assets.storage.base import ObjectStore
 
