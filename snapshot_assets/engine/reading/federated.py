@@ -12,8 +12,16 @@ from snapshot_assets.catalog.federation.federation import Federation, OpenBelow,
 from snapshot_assets.catalog.federation.table import FederatedTable, Member, Span
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.engine.reading.options import ReadOptions, parse_versions
-from snapshot_assets.engine.reading.parts import FilePart, file_parts, grouped
-from snapshot_assets.engine.reading.planning import FileRows, PlannedRead, chosen_columns, documents_for, time_range_of
+from snapshot_assets.engine.reading.planning import (
+    FilePart,
+    FileRows,
+    PlannedRead,
+    chosen_columns,
+    documents_for,
+    file_parts,
+    grouped,
+    time_range_of,
+)
 from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.storage.base import ObjectStore

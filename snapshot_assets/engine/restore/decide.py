@@ -1,5 +1,8 @@
 """What a restore does with each chunk, decided before anything is recorded or loaded: load, replace, renew, or nothing.
 
+The start and the length of the windows give a chunk's number its meaning. So every restore records its windows, and a
+revision with other windows is refused.
+
 A compaction writes the same rows into other files. Such rows need not be loaded again. They are known to be the same
 if the chunk was exported before the revision that they were loaded from: then only compactions came after it.
 Compactions and tombstones only remove rows, so the later rows are among the earlier ones; if there are as many, they
@@ -9,8 +12,10 @@ are the same. Every other chunk counts as changed, also one that was loaded from
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import cached_property
 
 import pyarrow as pa
@@ -28,9 +33,158 @@ from snapshot_assets.engine.restore.files import (
 from snapshot_assets.engine.restore.target import Renewal, TargetLedger
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.documents import canonical_json
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
-from snapshot_assets.format.units import counted, number_text, some_text
+from snapshot_assets.format.units import counted, duration_text, noun, number_text, parse_time, some_text, time_text
+from snapshot_assets.format.windows import window_at
+
+_IMPORT_AGAIN = "Drop the tables, give --forget-ledger, and import again."
+
+
+@dataclass(frozen=True)
+class PinnedWindows:
+    """The windows that a restore's chunks stand for.
+
+    Attributes:
+        start: Start of the first window; None if there are no windows.
+        length: Length of a window.
+        end: End of the last window, which may be shorter; None if it is open.
+        zone: IANA zone of times without one.
+        time_indexes: The time index of each table; None for an untimed table.
+    """
+
+    start: datetime | None
+    length: timedelta
+    end: datetime | None
+    zone: str
+    time_indexes: Mapping[TableName, str | None]
+
+    @classmethod
+    def of(cls, state: State, tables: Sequence[Table]) -> PinnedWindows:
+        """Return the windows of a revision, with its selected tables by their names in the target."""
+        header = state.header
+        assert header is not None
+        indexes = {table.table_name: table.time_index for table in tables}
+        length = timedelta(microseconds=header.chunk_time_window)
+        return cls(header.start, length, header.end, header.time_zone, indexes)
+
+    @classmethod
+    def parse(cls, text: str) -> PinnedWindows:
+        """Return the windows that `text` wrote."""
+        values = json.loads(text)
+        start, end = (parse_time(values[name]) if values[name] else None for name in ("start", "end"))
+        indexes = {TableName(schema, table): column for schema, table, column in values["time_indexes"]}
+        return cls(start, timedelta(microseconds=values["length"]), end, values["zone"], indexes)
+
+    def text(self) -> str:
+        """Return the windows as canonical JSON, as the ledger holds them."""
+        values = {
+            "start": time_text(self.start) if self.start else None,
+            "length": self.length // timedelta(microseconds=1),
+            "end": time_text(self.end) if self.end else None,
+            "zone": self.zone,
+            "time_indexes": [[*name, column] for name, column in sorted(self.time_indexes.items())],
+        }
+        return canonical_json(values).decode()
+
+    def __str__(self) -> str:
+        """Return the windows for a message."""
+        if self.start is None:
+            return "no windows"
+        return (
+            f"windows of {duration_text(self.length)} from {time_text(self.start)} (times without a zone: {self.zone})"
+        )
+
+
+def check_windows(ledger: TargetLedger, now: PinnedWindows, chunks: Collection[int], revision: int) -> None:
+    """Refuse a revision whose chunks stand for other windows than those that were loaded into the target.
+
+    Args:
+        ledger: The ledger of the revision's tables.
+        now: Windows of the revision.
+        chunks: Ids of its chunks.
+        revision: The revision.
+
+    Raises:
+        RestoreError: A chunk's number would mean other rows (names both windows, or both time indexes), or the target
+            holds rows of chunks that the revision lacks.
+    """
+    by_id = {record.id: record for record in ledger.earlier}
+    tables: dict[str, dict[int, set[TableName]]] = {}
+    for entry in ledger.loaded:
+        tables.setdefault(entry.import_id, {}).setdefault(entry.chunk, set()).add(entry.table)
+    windows = {import_id: _windows_of(by_id.get(import_id), import_id) for import_id in sorted(tables)}
+    for import_id, before in windows.items():
+        _check_time_indexes(set().union(*tables[import_id].values()), before, now, revision)
+        if set(tables[import_id]) != {UNTIMED_CHUNK}:
+            _check_start(before, now, revision)
+    _refuse_left_over([entry for entry in ledger.loaded if entry.chunk not in chunks], revision)
+    for import_id, before in windows.items():
+        for chunk in sorted(set(tables[import_id]) - {UNTIMED_CHUNK}):
+            _check_end(chunk, before, now, revision)
+
+
+def _refuse_left_over(outside: Collection[LoadedFile], revision: int) -> None:
+    """Refuse loaded files of chunks that a revision lacks."""
+    if outside:
+        tables, chunks = sorted({str(each.table) for each in outside}), sorted({each.chunk for each in outside})
+        raise RestoreError(
+            f"{some_text(tables)} in the target {noun(len(tables), 'holds', 'hold')} rows of {numbered(chunks)}, which"
+            f" revision {revision} does not have: they would be left over. Import a revision that has them. Or:"
+            f" {_IMPORT_AGAIN[0].lower()}{_IMPORT_AGAIN[1:]}",
+            chunks=chunks,
+        )
+
+
+def _windows_of(record: RestoreRecord | None, import_id: str) -> PinnedWindows:
+    if record is None or not record.windows:
+        raise RestoreError(
+            f"The target's ledger does not record the windows of import {import_id}, so its chunks cannot be compared"
+            f" with those of another revision: an earlier version of this program recorded it. {_IMPORT_AGAIN}",
+            import_id=import_id,
+        )
+    return PinnedWindows.parse(record.windows)
+
+
+def _check_time_indexes(tables: set[TableName], before: PinnedWindows, now: PinnedWindows, revision: int) -> None:
+    for name in sorted(tables):
+        old, new = before.time_indexes.get(name), now.time_indexes.get(name)
+        if old != new:
+            raise RestoreError(
+                f"The rows of {name} were loaded with the time index {old or 'none'}, which is now {new or 'none'} at"
+                f" revision {revision}: other rows lie in each chunk. {_IMPORT_AGAIN}",
+                table=table_text(name),
+            )
+
+
+def _check_start(before: PinnedWindows, now: PinnedWindows, revision: int) -> None:
+    if (now.start, now.length, now.zone) != (before.start, before.length, before.zone):
+        raise RestoreError(
+            f"The target's rows were loaded in {before}; revision {revision} has {now}, so its chunks are not those"
+            f" that the target holds. {_IMPORT_AGAIN}",
+            revision=revision,
+        )
+
+
+def _check_end(chunk: int, before: PinnedWindows, now: PinnedWindows, revision: int) -> None:
+    assert before.start is not None
+    assert now.start is not None
+    old = window_at(before.start, before.length, chunk, end=before.end).end
+    new = window_at(now.start, now.length, chunk, end=now.end).end
+    if old > new:
+        raise RestoreError(
+            f"Chunk {chunk} was loaded up to {time_text(old)}; at revision {revision} it ends at {time_text(new)}, so"
+            f" the rows between would be left over. {_IMPORT_AGAIN}",
+            chunk=chunk,
+        )
+
+
+def numbered(chunks: Sequence[int]) -> str:
+    """Return chunk ids for a message."""
+    return f"{noun(len(chunks), 'chunk')} {', '.join(map(str, chunks))}"
+
 
 _OTHER_ROWS = (act.Begin, act.SchemaAdded, act.Rebuilt, act.Rollback)
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.definition.needs import Need
@@ -18,18 +19,20 @@ from snapshot_assets.databases.partitions import former_partitions
 from snapshot_assets.databases.protocol.steps import SchemaStep, StepResult
 from snapshot_assets.databases.protocol.target import RestoreRecord
 from snapshot_assets.engine.restore.damage import KEEP_GOING, SHOWN, refuse_damage
-from snapshot_assets.engine.restore.decide import ChunkChanges, ChunkLoad, check_files, decide
+from snapshot_assets.engine.restore.decide import ChunkChanges, ChunkLoad, check_files, decide, numbered
 from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan, TombstoneDeletions, outside, tombstones_at
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.source import RestoreSource
 from snapshot_assets.engine.restore.steps import KeptStep, RestoreSteps
-from snapshot_assets.engine.restore.target import TargetLedger, check_ledger, resumed_record
-from snapshot_assets.engine.restore.windows import numbered
+from snapshot_assets.engine.restore.target import TargetLedger, resumed_record
 from snapshot_assets.engine.schema_history import dropped_table, former_partition, left_out
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.kinds import capital
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.restore.loader import ChunkOutcome
 
 
 @dataclass(frozen=True)
@@ -194,6 +197,19 @@ class RestorePlan:
         """Return the files of a chunk that the ledger lacks."""
         return self.ledger.missing(chunk)
 
+    def expected_rows(self, file: FilePlan) -> int:
+        """Return how many rows a file brings; for a file that is not loaded whole, only the ledger has the number."""
+        entry = self.ledger.files.get(file.key)
+        return file.file.rows if file.whole or entry is None else entry.rows
+
+    def rows_after(self, outcome: ChunkOutcome) -> int:
+        """Return how many rows the target holds of a chunk that was loaded after this plan was made."""
+        files = self.by_id[outcome.chunk].files
+        if all(file.whole for file in files):
+            return sum(file.file.rows for file in files)
+        loaded = () if outcome.status == "replaced" else {file.key for file in files} & set(self.ledger.files)
+        return sum(self.ledger.files[key].rows for key in loaded) + outcome.rows
+
     def _loadable(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
         """Return the files of a chunk that the ledger lacks, of tables that could be made, unless they are left out."""
         left = self.left_places
@@ -266,7 +282,7 @@ class RestorePlan:
     @cached_property
     def loads(self) -> tuple[ChunkLoad, ...]:
         """What is done with each chosen chunk; `choose` has checked it."""
-        chosen = (chunk for chunk in self.chunks if not self.only or chunk.chunk in self.only)
+        selected = (chunk for chunk in self.chunks if not self.only or chunk.chunk in self.only)
         loads = (
             decide(
                 chunk.without(self.absent) if self.tried else chunk,
@@ -274,7 +290,7 @@ class RestorePlan:
                 again=chunk.chunk in self.again,
                 replace=self.settings.replace,
             )
-            for chunk in chosen
+            for chunk in selected
         )
         return tuple(load.without(self.damaged) if self.settings.keep_going else load for load in loads)
 
@@ -300,8 +316,7 @@ class RestorePlan:
         Raises:
             OtherImportError: A different restore into the tables was recorded meanwhile.
         """
-        check_ledger(ledger, self.source, self.source.filters)
-        resumed = resumed_record(ledger, self.source, self.source.filters)
+        resumed = resumed_record(ledger, self.source)
         return replace(
             self,
             ledger=ledger,

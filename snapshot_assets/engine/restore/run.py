@@ -1,37 +1,57 @@
-"""Executes a restore: creates tables, loads chunks, creates keys, indexes and views.
+"""Executes a restore: pins the revision, creates tables, loads chunks, creates keys, indexes and views.
 
 Dagster's assets, the command line and the tests use this one class; it needs Spark only through its runner. The
-ledger in the target decides what is loaded already, so every step can be repeated after a kill.
+ledger in the target decides what is loaded already, so every step can be repeated after a kill. The pin keeps what the
+restore needs from expiring before it has finished.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
+from snapshot_assets.catalog.catalog import Catalog, writable
+from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
+from snapshot_assets.catalog.state.pins import held_tags
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import open_target, target_module
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.databases.protocol.steps import SchemaStep
+from snapshot_assets.databases.protocol.target import RestoreRecord
 from snapshot_assets.engine.jobs import MapRunner
 from snapshot_assets.engine.progress import Stage, silent
-from snapshot_assets.engine.restore import pin as restore_pins
+from snapshot_assets.engine.restore.compare import check_rows, table_counts
+from snapshot_assets.engine.restore.damage import partly_restored
 from snapshot_assets.engine.restore.loader import ChunkOutcome, Loader
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.prepare import plan_again, plan_restore
-from snapshot_assets.engine.restore.report import partly_restored
-from snapshot_assets.engine.restore.row_counts import check_rows, table_counts
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.steps import FailedStep, incomplete, without_tables
 from snapshot_assets.engine.restore.target import TargetLedger
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.session import Session, parallel_chunks, parallel_tasks
-from snapshot_assets.errors import OtherImportError, RestoreError, RestoreFailedError, SnapshotError, TransientError
+from snapshot_assets.errors import (
+    ConditionalCreateUnsupportedError,
+    OtherImportError,
+    ReplicaError,
+    RestoreError,
+    RestoreFailedError,
+    SnapshotError,
+    StoreDeniedError,
+    TransientError,
+)
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.scrub import scrub
 from snapshot_assets.storage.base import ObjectStore
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.restore.source import RestoreSource
+
 
 _BEFORE, _AFTER = "making tables", "making keys, indexes and views"
 """Stages of a restore, before and after the rows."""
@@ -104,7 +124,7 @@ class RestoreRun:
                     self.settings,
                     depth=depth,
                     recorded=recorded,
-                    rehearse=rehearse,
+                    whole=rehearse,
                 )
             else:
                 self._refresh(self.plan)
@@ -159,9 +179,9 @@ class RestoreRun:
         if plan.reopened:
             target.finish(plan.record, finished=False)
         superseded = {record.tag for record in plan.ledger.earlier if record.id != plan.record.id}
-        restore_pins.unpin_from(self.store, plan.source, superseded.intersection(plan.source.head.tags))
+        unpin_from(self.store, plan.source, superseded.intersection(plan.source.head.tags))
         if not plan.finished or plan.again:
-            self._pinned = restore_pins.pin(self.store, plan.record, plan.source, self.pin_for)
+            self._pinned = pin(self.store, plan.record, plan.source, self.pin_for)
         return self._make(plan, _BEFORE, plan.steps.pending_before())
 
     def _make(
@@ -348,7 +368,7 @@ class RestoreRun:
         """Delete the tag of this restore, if it is there."""
         plan = self.plan
         if plan is not None and (self._pinned or plan.record.tag in plan.source.head.tags):
-            restore_pins.unpin_from(self.store, plan.source, [plan.record.tag])
+            unpin_from(self.store, plan.source, [plan.record.tag])
 
     def check_counts(self) -> dict[TableName, tuple[int, int]]:
         """Count every restored table's rows in the target.
@@ -360,3 +380,80 @@ class RestoreRun:
         plan = self.current()
         with self.target() as target:
             return table_counts(target, plan, self.stage)
+
+
+_LOG = logging.getLogger(__name__)
+_UNWRITABLE = (StoreDeniedError, ConditionalCreateUnsupportedError, ReplicaError)
+
+
+def pin(store: ObjectStore, record: RestoreRecord, source: RestoreSource, ttl: timedelta | None) -> bool:
+    """Create the tag of an unfinished restore, unless it exists; warn if the location is read-only or a replica.
+
+    Nothing is committed to a log that objects contradict.
+
+    Args:
+        store: The location.
+        record: The restore.
+        source: What was read of the location a short time ago; newer transactions are read here.
+        ttl: How long the tag lives if nothing deletes it; None for no limit.
+
+    Returns:
+        Whether the tag exists.
+
+    Raises:
+        VersionNotFoundError: The revision expired.
+    """
+    if source.contradicted:
+        return False
+    catalog = Catalog(store, source.head.copy())
+    existing = catalog.refresh().tags.get(record.tag)
+    if existing is not None and existing.pin.revision == record.revision:
+        return True  # a location that is read-only by now needs no write
+    try:
+        # Opening the location for writing would read the log again, which the plan has verified to its end.
+        probed = writable(store, single_writer=False, clock=lambda: datetime.now(UTC))
+        create_tag(Catalog(probed, catalog.state), record.tag, record.revision, ttl)
+    except ReplicaError:
+        _LOG.warning(
+            "%s is a replica, so revision %s is not pinned while it is imported: do not replicate to it with --delete.",
+            store.uri,
+            record.revision,
+        )
+        return False
+    except _UNWRITABLE as error:
+        _LOG.warning(
+            "%s cannot be written to, so revision %s is not pinned while it is imported: do not expire it. %s",
+            store.uri,
+            record.revision,
+            scrub(str(error)),
+        )
+        return False
+    return True
+
+
+def unpin_from(store: ObjectStore, source: RestoreSource, tags: Iterable[str]) -> None:
+    """Delete tags of restores, where they exist, unless objects contradict the log."""
+    if not source.contradicted:
+        unpin(store, tags)
+
+
+def unpin(store: ObjectStore, tags: Iterable[str]) -> list[str]:
+    """Delete tags of restores, where they exist.
+
+    Returns:
+        The tags that still exist, because they are held or the location is read-only.
+    """
+    left = list(tags)
+    try:
+        catalog = Catalog.open_for_writing(store) if left else None
+        if catalog is not None:
+            held = held_tags(catalog.state.pins).keys() & set(left)
+            for tag in [tag for tag in left if tag not in held]:
+                delete_tag(catalog, tag)
+                left.remove(tag)
+    except _UNWRITABLE as error:
+        existing = Catalog.open(store).state.tags
+        left = [tag for tag in left if tag in existing]
+        if left:
+            _LOG.warning("%s cannot be written to, so it keeps %s. %s", store.uri, ", ".join(left), scrub(str(error)))
+    return left
