@@ -6,7 +6,7 @@ that no rule and no operation needs a check of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, TypeVar
@@ -199,8 +199,10 @@ def refuse_held(tags: Iterable[PinState]) -> None:
     if held:
         names = [known.pin.name for known in held if isinstance(known.pin, act.TagCreated)]
         releases = [f"`snapshots tag release {name} --reason …`" for name in names]
+        text = "; ".join(map(held_text, held))
         raise TagHeldError(
-            f"{_sentence(held)}; nothing was changed or deleted. Release first: {', '.join(releases)}.", tags=names
+            f"{text[0].upper()}{text[1:]}; nothing was changed or deleted. Release first: {', '.join(releases)}.",
+            tags=names,
         )
 
 
@@ -208,11 +210,6 @@ def held_text(known: PinState) -> str:
     """Return who holds a tag, since when, and why, as text."""
     assert known.hold is not None
     return f"{known.pin} is held since {time_text(known.hold.at)} by {known.hold.by} ({known.hold.reason})"
-
-
-def _sentence(held: Sequence[PinState]) -> str:
-    text = "; ".join(map(held_text, held))
-    return text[0].upper() + text[1:]
 
 
 def _ended(held: dict[str, TagState], actions: Iterable[act.Action]) -> Iterator[str]:
