@@ -94,7 +94,8 @@ def _snapshot_at(store: ObjectStore) -> list[SnapshotSummary]:
     """Return the summary of a location with a snapshot, also one whose log is lost; nothing for another folder."""
     if has_log(store):
         return [summarize(store)]
-    if not _resembles_location(store):
+    # Other programs' folders are spared a whole listing.
+    if not (any(name.isdecimal() for name in store.folders("data/")) or is_there(store, MANIFEST)):
         return []
     try:
         refuse_lost_log(store)
@@ -103,11 +104,6 @@ def _snapshot_at(store: ObjectStore) -> list[SnapshotSummary]:
     except (DamageError, UnsupportedVersionError) as error:
         return [SnapshotSummary(store.uri, "unreadable", error=str(error))]
     return []
-
-
-def _resembles_location(store: ObjectStore) -> bool:
-    """Return whether a folder without a log may have had one; spares other programs' folders a whole listing."""
-    return any(name.isdecimal() for name in store.folders("data/")) or is_there(store, MANIFEST)
 
 
 def summarize(store: ObjectStore) -> SnapshotSummary:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 from pydantic import TypeAdapter, ValidationError
@@ -189,14 +189,12 @@ def receipt_json(receipt: Receipt) -> dict[str, Any]:
         "supersedes": list(receipt.supersedes),
         "run": receipt.run,
         "compaction": asdict(receipt.compaction) if receipt.compaction else None,
-        "files": [_file_to_json(file) for file in receipt.files],
+        "files": [
+            {name: getattr(file, name) for name in ("path", "schema", "table", "rows", "bytes", "sha256")}
+            | {"add_file": _base64(encode_file(AddFile(file)))}  # complete, as in the transaction
+            for file in receipt.files
+        ],
     }
-
-
-def _file_to_json(file: DataFile) -> dict[str, Any]:
-    """Return a file's readable values and the complete add-file action of the transaction."""
-    readable = {name: getattr(file, name) for name in ("path", "schema", "table", "rows", "bytes", "sha256")}
-    return readable | {"add_file": _base64(encode_file(AddFile(file)))}
 
 
 def _base64(message: Message) -> str:
@@ -207,29 +205,24 @@ def _bytes(value: str) -> bytes:
     return base64.b64decode(value, validate=True)
 
 
-def _header_from_json(value: str | None) -> Header | None:
-    return None if value is None else cast(Header, codec.decode(Header, pb.Header.FromString(_bytes(value))))
-
-
 def _from_json(value: dict[str, Any], name: str) -> Receipt:
     try:
+        header = value.get("header")
         decoded = {
-            "header": _header_from_json(value.get("header")),
+            "header": None if header is None else codec.decode(Header, pb.Header.FromString(_bytes(header))),
             "opened_at": parse_time(value["opened_at"]),
             "files": [decode_file(pb.AddFile.FromString(_bytes(file["add_file"]))).file for file in value["files"]],
         }
         receipt = _RECEIPT.validate_python(value | decoded)
     except (KeyError, TypeError, ValueError, AttributeError, SnapshotError, DecodeError) as cause:
-        why = _first_error(cause) if isinstance(cause, ValidationError) else repr(cause)
+        why = repr(cause)
+        if isinstance(cause, ValidationError):
+            first = cause.errors(include_url=False)[0]
+            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise DocumentError(f"{name} is not a valid receipt: {why}.", object=name) from cause
     for file in receipt.files:
         check_data_path(file.path, receipt.chunk)
     return receipt
-
-
-def _first_error(cause: ValidationError) -> str:
-    error = cause.errors(include_url=False)[0]
-    return f"{'.'.join(map(str, error['loc']))}: {error['msg']}"
 
 
 _REPLACES, _CHECKSUM = "replaces", "checksum"
@@ -237,10 +230,9 @@ _REPLACES, _CHECKSUM = "replaces", "checksum"
 
 def stands_for(data: bytes, ref: ObjectRef) -> bool:
     """Return whether bytes are those that the log names, or a receipt that was written again in their place."""
-    return sha256_hex(data) == ref.sha256 or (is_receipt(ref.path) and _is_written_again(data, ref))
-
-
-def _is_written_again(data: bytes, ref: ObjectRef) -> bool:
+    same = sha256_hex(data) == ref.sha256
+    if same or not is_receipt(ref.path):
+        return same
     try:
         document = parse_json(data, ref.path)
     except (DamageError, UnsupportedVersionError):
