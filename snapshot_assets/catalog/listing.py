@@ -35,12 +35,10 @@ _LEVELS = 2
 
 @dataclass(frozen=True)
 class SnapshotSummary:
-    """One location as `snapshots export list` shows it.
+    """One location as `snapshots export list` shows it; its pins are by commit time of the revisions that they pin.
 
     Attributes:
         status: `complete` (sealed), `incomplete`, `schema-only`, `deleted` or `unreadable`.
-        tags: Its tags, by commit time of the revisions that they pin.
-        savepoints: Its savepoints, in the same order.
         error: Why it is unreadable, else "".
     """
 
@@ -150,12 +148,9 @@ _TYPES = {"int": pa.int64(), "text": pa.string(), "time": pa.timestamp("us", "UT
 
 @dataclass(frozen=True)
 class TableRequest:
-    """The states that a metadata table is read from.
+    """The states that a metadata table is read from: the head's, and that at the requested version, else the head's.
 
-    Attributes:
-        head: The head's state.
-        state: The state at the requested version; the head's without a version.
-        since: The revision that `$diff` starts at; 0 without one.
+    `since` is the revision that `$diff` starts at; 0 without one.
     """
 
     head: State

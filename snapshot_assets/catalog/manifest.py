@@ -236,7 +236,6 @@ class StoredManifest:
     """A manifest on storage, in `manifest.json` or in the object of a pin.
 
     Attributes:
-        path: The object that holds it.
         document: Its members.
         checksum: The verified snapshot checksum; "" if the state is not sealed.
         rolled_back: The revision of the newest rollback up to the manifest's own revision, 0 for none.

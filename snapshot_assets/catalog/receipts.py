@@ -45,11 +45,8 @@ from snapshot_assets.storage.create import create_own
 
 @dataclass(frozen=True)
 class CompactedTable:
-    """A table of a chunk that a compaction rewrote, and the rows that it left out.
-
-    Attributes:
-        rows_deleted: Rows that tombstones deleted.
-        rows_duplicate: Rows whose primary key a newer row has.
+    """A table of a chunk that a compaction rewrote, without rows that were deleted or whose primary key a newer row
+    has.
     """
 
     schema: str
@@ -60,11 +57,9 @@ class CompactedTable:
 
 @dataclass(frozen=True)
 class Compaction:
-    """A compaction of a chunk.
+    """A compaction of a chunk; the receipt does not list the tables that it left as they were.
 
-    Attributes:
-        dedupe: `primary_key` if rows with equal primary keys were merged; "" otherwise.
-        tables: The compacted tables; the receipt does not list the others.
+    `dedupe` is `primary_key` if rows with equal primary keys were merged; "" otherwise.
     """
 
     dedupe: str
@@ -127,12 +122,9 @@ def write_receipt(store: ObjectStore, receipt: Receipt) -> ObjectRef:
 
 
 def write_young_receipt(store: ObjectStore, receipt: Receipt, now: datetime) -> ObjectRef:
-    """Write a receipt unless garbage collection may already count its files as orphans; see `write_receipt`.
+    """Write a receipt unless garbage collection may already count its files as orphans; see `check_age`.
 
     A resume may adopt the receipt, so it must not appear shortly before its files are deleted.
-
-    Raises:
-        ConflictError: The first file was opened more than half a grace period ago.
     """
     if receipt.header is not None:
         check_age(receipt.header, receipt.chunk, receipt.opened_at, now)
@@ -156,11 +148,7 @@ def check_age(header: Header, chunk: int, opened_at: datetime, now: datetime) ->
 
 
 def read_receipt(store: ObjectStore, path: str) -> tuple[Receipt, ObjectRef]:
-    """Return the receipt at a path, and its reference.
-
-    Raises:
-        DocumentError: It is not a valid receipt.
-    """
+    """Return the receipt at a path, and its reference; raise a DocumentError if it is not valid."""
     data = store.get(path, limit=MAX_DOCUMENT_BYTES)
     return parse_receipt(data, path), ObjectRef(path, sha256_hex(data), len(data))
 

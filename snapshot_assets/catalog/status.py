@@ -28,11 +28,9 @@ _READS = 5
 
 @dataclass(frozen=True)
 class Moment:
-    """A revision, and the time that its age counts from.
+    """A revision, and the time that its age counts from; `name` is that of a tag, "" for a seal.
 
-    Attributes:
-        name: Of a tag; "" for a seal.
-        age_seconds: How old it is; 0 if this machine's clock is behind.
+    The age is 0 if this machine's clock is behind.
     """
 
     revision: int
@@ -88,8 +86,6 @@ class Status:
         damage: Why the garbage is not known, also a fault of a replica's marker; "" if it is known.
         collectable: Garbage that is older than the grace period.
         waiting: Younger garbage.
-        transactions: The log's transactions.
-        checkpoints: Its checkpoints.
         held: Names of the tags under legal hold, sorted.
         replica_of: URI of the source of a replica; None for a location of its own.
         promoting: Whether a promotion of the replica was begun and has not ended.

@@ -34,11 +34,7 @@ _PERIODS: dict[str, Callable[[datetime], tuple[int, ...]]] = {
 
 @dataclass(frozen=True)
 class Calendar:
-    """How many days, ISO weeks, months and years, in UTC, keep their newest moment; None for no such rule.
-
-    Raises:
-        PlanError: A number is below 1.
-    """
+    """How many days, ISO weeks, months and years, in UTC, keep their newest moment; None for no such rule."""
 
     daily: int | None = None
     weekly: int | None = None
@@ -169,10 +165,6 @@ def tombstone(state: State, token: Token, wanted: act.Tombstone) -> Actions:
 
     Commits nothing if an equal tombstone already covers all files of the table: a repeated call changes nothing. The
     tombstone also covers files that other writers read before it and commit later (`tombstones_through`).
-
-    Raises:
-        SupersededError: Another snapshot replaced this one.
-        ConflictError: A schema was added after the one that the predicate was written for.
     """
     check_unchanged(state, token)
     if state.schema_id != token.schema_id:
@@ -207,12 +199,7 @@ def _is_deleted(state: State, wanted: act.Tombstone) -> bool:
 
 @rule
 def delete(state: State, token: Token, *, with_tags: bool = False) -> Actions:
-    """Declare the snapshot deleted, before any of its objects is deleted.
-
-    Raises:
-        TagHeldError: A tag is held.
-        PinnedError: Tags or savepoints pin the snapshot, and `with_tags` is not given.
-    """
+    """Declare the snapshot deleted, before any of its objects is. A held tag refuses it, other pins without `with_tags`."""
     if state.deleted:
         return None
     check_unchanged(state, token)
@@ -224,11 +211,7 @@ def delete(state: State, token: Token, *, with_tags: bool = False) -> Actions:
 
 @rule
 def purge(state: State, paths: Sequence[str]) -> Actions:
-    """Remove files from the state before garbage collection deletes them. Some may be gone already.
-
-    Raises:
-        ConflictError: A retained revision has one of them.
-    """
+    """Remove files from the state before garbage collection deletes them. Some may be gone already."""
     refuse_deleted(state)
     unreferenced = state.files.unreferenced(state.retained())
     purged = sorted(set(paths) & state.files.paths())
@@ -294,10 +277,6 @@ def expire(
 
     Pinned revisions may be among them; these stay readable until they lose their last pin. `version` is the location's
     format version at the time of planning.
-
-    Raises:
-        LocationDeletedError: The snapshot was deleted.
-        SupersededError: The location was upgraded meanwhile.
     """
     refuse_deleted(state)
     refuse_upgraded(state, version)

@@ -52,10 +52,7 @@ class DiffRow:
         kind: What changed. The row of a chunk counts the same files as the rows of its files.
         change: For a file `added` or `removed`. For a chunk also `rewritten` if files were added and removed. Without
             changed files: `deleted` if tombstones now delete rows of the chunk, `undeleted` if they no longer do.
-        chunk: The chunk, for a chunk or file.
-        schema: The schema, for a tombstone, chunk or file; None for a chunk without files.
-        table: The table, like `schema`.
-        path: The path, for a file.
+        schema: As is `table`, None for a chunk without files.
         detail: For the header, the field and its values; for a schema, its id; for a tombstone, its revision and
             predicate; for a chunk without files, its status.
         rows_added: Rows of the added files; None (unknown) for a chunk where tombstones are undone.

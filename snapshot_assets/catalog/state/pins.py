@@ -33,11 +33,7 @@ _Pin = TypeVar("_Pin", bound=act.TagCreated | act.SavepointCreated, covariant=Tr
 
 @dataclass(frozen=True)
 class CommittedPin(Generic[_Pin]):
-    """A tag or savepoint, the writer and revision that created it, and the format version of its object.
-
-    Attributes:
-        hold: The legal hold on a tag; None without one.
-    """
+    """A tag or savepoint, the writer and revision that created it, its object's format version, and a tag's hold."""
 
     pin: _Pin
     created_by: str
@@ -60,11 +56,9 @@ Place = tuple[str, int, int]
 
 @dataclass
 class Pins:
-    """All pins of a location.
+    """All pins of a location: tags by name, savepoints by id.
 
     Attributes:
-        tags: By name.
-        savepoints: By id.
         last_savepoint: The greatest id ever used, 0 for none.
         releases: The revision of the last release from a legal hold, by the tag's name; the tag may be deleted since.
     """
@@ -179,11 +173,7 @@ def held_tags(pins: Pins) -> dict[str, TagState]:
 
 
 def refuse_changes(pins: Pins, actions: Iterable[act.Action]) -> None:
-    """Refuse actions that would delete, rename or replace a held tag, or delete the location.
-
-    Raises:
-        TagHeldError: There is such an action. Names the tags.
-    """
+    """Refuse actions that would delete, rename or replace a held tag, or delete the location, by a TagHeldError."""
     held = held_tags(pins)
     if held:
         refuse_held(held[name] for name in dict.fromkeys(_ended(held, actions)))

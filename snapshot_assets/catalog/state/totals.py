@@ -99,11 +99,7 @@ def rows_text(outside: Sequence[act.RowsOutside], start: datetime, end: datetime
 
 
 def refuse_outside(outside: Sequence[act.RowsOutside], start: datetime, end: datetime | None) -> None:
-    """Refuse rows outside a range, for a plan that allows none.
-
-    Raises:
-        RowsOutsideError: There are some; its attribute `tables` has the rows of every table.
-    """
+    """Refuse rows outside a range, for a plan that allows none; the error's `tables` has the rows of every table."""
     if text := rows_text(outside, start, end):
         raise RowsOutsideError(
             f"{text}, and fail_on_rows_outside allows none. Change start_time or end_time so that the range holds them,"
@@ -120,11 +116,9 @@ def refuse_recorded(state: State) -> None:
 
 @dataclass(frozen=True)
 class RevisionSummary:
-    """A readable revision.
+    """A readable revision, with its newest schema, 0 for none, and the totals of all its files.
 
-    Attributes:
-        schema_id: Its newest schema, 0 for none.
-        rows: Rows of all its files. Rows deleted by a tombstone count until compaction drops them.
+    Rows deleted by a tombstone count until compaction drops them.
     """
 
     sealed: SealState

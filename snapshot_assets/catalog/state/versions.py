@@ -44,11 +44,7 @@ def resolve_version(text: str, state: State) -> int:
 
 
 def version_to_pin(text: str | None, state: State) -> int:
-    """Return the sealed revision of a version; for None, the newest seal of the snapshot.
-
-    Raises:
-        VersionNotFoundError: See `resolve_version`. For None: the snapshot has no seal yet.
-    """
+    """Return the sealed revision of a version; for None, the newest seal of the snapshot. See `resolve_version`."""
     if text is not None:
         return resolve_version(text, state)
     if state.newest_seal is None:
