@@ -45,9 +45,7 @@ from snapshot_assets.storage.create import create_own
 
 @dataclass(frozen=True)
 class CompactedTable:
-    """A table of a chunk that a compaction rewrote, without rows that were deleted or whose primary key a newer row
-    has.
-    """
+    """A table of a chunk that a compaction rewrote, without rows that tombstones deleted or a newer key replaced."""
 
     schema: str
     table: str

@@ -199,7 +199,7 @@ def _is_deleted(state: State, wanted: act.Tombstone) -> bool:
 
 @rule
 def delete(state: State, token: Token, *, with_tags: bool = False) -> Actions:
-    """Declare the snapshot deleted, before any of its objects is. A held tag refuses it, other pins without `with_tags`."""
+    """Declare the snapshot deleted, before any of its objects is. Pins refuse it; with tags, only a held one does."""
     if state.deleted:
         return None
     check_unchanged(state, token)
