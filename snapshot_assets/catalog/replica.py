@@ -146,7 +146,7 @@ def promotion_text(uri: str) -> str:
 
 
 @dataclass(frozen=True)
-class Unchosen:
+class MissingVersions:
     """What the log records and a replica of chosen versions does not have; each in order of revision, name or number.
 
     Attributes:
@@ -172,14 +172,14 @@ class Unchosen:
         ]
 
 
-def unchosen(state: State, revisions: Collection[int] | None) -> Unchosen:
+def missing_versions(state: State, revisions: Collection[int] | None) -> MissingVersions:
     """Return what a replica lacks: all but the head, the newest seal and the given revisions; nothing for None."""
     if revisions is None:
-        return Unchosen()
+        return MissingVersions()
     kept, pins = {*revisions}, state.pins
     if state.newest_seal is not None:
         kept.add(state.newest_seal.revision)
-    return Unchosen(
+    return MissingVersions(
         tuple(sorted({seal.revision for seal in state.seals} - kept - state.expired)),
         tuple(known for _, known in sorted(pins.tags.items()) if known.pin.revision not in kept),
         tuple(known for _, known in sorted(pins.savepoints.items()) if known.pin.revision not in kept),
@@ -187,10 +187,10 @@ def unchosen(state: State, revisions: Collection[int] | None) -> Unchosen:
 
 
 def with_versions(state: State, revisions: Collection[int] | None) -> State:
-    """Return a state without what a replica of chosen versions lacks; see `unchosen`. The given one does not change."""
+    """Return a state without what a replica of chosen versions lacks; see `missing_versions`. `state` stays as it is."""
     if revisions is None:
         return state
-    lacking, chosen = unchosen(state, revisions), state.copy()
+    lacking, chosen = missing_versions(state, revisions), state.copy()
     for tag in lacking.tags:
         del chosen.pins.tags[tag.pin.name]
     for savepoint in lacking.savepoints:

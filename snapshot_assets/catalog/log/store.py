@@ -186,9 +186,8 @@ def append(store: ObjectStore, transaction: act.Transaction) -> tuple[bool, LogE
     path = transaction_path(transaction.revision)
     data = encode_transaction(transaction)
     advice = (
-        f"It has {counted(len(transaction.actions), 'action')}; let one commit change fewer files or chunks. Instead"
-        " of a "
-        "rollback, restore that revision, or export it into another location."
+        f"It has {counted(len(transaction.actions), 'action')}; let one commit change fewer files or chunks. Instead of"
+        " a rollback, restore that revision, or export it into another location."
     )
     check_writable(len(data), documents.MAX_TRANSACTION_BYTES, path, advice)
     entry = LogEntry(transaction, trailing_sha256(data))

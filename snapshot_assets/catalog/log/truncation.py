@@ -213,8 +213,7 @@ def _check_revision(store: ObjectStore, head: int, path: str, revision: int) -> 
         return
     raise LostLogError(
         f"The log of {store.uri} ends at revision {head}, but {path} is of revision {revision}: the log's end was "
-        f"lost. {BRING_BACK} If that reports a whole "
-        f"log, {path} is damaged: move it away.",
+        f"lost. {BRING_BACK} If that reports a whole log, {path} is damaged: move it away.",
         object=transaction_path(head + 1),
         uri=store.uri,
         revision=head,

@@ -48,13 +48,16 @@ class Calendar:
 
     def __bool__(self) -> bool:
         """Return whether there is a rule."""
-        return any(True for _ in self._rules())
+        return bool(self._rules())
 
     def kept(self, times: Sequence[datetime]) -> set[int]:
         """Return the places, among moments with the newest first, of those that at least one rule keeps."""
         kept: set[int] = set()
-        for period, count in self._rules():
-            kept |= _newest_of(times, _PERIODS[period], count)
+        for name, count in self._rules():
+            periods = [_PERIODS[name](time.astimezone(UTC)) for time in times]
+            ends = (0, len(periods) - 1)
+            newest = [place for place, each in enumerate(periods) if place in ends or each != periods[place - 1]]
+            kept |= {*newest[:count]}
         return kept
 
     def _rules(self) -> list[tuple[str, int]]:
@@ -63,18 +66,6 @@ class Calendar:
 
 
 NO_CALENDAR = Calendar()
-
-
-def _newest_of(times: Sequence[datetime], period: Callable[[datetime], tuple[int, ...]], count: int) -> set[int]:
-    kept: list[int] = []
-    last = None
-    for place, time in enumerate(times):
-        if len(kept) == count:
-            break
-        if (this := period(time.astimezone(UTC))) != last or place == len(times) - 1:
-            kept.append(place)
-            last = this
-    return set(kept)
 
 
 @dataclass(frozen=True)
