@@ -1,4 +1,4 @@
-"""What a schema loses in another kind of database: limits of types, details of tables, keys and indexes, views and code.
+"""What a schema loses in another kind of database: limits of types, details of tables, keys, indexes, views and code.
 
 It reads the documents alone: a target of another kind may be without PostgreSQL's driver.
 """

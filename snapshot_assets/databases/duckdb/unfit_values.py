@@ -1,4 +1,4 @@
-"""Values that native carriers cannot hold, found in the file and in the batches of a scan: infinite times, and 24:00."""
+"""Finds values that native carriers cannot hold, in the file and in a scan's batches: infinite times, and 24:00."""
 
 from __future__ import annotations
 

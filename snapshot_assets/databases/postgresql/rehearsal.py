@@ -1,11 +1,12 @@
 """Rehearses statements on a server: runs them in a transaction that is rolled back, and collects what it refuses.
 
 This finds what no list of objects can: missing privileges, names that are taken, and SQL of a newer version. The
-tables that are created are empty, and no row is read or written. Statements are left out that reach beyond
-what the end takes back. A lock on a table that others use would keep them waiting. A function of the snapshot may change
-what no rollback restores, such as the place of a sequence. Functions that the target has already may be called, for
-example by an index. A rehearsal ends early when it takes too long or holds too many locks; then the rest is unknown,
-which refuses no import.
+tables that are created are empty, and no row is read or written. A rehearsal ends early when it takes too long or
+holds too many locks; then the rest is unknown, which refuses no import.
+
+Statements are left out that reach beyond what the rollback takes back. A lock on a table that others use would keep
+them waiting. A function of the snapshot may change what no rollback restores, such as the place of a sequence.
+Functions that the target has already may be called, for example by an index.
 """
 
 from __future__ import annotations
