@@ -187,7 +187,7 @@ def missing_versions(state: State, revisions: Collection[int] | None) -> Missing
 
 
 def with_versions(state: State, revisions: Collection[int] | None) -> State:
-    """Return a state without what a replica of chosen versions lacks; see `missing_versions`. `state` stays as it is."""
+    """Return a state without what a replica of chosen versions lacks; see `missing_versions`; `state` itself stays."""
     if revisions is None:
         return state
     lacking, chosen = missing_versions(state, revisions), state.copy()
