@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
-from snapshot_assets.catalog.state.exporter import described_by
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.totals import described_by
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, Remedy, faults_by_object, missing
 from snapshot_assets.catalog.verify.rotation import due_files
 from snapshot_assets.errors import ObjectNotFoundError

@@ -8,9 +8,9 @@ from datetime import timedelta
 from snapshot_assets.catalog.log.scan import LogScan
 from snapshot_assets.catalog.receipt_selection import adoptable_receipts, newest_fitting
 from snapshot_assets.catalog.receipts import Receipt
-from snapshot_assets.catalog.state.exporter import exporter_text
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained import documents_of
+from snapshot_assets.catalog.state.totals import exporter_text
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import in_layout

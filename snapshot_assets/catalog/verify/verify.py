@@ -13,8 +13,8 @@ from snapshot_assets.catalog.log.replay import fault_remedy
 from snapshot_assets.catalog.log.scan import LogScan, scan_log
 from snapshot_assets.catalog.log.truncation import contradictions
 from snapshot_assets.catalog.manifest import checksum_of
-from snapshot_assets.catalog.state.exporter import finished_by
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.totals import finished_by
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, remedy_of, with_remedy, with_replicas_remedy
 from snapshot_assets.catalog.verify.hints import hint_faults
 from snapshot_assets.catalog.verify.objects import Depth, Report, check_documents, check_files, file_faults

@@ -13,8 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.databases.definition.needs import Need
-from snapshot_assets.databases.definition.statements import Definition, FailedStatement, ObjectKey, Rehearsal
+from snapshot_assets.databases.definition import Definition, FailedStatement, Need, ObjectKey, Rehearsal
 from snapshot_assets.databases.partitions import former_partitions
 from snapshot_assets.databases.protocol.steps import SchemaStep, StepResult
 from snapshot_assets.databases.protocol.target import RestoreRecord

@@ -15,8 +15,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from snapshot_assets.databases.definition.needs import AVAILABLE_EXTENSION, Need, of_rows
-from snapshot_assets.databases.definition.statements import Definition, FailedStatement, ObjectKey, Statement
+from snapshot_assets.databases.definition import (
+    AVAILABLE_EXTENSION,
+    Definition,
+    FailedStatement,
+    Need,
+    ObjectKey,
+    Statement,
+    needed_by_rows,
+)
 from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.databases.protocol.target import ExistingTable, OtherType
 from snapshot_assets.engine.restore.files import FilePlan, as_carried, changed_carriers
@@ -71,7 +78,7 @@ def schema_refusals(definition: Definition, contents: TargetContents, *, resumed
 
 def lacking(definition: Definition, contents: TargetContents) -> tuple[list[Need], list[Need]]:
     """Return the objects that the target lacks: those that rows need, and those that only keys and views need."""
-    of_tables = of_rows(definition.needs)
+    of_tables = needed_by_rows(definition.needs)
     parts: tuple[list[Need], list[Need]] = [], []
     for need in contents.missing:
         parts[need.label not in of_tables].append(need)
