@@ -208,11 +208,7 @@ def in_layout(path: str) -> bool:
 
 
 def check_data_path(path: str, chunk: int) -> str:
-    """Return `path` if it is a data file of that chunk.
-
-    Raises:
-        UnsafePathError: It is any other path, such as one with `..`, a scheme or a backslash.
-    """
+    """Return `path` if it is a data file of that chunk; raise an UnsafePathError for another, such as one with `..`."""
     expected = f"data/{chunk}/<schema>.<table>-<attempt>-<part>.<format>, or that in folders <column>=<value>"
     return _checked(path, _DATA_FILE, str(chunk), expected)
 

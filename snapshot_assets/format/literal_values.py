@@ -79,12 +79,9 @@ Given = bool | Decimal | str | bytes
 
 
 def coerced(given: Given, arrow_type: pa.DataType, column: str) -> Literal:
-    """Convert a value to a literal of a column's type, exactly except for the rounding of floats.
+    """Convert a value to a literal of a column's type, exactly except for floats, or raise a PlanError.
 
-    Times, dates and the floats NaN, Infinity and -Infinity are given as text.
-
-    Raises:
-        PlanError: The value does not fit the type; the message names both.
+    Floats are rounded. Times, dates and the floats NaN, Infinity and -Infinity are given as text.
     """
     kind = arrow_type_text(arrow_type) if storage_of(arrow_type) else str(arrow_type)
     if storage_of(arrow_type) is None:

@@ -44,11 +44,7 @@ class ColumnPath(NamedTuple):
 
 
 def parse_table(value: object) -> TableName:
-    """Return the table of `schema.table`, `"sche.ma"."ta.ble"`, or a mapping of `schema` and `table`.
-
-    Raises:
-        PlanError: The value does not name a schema and a table.
-    """
+    """Return the table of `schema.table`, `"sche.ma"."ta.ble"`, or a mapping of both, or raise a PlanError."""
     if isinstance(value, TableName):
         return value
     if isinstance(value, Mapping) and set(value) == {"schema", "table"}:
@@ -75,11 +71,7 @@ def table_of(query: str) -> TableName | None:
 
 
 def parse_column(value: object) -> ColumnPath:
-    """Return the column that a text such as `schema.table.column` names.
-
-    Raises:
-        PlanError: The value does not name a schema, a table and a column.
-    """
+    """Return the column that a text such as `schema.table.column` names; raise a PlanError for another value."""
     if isinstance(value, ColumnPath):
         return value
     match _split_name(value) if isinstance(value, str) else ():

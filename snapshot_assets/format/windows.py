@@ -2,7 +2,8 @@
 
 Windows are half-open intervals without gaps or overlap, numbered from 1 at the plan's start. They align to nothing
 else. The last window of a bounded range is clipped to the range's end. Windows of an unbounded range are never clipped,
-so an id always means the same interval.
+so an id always means the same interval. An empty or negative range or length, more than `MAX_WINDOWS` windows, and an
+id or instant without a window are a PlanError.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def partition_key(window: Window) -> str:
 
 
 def count_windows(start: datetime, end: datetime, length: timedelta) -> int:
-    """Return how many windows cover `[start, end)`, given by aware instants; raise a PlanError if no plan has them."""
+    """Return how many windows cover `[start, end)`, given by aware instants."""
     _require_length(length)
     start, end = to_utc(start), to_utc(end)
     if end <= start:
@@ -74,11 +75,7 @@ def plan_windows(start: datetime, end: datetime, length: timedelta) -> tuple[Win
 
 
 def closed_count(start: datetime, length: timedelta, now: datetime, lag: timedelta) -> int:
-    """Return how many windows of an unbounded range ended at least `lag` before `now`; also the id of the last one.
-
-    Raises:
-        PlanError: The length is not positive, the lag is negative, or there are more than `MAX_WINDOWS` windows.
-    """
+    """Return how many windows of an unbounded range ended at least `lag` before `now`; also the id of the last one."""
     _require_length(length)
     if lag < timedelta(0):
         raise PlanError(f"lag {lag} is negative; give 0s or more")
@@ -87,11 +84,7 @@ def closed_count(start: datetime, length: timedelta, now: datetime, lag: timedel
 
 
 def window_at(start: datetime, length: timedelta, index: int, *, end: datetime | None = None) -> Window:
-    """Return the window with an id, of windows from `start` on; `end` clips the last one, None for an unbounded range.
-
-    Raises:
-        PlanError: No window has that id.
-    """
+    """Return the window with an id, of windows from `start` on; `end` clips the last one, None for no end."""
     _require_length(length)
     start = to_utc(start)
     with suppress(OverflowError):  # after the year 9999
