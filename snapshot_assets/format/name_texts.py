@@ -81,16 +81,14 @@ def _unclear(part: str) -> set[str]:
     """Return the characters of a name that a reader does not see, or takes for others."""
     if part.isascii() and part.isprintable():
         return set()
-    unclear = {each for each in part if _is_unseen(each) or _is_form_of_another(each)}
+    unclear = {
+        each for each in part if _is_unseen(each) or each in _LIKE_ASCII or unicodedata.normalize("NFKC", each) != each
+    }
     return unclear.union(*map(_deceptive, _WORD.findall(part)))
 
 
 def _is_unseen(character: str) -> bool:
     return not character.isprintable() or _BLANK.match(character) is not None
-
-
-def _is_form_of_another(character: str) -> bool:
-    return character in _LIKE_ASCII or unicodedata.normalize("NFKC", character) != character
 
 
 def _deceptive(word: str) -> set[str]:

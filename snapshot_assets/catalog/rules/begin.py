@@ -200,7 +200,7 @@ def extend(state: State, token: Token, end: datetime) -> Actions:
 
 @rule
 def add_schema(state: State, token: Token, schema: SchemaContent) -> Actions:
-    """Give documents the next schema id, unless the newest schema has equal content; refuse a race with other content."""
+    """Give documents the next schema id, unless the newest schema has equal content, or others added one meanwhile."""
     check_unchanged(state, token)
     newest = state.schemas.get(state.schema_id)  # None after a rebuild without schemas
     if newest is not None and newest.sha256 == schema.sha256:
