@@ -66,7 +66,7 @@ def count_windows(start: datetime, end: datetime, length: timedelta) -> int:
             f"end_time {time_text(end)} is not after start_time {time_text(start)}; "
             "give a range that holds at least one instant"
         )
-    return _limited(-((start - end) // length), end - start, length)
+    return _check_count(-((start - end) // length), end - start, length)
 
 
 def plan_windows(start: datetime, end: datetime, length: timedelta) -> tuple[Window, ...]:
@@ -80,7 +80,7 @@ def closed_count(start: datetime, length: timedelta, now: datetime, lag: timedel
     if lag < timedelta(0):
         raise PlanError(f"lag {lag} is negative; give 0s or more")
     elapsed = to_utc(now) - to_utc(start) - lag
-    return _limited(max(0, elapsed // length), elapsed, length)
+    return _check_count(max(0, elapsed // length), elapsed, length)
 
 
 def window_at(start: datetime, length: timedelta, index: int, *, end: datetime | None = None) -> Window:
@@ -126,7 +126,7 @@ def _require_length(length: timedelta) -> None:
         raise PlanError(f"window length {length} is not a positive number of whole seconds; give one such as 6h or 1d")
 
 
-def _limited(count: int, span: timedelta, length: timedelta) -> int:
+def _check_count(count: int, span: timedelta, length: timedelta) -> int:
     """Return the count if a plan may have that many windows."""
     if count > MAX_WINDOWS:
         least = -(-span // MAX_WINDOWS)

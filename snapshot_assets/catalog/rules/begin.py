@@ -151,11 +151,11 @@ def check_same_plan(existing: act.Header, wanted: act.Header, names: NameRule = 
     a continuous plan.
     """
     compared = [*_COMPARED, *(["requested_end"] if existing.kind == "once" else [])]
-    different = [name for name in compared if _meant(existing, name, names) != _meant(wanted, name, names)]
+    different = [name for name in compared if _comparable(existing, name, names) != _comparable(wanted, name, names)]
     if different:
         lines = "; ".join(
-            f"{_USER_NAMES.get(name, name)} is {_shown(name, getattr(existing, name))} there "
-            f"and {_shown(name, getattr(wanted, name))} here"
+            f"{_USER_NAMES.get(name, name)} is {_value_text(name, getattr(existing, name))} there "
+            f"and {_value_text(name, getattr(wanted, name))} here"
             for name in different
         )
         raise SnapshotExistsError(
@@ -165,7 +165,7 @@ def check_same_plan(existing: act.Header, wanted: act.Header, names: NameRule = 
         )
 
 
-def _meant(header: act.Header, name: str, names: NameRule) -> Any:
+def _comparable(header: act.Header, name: str, names: NameRule) -> Any:
     """Return the value of a field, and in place of names what all names share that mean the same."""
     value = getattr(header, name)
     if name == "query":
@@ -177,7 +177,7 @@ def _meant(header: act.Header, name: str, names: NameRule) -> Any:
     return sorted(map(names.key, value)) if name in _NAMES else value
 
 
-def _shown(name: str, value: object) -> str:
+def _value_text(name: str, value: object) -> str:
     if name == "chunk_time_window" and isinstance(value, int):
         return duration_text(timedelta(microseconds=value))
     if name in ("exclude_tables", "exclude_columns", "mask", "encoding"):

@@ -68,7 +68,7 @@ def reversal(state: State, revision: int, *, undelete: bool = False, discard_new
     resolve_version(f"rev:{revision}", state)
     target = next(seal for seal in state.seals if seal.revision == revision)
     then = state.at(revision)
-    undeleted = _undeleted(state, then)
+    undeleted = _returning_tombstones(state, then)
     leaving, returning = state.files.back_to(revision)
     actions: list[act.Action] = []
     if leaving or returning or not (state.sealed and _without_files(state) == _without_files(then)):
@@ -95,7 +95,7 @@ def reversal(state: State, revision: int, *, undelete: bool = False, discard_new
     )
 
 
-def _undeleted(state: State, then: State) -> dict[int, act.Tombstone]:
+def _returning_tombstones(state: State, then: State) -> dict[int, act.Tombstone]:
     """Return the tombstones that deleted rows of the head's data since an older state.
 
     They include tombstones that a `begin` ended: the user must accept that rows deleted before it come back, even after

@@ -170,9 +170,9 @@ class State(BaseState):
         for action in event.actions:
             self._apply_action(action, event, name)
         if event.actions:
-            self.events.append(self._with_unpinned(event, pinned))
+            self.events.append(self._record_unpinned(event, pinned))
 
-    def _with_unpinned(self, event: Event, pinned: set[int]) -> Event:
+    def _record_unpinned(self, event: Event, pinned: set[int]) -> Event:
         """Return an event that also records the expired revisions which lost their last pin.
 
         Checkpoints do not keep deleted pins. So garbage collection treats the end of a pin like any expiry.
