@@ -170,12 +170,7 @@ class Catalog:
                     self.state.apply(entry, transaction_path(self.state.revision + 1))
 
     def require_snapshot(self) -> State:
-        """Return the state of a location that holds a snapshot.
-
-        Raises:
-            NoSnapshotError: It is empty.
-            LocationDeletedError: The snapshot was deleted.
-        """
+        """Return the state of a location that holds a snapshot that is not deleted; else raise an error."""
         if self.state.deleted:
             raise LocationDeletedError(f"The snapshot at {self.store.uri} was deleted; choose another location.")
         if self.state.header is None:

@@ -40,7 +40,6 @@ def read_content(store: ObjectStore, folder: str) -> SchemaContent:
     """Return what a transaction records about the schema documents in a folder.
 
     Raises:
-        ObjectNotFoundError: A document is missing.
         ChecksumMismatchError: The documents do not have the checksum that the folder is named after.
     """
     documents = {name: store.get(f"{folder}/{name}", limit=MAX_DOCUMENT_BYTES) for name in SCHEMA_FILES}

@@ -6,7 +6,7 @@ other; import-linter checks that.
 | room | what it is for |
 | --- | --- |
 | `sql` | Identifiers and literals of SQL |
-| `definition/` | Statements that create a schema, the keys of what they make, and what they need |
+| `definition` | Statements that create a schema, the keys of what they make, and what they need |
 | `protocol/` | What a source and a target do: scans, queries, ranges, the ledger, steps, encodings, Ctrl-C |
 | `selection/` | Which tables and columns are exported, and how: masks, time indexes, carriers |
 | `convert/` | Schemas for another kind of database, or under other names, and what is lost |

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, cast
 
 from snapshot_assets.databases.convert.renaming import Renaming
-from snapshot_assets.databases.definition.statements import Definition
+from snapshot_assets.databases.definition import Definition
 from snapshot_assets.databases.protocol.source import Database, DatabaseAddress
 from snapshot_assets.errors import UnknownSourceError
 from snapshot_assets.format.relations import DatabaseSchema

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TypeVar
@@ -20,6 +21,13 @@ _TIME = re.compile(_CLOCK, re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,400}(\.\d{1,400})?([eE][+-]?\d{1,3})?", re.ASCII)
 _T = TypeVar("_T")
+_STORAGE: dict[type, tuple[Callable[[pa.DataType], bool], ...]] = {
+    bool: (pa.types.is_boolean,),
+    int: (pa.types.is_integer, pa.types.is_temporal),
+    float: (pa.types.is_floating,),
+    str: (pa.types.is_string, pa.types.is_large_string, pa.types.is_decimal),
+    bytes: (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),
+}
 _FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
@@ -33,18 +41,7 @@ def scalar_of(literal: Literal) -> pa.Scalar:
 
 def storage_of(arrow_type: pa.DataType) -> type | None:
     """Return the Python type of a literal's value; None for nested types and null, which cannot be compared."""
-    is_ = pa.types
-    if is_.is_boolean(arrow_type):
-        return bool
-    if is_.is_integer(arrow_type) or is_.is_temporal(arrow_type):
-        return int
-    if is_.is_floating(arrow_type):
-        return float
-    if is_.is_string(arrow_type) or is_.is_large_string(arrow_type) or is_.is_decimal(arrow_type):
-        return str
-    if is_.is_binary(arrow_type) or is_.is_large_binary(arrow_type) or is_.is_fixed_size_binary(arrow_type):
-        return bytes
-    return None
+    return next((storage for storage, tests in _STORAGE.items() if any(test(arrow_type) for test in tests)), None)
 
 
 def _scalar(value: Value, arrow_type: pa.DataType) -> pa.Scalar:

@@ -12,7 +12,7 @@ from snapshot_assets.cli.export.create_request import plan_of
 from snapshot_assets.cli.import_settings import settings_of
 from snapshot_assets.cli.options.parser import build_parser
 from snapshot_assets.cli.output import printable
-from snapshot_assets.databases.definition.clashes import clashes
+from snapshot_assets.databases.convert.renaming import clashes
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.selection.columns import (
     choose_time_index,

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from snapshot_assets.databases.convert.schema import converted
-from snapshot_assets.databases.definition.statements import Definition, Statement
+from snapshot_assets.databases.definition import Definition, Statement
 from snapshot_assets.databases.open import kind_of, open_database, open_target, target_module
 from snapshot_assets.databases.protocol.source import AllRows, Database, DatabaseAddress, Scan, Selection
 from snapshot_assets.databases.protocol.sql_target import SqlTarget

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from snapshot_assets.databases.definition.clashes import clashes, too_long
+from snapshot_assets.databases.convert.renaming import clashes, too_long
 from snapshot_assets.format.relations import DatabaseSchema, Table, View
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from snapshot_assets.databases.convert.indexes import is_plain
+from snapshot_assets.databases.convert.lost import is_plain
 from snapshot_assets.databases.convert.schema import converted
 from snapshot_assets.databases.duckdb import type_for as duckdb_type
 from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.databases.convert.schema import converted
-from snapshot_assets.databases.definition.statements import Definition, ObjectKey, Statement
+from snapshot_assets.databases.definition import Definition, ObjectKey, Statement
 from snapshot_assets.databases.open import target_module
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.steps import Place, placed, steps_of

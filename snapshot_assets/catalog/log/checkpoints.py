@@ -87,25 +87,22 @@ def same_states(one: State, other: State) -> bool:
     if replace(_header(one), released_holds=()) != replace(_header(other), released_holds=()):
         return False  # one may come from a checkpoint of a build that did not record released holds
     first, second = one.files.merged(), other.files.merged()
-    columns = first.bounds.columns | second.bounds.columns  # one at a time: all together may not fit into memory
-    return _equal(first.table, second.table) and all(
-        _equal_bounds(first.bounds.of(column), second.bounds.of(column)) for column in columns
-    )
+    if not _equal(first.table, second.table):
+        return False
+    for column in first.bounds.columns | second.bounds.columns:  # all together may not fit into memory
+        some, others = first.bounds.of(column), second.bounds.of(column)
+        if some.keys() != others.keys() or not all(_equal(table, others[kind]) for kind, table in some.items()):
+            return False
+    return True
 
 
 def _equal(one: pa.Table, other: pa.Table) -> bool:
-    # Dictionaries may differ in their order.
-    return all(_plain(one[name]).equals(_plain(other[name])) for name in one.schema.names)
-
-
-def _equal_bounds(one: ByKind, other: ByKind) -> bool:
-    return one.keys() == other.keys() and all(_equal(table, other[kind]) for kind, table in one.items())
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     import pyarrow as pa
 
-    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+    def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:  # dictionaries may differ in their order
+        return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+
+    return all(plain(one[name]).equals(plain(other[name])) for name in one.schema.names)
 
 
 def _header(state: State) -> Checkpoint:
@@ -167,7 +164,7 @@ def read_checkpoint(store: ObjectStore, revision: int, *, statistics: bool = Fal
 
 
 def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, statistics: bool) -> FileColumns:
-    from snapshot_assets.catalog.state.file_columns import COLUMNS, KINDS, Bounds, FileColumns
+    from snapshot_assets.catalog.state.file_columns import COLUMNS, KINDS, Bounds, FileColumns, schema_of
 
     found = [section for section in header.sections if section.name == FILES]
     if len(found) != 1:
@@ -181,8 +178,6 @@ def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, stat
             read_packed(read, start, section, path)  # of a later version
 
     def of(column: str) -> ByKind:
-        from snapshot_assets.catalog.state.file_columns import schema_of
-
         return {each.kind: read_section(read, start, each, schema_of(each.kind), path) for each in bounds[column]}
 
     known = {column: of(column) for column in bounds} if statistics else None

@@ -129,11 +129,7 @@ def open_log(store: ObjectStore) -> tuple[State, Listing]:
 
 
 def read_from_log(store: ObjectStore, revision: int) -> State:
-    """Return the state at a revision, with statistics, from older checkpoints and the transactions after them.
-
-    Raises:
-        DamageError: The first fault on the way.
-    """
+    """Return the state at a revision, with statistics, from older checkpoints and the transactions after them."""
     with naming_location(store):
         state = despite_pruning(lambda: _replayed(store, list_log(store).through(revision), revision, statistics=True))
         if state.revision != revision:

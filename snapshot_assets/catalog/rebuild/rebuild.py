@@ -26,9 +26,9 @@ from snapshot_assets.catalog.rebuild.inventory import Inventory, take_inventory
 from snapshot_assets.catalog.rebuild.pins import KeptPins, keep_pins
 from snapshot_assets.catalog.rebuild.unproved_chunks import Recovered, recover
 from snapshot_assets.catalog.receipts import Receipt
-from snapshot_assets.catalog.state.exporter import again_with, begun_with
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained import needed_events
+from snapshot_assets.catalog.state.totals import again_with, begun_with
 from snapshot_assets.errors import (
     AcceptanceNeededError,
     ConflictError,

@@ -27,11 +27,7 @@ from snapshot_assets.format.units import duration_text, noun
 
 
 def refuse_pinned(tags: Iterable[str], savepoints: Iterable[int]) -> None:
-    """Refuse to delete a snapshot that has tags or savepoints, by their names and ids.
-
-    Raises:
-        PinnedError: There are tags or savepoints. Names them.
-    """
+    """Refuse to delete a snapshot that has tags or savepoints, by their names and ids."""
     names, numbers = sorted(tags), sorted(savepoints)
     if names or numbers:
         kinds = (("tag", names), ("savepoint", numbers))
@@ -72,11 +68,7 @@ def check_unchanged(state: State, token: Token) -> act.Header:
 
 
 def refuse_upgraded(state: State, version: int) -> None:
-    """Refuse to commit what was planned for an older format version.
-
-    Raises:
-        SupersededError: The location was upgraded since.
-    """
+    """Refuse to commit what was planned for an older format version."""
     if state.format_version != version:
         raise SupersededError(
             f"The location was upgraded from format version {version} to {state.format_version} meanwhile; nothing was "
@@ -85,11 +77,7 @@ def refuse_upgraded(state: State, version: int) -> None:
 
 
 def refuse_deleted(state: State) -> None:
-    """Refuse to commit to a location whose snapshot was deleted.
-
-    Raises:
-        LocationDeletedError: The snapshot was deleted.
-    """
+    """Refuse to commit to a location whose snapshot was deleted."""
     if state.deleted:
         raise LocationDeletedError("The snapshot at this location was deleted; choose another location.")
 

@@ -28,8 +28,6 @@ class Reversal:
         revision: The revision whose data the head gets.
         head: The revision before the rollback.
         data_revision: The last revision before the rollback that changed data.
-        leaving: Files that leave the state.
-        returning: Files that return to the state.
         undeleted: Tombstones whose rows come back, by revision.
         expired: Newer sealed revisions that expire.
         actions: The actions to commit; none if the head already has that revision's data.
@@ -49,12 +47,7 @@ class Reversal:
 def rollback(
     state: State, token: Token, revision: int, *, undelete: bool = False, discard_newer: bool = False
 ) -> Actions:
-    """Give the head the data and the seal of an older revision, unless it has them already; see `reversal`.
-
-    Raises:
-        SupersededError: Since `token`, another snapshot replaced this one, or the location was upgraded, rebuilt or
-            rolled back.
-    """
+    """Give the head the data and the seal of an older revision, unless it has them already; see `reversal`."""
     refuse_deleted(state)
     changes = reversal(state, revision, undelete=undelete, discard_newer=discard_newer)
     if changes.actions:

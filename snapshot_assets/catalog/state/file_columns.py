@@ -186,13 +186,7 @@ Removal = tuple[int, datetime]
 
 @dataclass(frozen=True)
 class FileState:
-    """A data file and an interval of its life.
-
-    Attributes:
-        added: Revision that added it.
-        removed: Revision that removed it; 0 while it is live.
-        removed_at: When that revision was committed.
-    """
+    """A data file and an interval of its life; `removed` is 0 while it is live."""
 
     file: DataFile
     added: int
@@ -206,12 +200,7 @@ class FileState:
 
 @dataclass(frozen=True)
 class FileColumns:
-    """Files in columns.
-
-    Attributes:
-        table: Columns as in `COLUMNS`.
-        bounds: Statistics of the files by their row in the table.
-    """
+    """Files in columns as in `COLUMNS`, and their statistics by their row in the table."""
 
     table: pa.Table
     bounds: Bounds

@@ -151,11 +151,7 @@ class State(BaseState):
                 self._change_files(action, name)
 
     def after(self, actions: Sequence[act.Action]) -> State:
-        """Return the state that a commit of actions would lead to; this state does not change.
-
-        Raises:
-            DamageError: They contradict this state.
-        """
+        """Return the state that a commit of actions would lead to; this state does not change."""
         state = self.copy()
         state._fold_actions(self.committed_at, "", actions, transaction_path(self.revision + 1))
         return state

@@ -155,9 +155,8 @@ TAG_DELETED = "tag deleted"
 class ReleasedObject:
     """An object that nothing needs after a change.
 
-    Attributes:
-        reason: Why its last user goes: `expired`, `tag deleted`, `tag replaced` or `savepoint deleted`; `replaced` or
-            `orphan` as in garbage collection; `pin object` for the object of a tag or savepoint.
+    `reason` is why its last user goes: `expired`, `tag deleted`, `tag replaced` or `savepoint deleted`; `replaced` or
+    `orphan` as in garbage collection; `pin object` for the object of a tag or savepoint.
     """
 
     path: str

@@ -20,8 +20,8 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Literal
 
-from snapshot_assets.catalog.state.exporter import described_by
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.totals import described_by
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, Remedy, faults_by_object, missing
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format.actions import DataFile

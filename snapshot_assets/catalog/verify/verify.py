@@ -16,9 +16,9 @@ from snapshot_assets.catalog.log.truncation import contradictions
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.receipt_selection import adoptable_receipts, newest_fitting
 from snapshot_assets.catalog.receipts import Receipt
-from snapshot_assets.catalog.state.exporter import exporter_text, finished_by
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained import named_by
+from snapshot_assets.catalog.state.totals import exporter_text, finished_by
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, remedy_of, with_remedy, with_replicas_remedy
 from snapshot_assets.catalog.verify.hints import hint_faults
 from snapshot_assets.catalog.verify.objects import Depth, Report, Rotation, check_documents, check_files, file_faults

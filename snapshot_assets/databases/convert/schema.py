@@ -11,10 +11,15 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from snapshot_assets.databases.convert.foreign_keys import possible_keys
-from snapshot_assets.databases.convert.indexes import is_plain
-from snapshot_assets.databases.convert.lost_details import TEXTS, changed_form, lost_details, lost_limit
-from snapshot_assets.databases.convert.lost_objects import LostObjects
+from snapshot_assets.databases.convert.lost import (
+    TEXTS,
+    LostObjects,
+    changed_form,
+    is_plain,
+    lost_details,
+    lost_limit,
+    possible_keys,
+)
 from snapshot_assets.databases.selection.columns import identity_sequences
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.errors import DocumentError, UnsupportedTypeError

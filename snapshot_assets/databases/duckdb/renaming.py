@@ -21,7 +21,7 @@ from snapshot_assets.databases.convert.renaming import (
     renamed_foreign_keys,
     renamed_schemas,
 )
-from snapshot_assets.databases.duckdb.relations import base_tables, by_folded_name, resolved
+from snapshot_assets.databases.duckdb.parser import base_tables, by_folded_name, resolved
 from snapshot_assets.databases.duckdb.session import CONFIG
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.errors import DocumentError

@@ -6,6 +6,7 @@ import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
@@ -13,30 +14,66 @@ import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
-from snapshot_assets.databases.duckdb.batches import BATCH_BYTES, MOST_VECTORS, conform, merged
-from snapshot_assets.databases.duckdb.introspect.documents import extract_schema, spelled
-from snapshot_assets.databases.duckdb.query import extract_query, query_types, set_bounds
+from snapshot_assets.databases.duckdb.introspect import extract_schema, spelled
 from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.duckdb.types import RANGED, carry
-from snapshot_assets.databases.duckdb.unfit_values import unfit_conditions
-from snapshot_assets.databases.protocol.query import is_query
+from snapshot_assets.databases.duckdb.unfit_values import BATCH_BYTES, MOST_VECTORS, conform, merged, unfit_conditions
+from snapshot_assets.databases.protocol.query import Query, is_query, query_schema
 from snapshot_assets.databases.protocol.ranges import SAMPLE_ROWS, ColumnRange, Quantiles, fractions
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.scan_order import order_clause
-from snapshot_assets.databases.protocol.source import DatabaseAddress, HeldState, Rows, Scan, Selection
+from snapshot_assets.databases.protocol.source import DatabaseAddress, HeldState, Rows, Scan, Selection, WindowRows
 from snapshot_assets.databases.protocol.time_column import TimedSource
 from snapshot_assets.databases.selection.columns import scanned_column, unfit_value
 from snapshot_assets.databases.selection.hidden import check_masks
 from snapshot_assets.databases.selection.selection import check_split
+from snapshot_assets.databases.selection.spelled_selection import SpelledNames
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DatabaseError, SnapshotError
-from snapshot_assets.format.relations import Column, DatabaseSchema, Table
+from snapshot_assets.format.arrow_types import arrow_type_text
+from snapshot_assets.format.names import ColumnPath, column_text, rule_of
+from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
+from snapshot_assets.format.units import time_text
+
+_ANY_WINDOW = WindowRows(datetime(1970, 1, 1, tzinfo=UTC), datetime(1970, 1, 2, tzinfo=UTC))
+
 
 _VECTOR = 2048  # rows that DuckDB processes at once, and the fewest in a batch
 _ROW_GROUP = 122_880
 _PROBE_ROWS = 16
 _PART = re.compile(r"rowid:(\d+)-(\d+)")
+
+
+def extract_query(session: DuckDBSession, selection: Selection, query: Query) -> DatabaseSchema:
+    """Describe a query's relation."""
+    name = TableName("main", query.name)
+    start, end = (f"getvariable('snapshots_{bound}')" for bound in ("start", "end"))
+    sql = query.with_bounds(start, end)
+    types = query_types(session, sql, _ANY_WINDOW)
+    selection = SpelledNames(rule_of("duckdb"), [name.schema], {name: types}).selection(selection)
+    columns = [_column(name, column, kind, selection) for column, kind in types.items()]
+    return query_schema("duckdb", name, columns, query, {"sql": sql})
+
+
+def _column(name: TableName, column: str, kind: DuckDBPyType, selection: Selection) -> Column:
+    carried = carry(kind, selection.carriers.get((name, column)), column_text(ColumnPath(name, column)))
+    return Column(name=column, type=str(kind), arrow_type=arrow_type_text(carried.arrow), carrier=carried.carrier)
+
+
+def query_types(session: DuckDBSession, sql: str, rows: Rows) -> dict[str, DuckDBPyType]:
+    """Return the columns of a query and their types, without running it."""
+    with session.cursor() as cursor, session.translated("reading the query"):
+        set_bounds(cursor, rows)
+        relation = cursor.sql(f"FROM (\n{sql}\n)")
+        return dict(zip(relation.columns, relation.types, strict=True))
+
+
+def set_bounds(cursor: duckdb.DuckDBPyConnection, rows: Rows) -> None:
+    """Set the bounds of a window; nothing for all rows."""
+    if isinstance(rows, WindowRows):
+        for bound, at in (("start", rows.start), ("end", rows.end)):
+            cursor.execute(f"SET VARIABLE snapshots_{bound} = TIMESTAMPTZ '{time_text(at)}'")
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
-from snapshot_assets.databases.definition.statements import FailedStatement, Rehearsal, Statement
+from snapshot_assets.databases.definition import FailedStatement, Rehearsal, Statement
 from snapshot_assets.databases.duckdb import memory_limit_of, path_of
-from snapshot_assets.databases.duckdb.ddl.checked_sql import check_statement
-from snapshot_assets.databases.duckdb.ddl.rehearsal import Lacking
+from snapshot_assets.databases.duckdb.ddl import Lacking
 from snapshot_assets.databases.duckdb.ddl.tables import TARGET
+from snapshot_assets.databases.duckdb.parser import check_statement
 from snapshot_assets.databases.duckdb.session import DuckDBConnection, session_config, translated
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.duckdb.types import ingest

@@ -6,10 +6,9 @@ import re
 from urllib.parse import parse_qs, unquote
 
 from snapshot_assets.databases.postgresql.ddl import define
-from snapshot_assets.databases.postgresql.renaming.documents import rename
-from snapshot_assets.databases.postgresql.scratch_databases import scratch
+from snapshot_assets.databases.postgresql.renaming import rename
 from snapshot_assets.databases.postgresql.source import PostgresqlDatabase
-from snapshot_assets.databases.postgresql.target import PostgresqlTarget
+from snapshot_assets.databases.postgresql.target import PostgresqlTarget, scratch
 from snapshot_assets.databases.postgresql.types import type_for
 
 __all__ = ["ONE_WRITER", "default_alias", "define", "open", "open_target", "rename", "scratch", "type_for"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from snapshot_assets.databases.definition.needs import AVAILABLE_EXTENSION, Need
+from snapshot_assets.databases.definition import AVAILABLE_EXTENSION, Need
 from snapshot_assets.databases.sql import literal
 
 _QUOTED = "pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident({name})"

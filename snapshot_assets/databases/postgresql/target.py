@@ -1,15 +1,16 @@
-"""PostgreSQL as a target: COPY loads rows, and one transaction covers a file and its ledger row."""
+"""PostgreSQL as a target: COPY loads rows, and one transaction covers a file and its ledger row. Scratch databases."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 
-from snapshot_assets.databases.definition.needs import Need
-from snapshot_assets.databases.definition.statements import Rehearsal, Statement
+from snapshot_assets.databases.definition import Need, Rehearsal, Statement
 from snapshot_assets.databases.postgresql.database_locale import differing_locale
 from snapshot_assets.databases.postgresql.driver import refused, refused_types
 from snapshot_assets.databases.postgresql.existing_types import (
@@ -43,7 +44,7 @@ from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.sql_target import Question, SqlTarget
 from snapshot_assets.databases.protocol.target import ExistingTable, Load, OtherType, UnfitValues
 from snapshot_assets.databases.sql import identifier, literal, qualified
-from snapshot_assets.errors import PlanError, SnapshotError
+from snapshot_assets.errors import DatabaseError, DatabaseLockedError, PlanError, SnapshotError
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
 
 # A commit waits for the disk whatever the role's default, unless it says otherwise; see `flush`.
@@ -100,6 +101,12 @@ SELECT schema, name, "column", found, type AS expected, made_of, found_id IS NOT
 FROM compared WHERE NOT computed AND (found_id IS DISTINCT FROM wanted_id OR limited) OR generated <> computed
 ORDER BY schema, name, "column"
 """
+
+
+_MOST_BYTES = 63
+"""Bytes of a name; the server cuts longer ones."""
+
+_OURS = "Scratch database of snapshot_assets: dropped after use, or by the next one of this name."
 
 
 class PostgresqlTarget(PostgresqlConnection, SqlTarget):
@@ -314,3 +321,58 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         self.rows(_ADVISORY.format(kind=""), "waiting for other imports")
         for name in sorted({*tables} - {LARGE_OBJECTS}):
             self.execute(f"LOCK TABLE {qualified(name)} IN SHARE ROW EXCLUSIVE MODE", f"locking {name}")
+
+
+@contextmanager
+def scratch(address: DatabaseAddress, name: str) -> Iterator[DatabaseAddress]:
+    """Yield the address of a new database; see `TargetModule.scratch`."""
+    name = name.encode()[:_MOST_BYTES].decode(errors="ignore")
+    drop = f"DROP DATABASE {identifier(name)} WITH (FORCE)", f"dropping the scratch database {name}"
+    with closing(PostgresqlConnection(address)) as server:
+        _lock(server, address, name)
+        _drop_leftover(server, address, name)
+        server.execute(f"CREATE DATABASE {identifier(name)}", f"creating the scratch database {name}")
+        try:
+            server.execute(f"COMMENT ON DATABASE {identifier(name)} IS {literal(_OURS)}", "commenting on it")
+            yield replace(address, uri=_uri_of(address.uri, name), encoding=None)
+        except BaseException:
+            with suppress(SnapshotError):  # the first error counts, and the next one of this name drops it
+                server.execute(*drop)
+            raise
+        server.execute(*drop)
+
+
+def _lock(server: PostgresqlConnection, address: DatabaseAddress, name: str) -> None:
+    """Lock the name until the connection is closed; the server ends the lock of a killed run, too."""
+    [row] = server.rows(
+        f"SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtext({literal(name)})) AS locked", f"locking {name}"
+    )
+    if not row["locked"]:
+        raise DatabaseLockedError(
+            f"PostgreSQL {address.alias!r}: another run uses the scratch database {name!r}. Run again when it ends.",
+            name=name,
+        )
+
+
+def _drop_leftover(server: PostgresqlConnection, address: DatabaseAddress, name: str) -> None:
+    query = (
+        "SELECT pg_catalog.shobj_description(oid, 'pg_database') AS comment FROM pg_catalog.pg_database"
+        f" WHERE datname = {literal(name)}"
+    )
+    for row in server.rows(query, "looking for a scratch database"):
+        if row["comment"] != _OURS:
+            raise DatabaseError(
+                f"PostgreSQL {address.alias!r} has a database {name!r} without the comment of a scratch database. Drop"
+                " it if nobody needs it; otherwise rename it, or give another server.",
+                name=name,
+            )
+        server.execute(f"DROP DATABASE {identifier(name)} WITH (FORCE)", f"dropping {name}, which a killed run left")
+
+
+def _uri_of(uri: str, database: str) -> str:
+    """Return a URI with another database, for each way in which libpq takes its name."""
+    scheme, _, rest = uri.partition("://")
+    address, _, query = rest.partition("?")
+    user, at, host = address.rpartition("@")
+    options = "&".join(each for each in query.split("&") if each.partition("=")[0] != "dbname")
+    return f"{scheme}://{user}{at}{host.partition('/')[0]}/{quote(database, safe='')}{'?' if options else ''}{options}"

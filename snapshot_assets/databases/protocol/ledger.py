@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from snapshot_assets.databases.definition.statements import ObjectKey, Statement
+from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.protocol.steps import StepResult
 from snapshot_assets.databases.protocol.target import LEDGER_SCHEMA, LoadedFile, RestoreRecord
 from snapshot_assets.databases.sql import literal

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from snapshot_assets.databases.definition.statements import Create, ObjectKey, Statement, Unchecked
+from snapshot_assets.databases.definition import Create, ObjectKey, Statement, Unchecked
 from snapshot_assets.databases.protocol import ledger
 from snapshot_assets.databases.protocol.steps import SchemaStep, StepResult
 from snapshot_assets.databases.protocol.target import ExistingTable, RestoreRecord, Tried, ignore_tries

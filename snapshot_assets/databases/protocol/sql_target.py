@@ -10,8 +10,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from snapshot_assets.databases.definition.needs import Need
-from snapshot_assets.databases.definition.statements import Rehearsal, Statement
+from snapshot_assets.databases.definition import Need, Rehearsal, Statement
 from snapshot_assets.databases.protocol import ledger
 from snapshot_assets.databases.protocol.references import Reference, parents_first, refusal
 from snapshot_assets.databases.protocol.source import AllRows, Rows

@@ -22,7 +22,7 @@ from enum import Enum
 from itertools import groupby
 from operator import attrgetter
 
-from snapshot_assets.databases.definition.statements import Advance, Definition, ObjectKey, Statement, Unchecked
+from snapshot_assets.databases.definition import Advance, Definition, ObjectKey, Statement, Unchecked
 from snapshot_assets.format.relations import TableName
 
 _VIEWS = frozenset(("view", "materialized view"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from snapshot_assets.databases.definition.clashes import clashes, too_long
-from snapshot_assets.databases.definition.needs import carried_types, merged, recorded
+from snapshot_assets.databases.convert.renaming import clashes, too_long
+from snapshot_assets.databases.definition import carried_types, merge_needs, recorded_needs
 from snapshot_assets.format.options import TableOptions
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets.format.units import counted, noun
@@ -20,7 +20,9 @@ def restore_warnings(schema: DatabaseSchema) -> tuple[str, ...]:
 
 def _needed(schema: DatabaseSchema) -> Iterator[str]:
     carried = carried_types(schema)
-    every = merged(need for table in schema.tables for need in recorded(table.table_name, TableOptions.of(table).needs))
+    every = merge_needs(
+        need for table in schema.tables for need in recorded_needs(table.table_name, TableOptions.of(table).needs)
+    )
     needs = [need for need in every if need.label not in carried]
     if needs:
         some = "; ".join(f"{need.label} (for {need.used_by[0]})" for need in needs[:_SHOWN])

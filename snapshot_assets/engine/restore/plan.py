@@ -12,8 +12,7 @@ from functools import cached_property
 from itertools import chain
 
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.databases.definition.needs import Need
-from snapshot_assets.databases.definition.statements import Definition, FailedStatement, ObjectKey, Rehearsal
+from snapshot_assets.databases.definition import Definition, FailedStatement, Need, ObjectKey, Rehearsal
 from snapshot_assets.databases.partitions import former_partitions
 from snapshot_assets.databases.protocol.steps import SchemaStep, StepResult
 from snapshot_assets.databases.protocol.target import RestoreRecord

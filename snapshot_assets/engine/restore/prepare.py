@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from snapshot_assets.catalog.verify.objects import Depth
-from snapshot_assets.databases.definition.needs import Need
-from snapshot_assets.databases.definition.statements import Definition, FailedStatement, Rehearsal, Statement
+from snapshot_assets.databases.definition import Definition, FailedStatement, Need, Rehearsal, Statement
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.engine.files.read import TextOf, text_schemas

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from snapshot_assets.databases.definition.needs import AVAILABLE_EXTENSION, Need, of_rows
-from snapshot_assets.databases.definition.statements import Definition
+from snapshot_assets.databases.definition import AVAILABLE_EXTENSION, Definition, Need, needed_by_rows
 from snapshot_assets.databases.protocol.target import ExistingTable, OtherType
 from snapshot_assets.engine.restore.steps import RestoreSteps
 from snapshot_assets.engine.restore.target import TargetContents
@@ -51,7 +50,7 @@ def schema_refusals(definition: Definition, contents: TargetContents, *, resumed
 
 def lacking(definition: Definition, contents: TargetContents) -> tuple[list[Need], list[Need]]:
     """Return the objects that the target lacks: those that rows need, and those that only keys and views need."""
-    of_tables = of_rows(definition.needs)
+    of_tables = needed_by_rows(definition.needs)
     parts: tuple[list[Need], list[Need]] = [], []
     for need in contents.missing:
         parts[need.label not in of_tables].append(need)

@@ -8,7 +8,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from snapshot_assets.databases.definition.statements import Definition, Statement
+from snapshot_assets.databases.definition import Definition, Statement
 from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.databases.protocol.steps import SchemaStep, StepResult, steps_of
 from snapshot_assets.databases.protocol.target import RestoreRecord

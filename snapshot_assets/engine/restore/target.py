@@ -9,8 +9,7 @@ from functools import cached_property
 
 from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.convert.schema import converted
-from snapshot_assets.databases.definition.needs import Need
-from snapshot_assets.databases.definition.statements import Definition
+from snapshot_assets.databases.definition import Definition, Need
 from snapshot_assets.databases.open import kind_of, target_module
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.sql_target import SqlTarget

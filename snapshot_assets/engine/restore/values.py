@@ -14,7 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from snapshot_assets.databases.definition.statements import FailedStatement, ObjectKey, Statement
+from snapshot_assets.databases.definition import FailedStatement, ObjectKey, Statement
 from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.databases.protocol.target import OtherType, UnfitValues
 from snapshot_assets.engine.restore.files import FilePlan, as_carried, changed_carriers

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from snapshot_assets.databases.definition.statements import ObjectKey, Statement
+from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.duckdb.ddl.tables import TARGET
 from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, TimelessRows, WindowRows
 from snapshot_assets.databases.protocol.steps import steps_of

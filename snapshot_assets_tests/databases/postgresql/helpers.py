@@ -11,7 +11,7 @@ from typing import Any
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
-from snapshot_assets.databases.definition.statements import Definition, Statement
+from snapshot_assets.databases.definition import Definition, Statement
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.session import SETTINGS
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget

@@ -9,7 +9,7 @@ from typing import Any
 import adbc_driver_postgresql.dbapi as adbc
 import pytest
 
-from snapshot_assets.databases.definition.statements import Definition, Unchecked
+from snapshot_assets.databases.definition import Definition, Unchecked
 from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.protocol.source import Selection

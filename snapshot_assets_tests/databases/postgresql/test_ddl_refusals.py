@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from snapshot_assets.databases.convert.renaming import Renaming
-from snapshot_assets.databases.definition.statements import ObjectKey, Statement, Unchecked
+from snapshot_assets.databases.definition import ObjectKey, Statement, Unchecked
 from snapshot_assets.databases.postgresql import define, rename
 from snapshot_assets.databases.postgresql.ddl.checked_sql import type_text
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from snapshot_assets.databases.convert.schema import converted
-from snapshot_assets.databases.definition.statements import Advance
+from snapshot_assets.databases.definition import Advance
 from snapshot_assets.databases.duckdb import type_for as duckdb_type_for
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.protocol.source import DatabaseAddress

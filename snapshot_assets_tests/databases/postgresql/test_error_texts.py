@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 import pyarrow as pa
 import pytest
 
-from snapshot_assets.databases.definition.statements import ObjectKey, Statement
+from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection, PostgresqlSession
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.protocol.source import AllRows, Database, DatabaseAddress, Scan

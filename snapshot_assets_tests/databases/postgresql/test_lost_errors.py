@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from snapshot_assets.databases.definition.statements import ObjectKey, Statement
+from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.postgresql.driver import driver_text
 from snapshot_assets.databases.protocol.source import AllRows, Scan
 from snapshot_assets.errors import (

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from snapshot_assets.databases.definition.needs import AVAILABLE_EXTENSION, Need
-from snapshot_assets.databases.definition.statements import Unchecked
+from snapshot_assets.databases.definition import AVAILABLE_EXTENSION, Need, Unchecked
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.protocol.source import DatabaseAddress

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from snapshot_assets.databases.definition.statements import ObjectKey, Rehearsal, Statement
+from snapshot_assets.databases.definition import ObjectKey, Rehearsal, Statement
 from snapshot_assets.databases.postgresql import rehearsal
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget

@@ -11,7 +11,7 @@ import pytest
 
 from snapshot_assets import scratch_folders
 from snapshot_assets.databases.open import scratch_database
-from snapshot_assets.databases.postgresql.scratch_databases import _uri_of
+from snapshot_assets.databases.postgresql.target import _uri_of
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.restore.compare import ComparedRows, compare

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.databases.convert.renaming import Renaming
-from snapshot_assets.databases.definition.needs import AVAILABLE_EXTENSION, Need
-from snapshot_assets.databases.definition.statements import ObjectKey, Statement
+from snapshot_assets.databases.definition import AVAILABLE_EXTENSION, Need, ObjectKey, Statement
 from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.postgresql.ddl import checked_sql
 from snapshot_assets.engine.restore.prepare import rehearse

@@ -1,6 +1,6 @@
 """DDL: the statements that create a snapshot's schema in a target file.
 
-`tables` writes those of tables, and `checked_sql` checks SQL text that comes from documents before it is used.
+`tables` writes those of tables, and `parser` checks SQL text that comes from documents before it is used.
 
 Keys, indexes and comments are created after the data. Only `CREATE TABLE` takes checks, collations and generated
 columns, and foreign keys: tables with these are created a second time.
@@ -8,17 +8,16 @@ columns, and foreign keys: tables with these are created a second time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 
-from snapshot_assets.databases.convert.foreign_keys import possible_keys
-from snapshot_assets.databases.convert.indexes import is_plain, other_method
-from snapshot_assets.databases.definition.clashes import clashes
-from snapshot_assets.databases.definition.statements import Create, Definition, ObjectKey, Statement, comment
-from snapshot_assets.databases.duckdb.ddl.checked_sql import Texts, check_statement
-from snapshot_assets.databases.duckdb.ddl.rehearsal import Lacking, rehearse
+import duckdb
+
+from snapshot_assets.databases.convert.lost import is_plain, other_method, possible_keys
+from snapshot_assets.databases.convert.renaming import clashes
+from snapshot_assets.databases.definition import Create, Definition, FailedStatement, ObjectKey, Statement, comment
 from snapshot_assets.databases.duckdb.ddl.tables import (
     TARGET,
     create_table,
@@ -30,6 +29,7 @@ from snapshot_assets.databases.duckdb.ddl.tables import (
     sequence_place,
     target_name,
 )
+from snapshot_assets.databases.duckdb.parser import Texts, check_statement
 from snapshot_assets.databases.selection.exclusions import uncarried
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.format.kinds import capital
@@ -209,3 +209,39 @@ def _create_sequence(sequence: Sequence) -> Statement:
         f"{' CYCLE' if sequence.cycle else ''}",
         there=has_sequence(sequence.table_name),
     )
+
+
+@dataclass(frozen=True)
+class Lacking(Statement):
+    """Needs what no other statement makes, such as a macro: it fails unless the target has that.
+
+    Attributes:
+        reason: DuckDB's message.
+    """
+
+    reason: str = ""
+
+    @classmethod
+    def of(cls, made: Statement, reason: str) -> Lacking:
+        """Return a statement as one that lacks something."""
+        return cls(made.key, made.sql, made.table, made.unless, made.there, made.reads, reason)
+
+
+def rehearse(statements: Iterable[Statement]) -> list[FailedStatement]:
+    """Return the statements that fail; of several that make one object, the first that does."""
+    failed: dict[ObjectKey, FailedStatement] = {}
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH ':memory:' AS {identifier(TARGET)}; USE {identifier(TARGET)}")
+        connection.execute("SET autoload_known_extensions = false; SET autoinstall_known_extensions = false")
+        connection.execute("SET enable_external_access = false; SET lock_configuration = true")
+        for statement in statements:
+            if statement.key in failed:
+                continue
+            try:
+                if not any(connection.execute(query).fetchall() for query in statement.skips):
+                    connection.execute(statement.sql)
+            except duckdb.Error as error:
+                text = " ".join(str(error).split())
+                lacks = isinstance(error, duckdb.CatalogException)
+                failed[statement.key] = FailedStatement(statement, text, lacks=lacks)
+    return list(failed.values())

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from snapshot_assets.databases.definition.statements import ObjectKey, Statement
-from snapshot_assets.databases.duckdb.ddl.checked_sql import Texts, collation
+from snapshot_assets.databases.definition import ObjectKey, Statement
+from snapshot_assets.databases.duckdb.parser import Texts, collation
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.format.relations import Sequence, Table, TableName
 

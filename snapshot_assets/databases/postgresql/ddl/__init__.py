@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
 
-from snapshot_assets.databases.definition.clashes import too_long
-from snapshot_assets.databases.definition.statements import Definition, ObjectKey, Statement
+from snapshot_assets.databases.convert.renaming import too_long
+from snapshot_assets.databases.definition import (
+    AVAILABLE_EXTENSION,
+    Definition,
+    Need,
+    ObjectKey,
+    Statement,
+    merge_needs,
+    recorded_needs,
+)
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl import columns, defaults, keys, tables, types, views
+from snapshot_assets.databases.postgresql.ddl import columns, keys, tables, types, views
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject
 from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
-from snapshot_assets.databases.postgresql.ddl.needs import needs, row_types_of
-from snapshot_assets.databases.postgresql.ddl.order import with_code
+from snapshot_assets.databases.postgresql.ddl.order import late_defaults, with_code, without_defaults
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, all_checked, in_order
 from snapshot_assets.databases.postgresql.large_objects import LARGE_OBJECTS, is_large_objects
 from snapshot_assets.databases.protocol.target import LEDGER_SCHEMA
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, UserType
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, UserType, View
 
 __all__ = ["define"]
 
@@ -40,16 +48,16 @@ def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = Fal
     for options in context.schemas.values():
         context.lose_uncarried(options.not_carried)
     context.lose_code()
-    order = list(_creation_order(context))
-    restored = {each.table_name: tables.as_restored(context, each) for each in order if isinstance(each, Table)}
+    items = list(_creation_order(context))
+    restored = {each.table_name: tables.as_restored(context, each) for each in items if isinstance(each, Table)}
     used = columns.sequence_uses(context)
     before = list(types.schemas_and_extensions(context))
     for use in used:
         before += columns.create_sequence(use)
-    late = defaults.late(context)
+    late = late_defaults(context)
     context.late_defaults = late.every
     unvalidated: list[Statement] = []
-    for item in order:
+    for item in items:
         if isinstance(item, CodeObject):
             before += all_checked(item.made, None, item.statements())
         elif isinstance(item, UserType):
@@ -57,7 +65,7 @@ def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = Fal
             unvalidated += types.unvalidated_checks(context, item)
         elif not is_large_objects(item):
             table = restored[item.table_name]
-            table = defaults.without(table) if item.table_name in late.every else table
+            table = without_defaults(table) if item.table_name in late.every else table
             before += all_checked(ObjectKey("table", item.table_name), item.table_name, tables.create(context, table))
     before += late.statements(restored, late.before)
     for table in restored.values():
@@ -68,7 +76,7 @@ def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = Fal
         before += types.loose(context)
     after = [*unvalidated, *_after(context, list(restored.values()), used), *late.statements(restored, late.after)]
     documented = tuple(restored[name] for name in context.tables)
-    lost, needed = tuple(context.lost), needs(context, (*before, *after))
+    lost, needed = tuple(context.lost), _needs(context, (*before, *after))
     drawn = tuple((use.name, table) for use in used if not use.identity for table in sorted(use.tables))
     return Definition(documented, tuple(before), tuple(after), lost, needed, too_long(schema), drawn)
 
@@ -107,7 +115,7 @@ def _needed_tables(context: RestoreContext, table: Table, owners: Mapping[TableN
     used = (each.table_name for each in table.sequences)
     drawn_from = [owners[each] for each in used if owners.get(each, name) != name]
     views = {view.table_name for view in context.schema.views}
-    row_types = row_types_of(context, table)
+    row_types = _row_types_of(context, table)
     for needed in row_types:
         if needed in views:
             context.refused[name] = RestoreError(
@@ -154,3 +162,60 @@ def _types_and_tables(
         yield context.tables[name]
     for options in context.views.values():
         yield from new_types(options.types)
+
+
+_WITH_ROW_TYPE = ("table", "partition", "view", "materialized view")
+"""Statements that also create the type of a relation's rows."""
+
+
+def _needs(context: RestoreContext, statements: Iterable[Statement]) -> tuple[Need, ...]:
+    """Return what must exist before the tables are created, each object after those that it needs.
+
+    Args:
+        context: The schema.
+        statements: The restore's statements: what they make need not exist, unless a function needs it too.
+    """
+    keys = {statement.key for statement in statements}
+    made = set(map(str, keys))
+    tables, expressions = context.schema.tables, context.expressions
+    listed = (
+        each
+        for table in tables
+        for each in recorded_needs(table.table_name, context.options(table).needs, expressions=expressions)
+    )
+    every = merge_needs(chain(listed, _row_types(context)))
+    others = {need.label for need in every} - made
+    kept = [need for need in every if need.label in others or others.intersection(need.used_by)]
+    rows = {str(ObjectKey("type", key.name)) for key in keys if key.kind in _WITH_ROW_TYPE}
+    return (*_extensions(context), *(need for need in kept if need.label not in rows))
+
+
+def _row_types_of(context: RestoreContext, table: Table) -> list[TableName]:
+    """Return the relations whose row types a table has, for partitions their table; without those of the system."""
+    named = context.options(table).row_types
+    every = context.tables.items() if named else ()
+    owner_of = {part.name: owner for owner, each in every for part in context.partitions(each)}
+    system = ("pg_catalog", "information_schema")
+    return [owner_of.get(each, each) for each in named if each.schema not in system]
+
+
+def _row_types(context: RestoreContext) -> Iterator[Need]:
+    """Yield the row types of relations that are not restored, such as foreign tables."""
+    for table in context.schema.tables:
+        for each in _row_types_of(context, table):
+            if each not in context.tables:
+                yield Need("type", each.dotted, (table.table_name,), (f"table {table.table_name.dotted}",))
+
+
+def _extensions(context: RestoreContext) -> Iterator[Need]:
+    """Yield the extensions whose files the server must have: the import itself installs them in the database."""
+    users: dict[str, list[Table | View]] = {}
+    for table in context.schema.tables:
+        for name in context.options(table).extensions:
+            users.setdefault(name, []).append(table)
+    for view in context.schema.views:
+        for name in context.views[view.table_name].extensions:
+            users.setdefault(name, []).append(view)
+    for name, those in sorted(users.items()):
+        used_by = (f"{'table' if isinstance(each, Table) else 'view'} {each.table_name.dotted}" for each in those)
+        yield Need(AVAILABLE_EXTENSION, name, tuple(each.table_name for each in those), tuple(used_by))

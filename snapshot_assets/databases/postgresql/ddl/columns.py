@@ -1,4 +1,4 @@
-"""Writes the SQL of columns, and of the sequences that they draw from.
+"""Writes the SQL of columns, of their settings, and of the sequences that they draw from.
 
 Sequences are created before the tables that use them, and set past all numbers that were drawn from them.
 """
@@ -6,13 +6,19 @@ Sequences are created before the tables that use them, and set past all numbers 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from snapshot_assets.databases.definition.statements import Advance, Create, ObjectKey, Statement, comment
+from snapshot_assets.databases.definition import Advance, Create, ObjectKey, Statement, comment
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, before_version
+from snapshot_assets.databases.postgresql.ddl.statements import (
+    Relation,
+    RestoreContext,
+    before_version,
+    checked,
+    column_of,
+)
 from snapshot_assets.databases.postgresql.ddl.types import collate
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.format.options import ColumnOptions, PartitionOptions, RelationOptions, SchemaOptions
@@ -22,6 +28,15 @@ _TYPES = ("smallint", "integer", "bigint")
 
 _MOST_DRAWN = 1 << 30
 """More numbers than a sequence returns between two readings of a database: a value beyond them was not drawn."""
+
+
+_SETTINGS = {
+    "storage": "a.attstorage <> t.typstorage",
+    "statistics_target": "a.attstattarget >= 0",
+    "options": "a.attoptions IS NOT NULL",
+    "compression": "a.attcompression <> ''",
+}
+"""Settings of a column, each with the condition that holds once it has one; see `column_of`."""
 
 
 def typed(column: Column, place: str) -> str:
@@ -276,4 +291,36 @@ def _settings(sequence: Sequence) -> str:
     return (
         f"START WITH {sequence.start} INCREMENT BY {sequence.increment} MINVALUE {sequence.minimum}"
         f" MAXVALUE {sequence.maximum} CACHE {sequence.cache}{'' if sequence.cycle else ' NO'} CYCLE"
+    )
+
+
+def column_settings(relation: Relation) -> Iterator[Statement]:
+    """Yield the statements for storage, statistics, options and compression of columns."""
+    for column, options in relation.options.columns.items():
+        for setting, holds in _SETTINGS.items():
+            if (value := getattr(options, setting)) not in (None, ()):
+                key = ObjectKey(setting.replace("_", " "), of=relation.column(column))
+                made = _column_setting(relation, column, setting, value, key)
+                unless = _unknown(value) if setting == "compression" else ""
+                yield replace(made, unless=unless, there=column_of(relation.name, column, holds))
+
+
+def _column_setting(
+    relation: Relation, column: str, setting: str, value: str | int | tuple[str, ...], key: ObjectKey
+) -> Statement:
+    alter = f"ALTER TABLE ONLY {qualified(relation.name)} ALTER COLUMN {identifier(column)} SET"
+    if isinstance(value, int):
+        return Statement(key, f"{alter} STATISTICS {value}", relation.of)
+    if isinstance(value, tuple):
+        by_hand = f"{alter} ({', '.join(value)})"
+        return checked(key, relation.of, lambda: f"{alter} ({', '.join(text.parameters(value, str(key)))})", by_hand)
+    alter = f"{alter} {setting.upper()}"
+    return checked(key, relation.of, lambda: f"{alter} {text.word(value, str(key))}", f"{alter} {value}")
+
+
+def _unknown(compression: str) -> str:
+    """Return the query that yields a row if the server was built without a method of compression."""
+    return (
+        "SELECT 1 AS one WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_settings s WHERE"
+        f" s.name = 'default_toast_compression' AND {literal(compression)} = ANY (s.enumvals))"
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import groupby
 
-from snapshot_assets.databases.definition.statements import ObjectKey, Statement
+from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.columns import default, identity, not_null
 from snapshot_assets.databases.postgresql.ddl.statements import (

@@ -1,18 +1,31 @@
 """The order in which types, tables and code are created: each object after those that it needs.
 
-Code that needs a view is created after the rows, with the views.
+Code that needs a view is created after the rows, with the views. A default may call a function of its table's row type,
+or one that reads a view of the table. Then the table is created without its defaults, and they are set as soon as the
+code exists, as pg_dump does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import chain
 
-from snapshot_assets.databases.definition.statements import Statement
+from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.postgresql.code.needs import everything_needed
 from snapshot_assets.databases.postgresql.ddl import types
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject, needed_first
-from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, all_checked
+from snapshot_assets.databases.postgresql.ddl.columns import calls, default
+from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
+from snapshot_assets.databases.postgresql.ddl.statements import (
+    HAS_DEFAULT,
+    Relation,
+    RestoreContext,
+    all_checked,
+    checked,
+    column_of,
+)
+from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.format.relations import Table, TableName, UserType
 
 
@@ -109,3 +122,75 @@ def created(context: RestoreContext, each: CodeObject) -> Iterator[Statement]:
     """Yield the statements of an object that belongs to no relation."""
     made = types.create(context, each.type) if each.type else each.statements()
     return iter(all_checked(each.made, None, made))
+
+
+@dataclass(frozen=True)
+class LateDefaults:
+    """The tables whose defaults are set later.
+
+    Attributes:
+        context: The restore.
+        before: Those whose code is created before the rows.
+        after: Those whose code is created with the views.
+    """
+
+    context: RestoreContext
+    before: frozenset[TableName]
+    after: frozenset[TableName]
+
+    @property
+    def every(self) -> frozenset[TableName]:
+        """All these tables."""
+        return self.before | self.after
+
+    def statements(self, restored: Mapping[TableName, Table], names: Iterable[TableName]) -> Iterator[Statement]:
+        """Yield the statements that set the defaults of some of the tables, as they are restored."""
+        for name in sorted(names):
+            table = restored[name]
+            own = {each.name: each.default for each in table.columns}
+            yield from _set(self.context.relation(table), own)
+            for part in self.context.partitions(table):
+                yield from _set(part, part.options.defaults if self.context.expressions else {})
+
+
+def late_defaults(context: RestoreContext) -> LateDefaults:
+    """Return the tables of a restore whose defaults are set later."""
+    circular = circular_defaults(context) if context.code else {}
+    if not circular:
+        return LateDefaults(context, frozenset(), frozenset())
+    with_views = late_code(context)
+    after = {name for name, circle in circular.items() if circle & set(with_views)}
+    before = set(circular) - after
+    for names in (before, after):
+        _add_heirs(context, names)
+    return LateDefaults(context, frozenset(before - after), frozenset(after))
+
+
+def _add_heirs(context: RestoreContext, names: set[TableName]) -> None:
+    """Add the tables that inherit from those, because they take over defaults only when they are created."""
+    while more := {
+        name for name, table in context.tables.items() if name not in names and names & set(parents_of(context, table))
+    }:
+        names |= more
+
+
+def without_defaults(table: Table) -> Table:
+    """Return a table without its own defaults; generated columns and sequences stay as they are."""
+    columns = tuple(
+        column.model_copy(update={"default": None}) if calls(column.default) else column for column in table.columns
+    )
+    return table.model_copy(update={"columns": columns})
+
+
+def _set(relation: Relation, expressions: Mapping[str, str | None]) -> Iterator[Statement]:
+    for column, expression in expressions.items():
+        if expression is not None and calls(expression):
+            alter = f"ALTER TABLE ONLY {qualified(relation.name)} ALTER COLUMN {identifier(column)} SET DEFAULT"
+            made = _default(relation, alter, expression, relation.column(column))
+            yield replace(made, there=column_of(relation.name, column, HAS_DEFAULT))
+
+
+def _default(relation: Relation, alter: str, expression: str, column: ObjectKey) -> Statement:
+    by_hand = f"{alter} {expression}"
+    key = ObjectKey("default", of=column)
+    return checked(key, relation.of, lambda: f"{alter} {default(expression, str(column))}", by_hand)

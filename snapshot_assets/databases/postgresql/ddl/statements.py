@@ -6,10 +6,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 
-from snapshot_assets.databases.definition.statements import ObjectKey, Statement, Unchecked, comment
+from snapshot_assets.databases.definition import ObjectKey, Statement, Unchecked, comment
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.code import CodeObject, code_objects, needs_of
-from snapshot_assets.databases.postgresql.ddl.lacking import restored_relations, with_lacking
+from snapshot_assets.databases.postgresql.ddl.code import (
+    CodeObject,
+    code_objects,
+    needs_of,
+    restored_relations,
+    with_lacking,
+)
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
 from snapshot_assets.databases.selection.columns import identity_sequences
 from snapshot_assets.databases.sql import identifier, literal, qualified

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from snapshot_assets.databases.definition.statements import Create, ObjectKey, Statement, comment
+from snapshot_assets.databases.definition import Create, ObjectKey, Statement, comment
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.column_settings import column_settings
-from snapshot_assets.databases.postgresql.ddl.columns import calls, identity, not_null, typed, value
+from snapshot_assets.databases.postgresql.ddl.columns import calls, column_settings, identity, not_null, typed, value
 from snapshot_assets.databases.postgresql.ddl.inheritance import (
     Inheritance,
     Way,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from snapshot_assets.databases.definition.statements import ObjectKey, Statement, comment
+from snapshot_assets.databases.definition import ObjectKey, Statement, comment
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.column_settings import column_settings
+from snapshot_assets.databases.postgresql.ddl.columns import column_settings
 from snapshot_assets.databases.postgresql.ddl.keys import index, properties
 from snapshot_assets.databases.postgresql.ddl.order import views_and_code
 from snapshot_assets.databases.postgresql.ddl.statements import (

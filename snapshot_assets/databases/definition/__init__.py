@@ -1,1 +1,0 @@
-"""Definitions: the statements that create a snapshot's schema in a target."""
