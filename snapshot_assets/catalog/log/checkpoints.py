@@ -38,8 +38,7 @@ from snapshot_assets.format.checkpoint import (
 )
 from snapshot_assets.format.layout import MANIFEST, checkpoint_path, transaction_path
 from snapshot_assets.format.units import counted
-from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.warn_once import warn_once
+from snapshot_assets.storage.base import ObjectStore, warn_once
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,7 +16,7 @@ from snapshot_assets.errors import ForeignLocationError, ForkError, MisnamedErro
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.in_parallel import in_parallel
+from snapshot_assets.storage.bulk import in_parallel
 
 _BATCH = 256
 """Transactions in memory at a time: those of large chunks are large."""

@@ -35,9 +35,8 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import REPLICA, checkpoint_path, checkpointed_revision, revision_of, transaction_path
-from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.in_parallel import in_parallel
-from snapshot_assets.storage.warn_once import warn_once
+from snapshot_assets.storage.base import ObjectStore, warn_once
+from snapshot_assets.storage.bulk import in_parallel
 
 FAULTS = (DamageError, UnsupportedVersionError)
 FaultError = DamageError | UnsupportedVersionError

@@ -129,6 +129,18 @@ def documents_of(action: act.Action) -> tuple[act.ObjectRef, ...]:
     return ()
 
 
+def named_by(action: act.Action) -> list[str]:
+    """Return the paths of the objects that an action names."""
+    match action:
+        case act.AddFile():
+            return [action.file.path]
+        case act.TagCreated() | act.SavepointCreated():
+            return [action.object.path]
+        case act.TagRenamed() | act.TagReplaced() | act.TagHeld() | act.TagReleased():
+            return [action.tag.object.path]
+    return [ref.path for ref in documents_of(action)]
+
+
 def between(revisions: Sequence[int], first: int, end: int) -> Sequence[int]:
     """Return those of some ascending revisions that lie in `[first, end)`."""
     return revisions[bisect_left(revisions, first) : bisect_left(revisions, end)]
