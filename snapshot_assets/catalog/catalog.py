@@ -40,10 +40,8 @@ from snapshot_assets.errors import (
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents
 from snapshot_assets.format.layout import MANIFEST, transaction_path
-from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.create import SingleWriterStore
-from snapshot_assets.storage.probe import probe
-from snapshot_assets.storage.warn_once import warn_once
+from snapshot_assets.storage.base import ObjectStore, warn_once
+from snapshot_assets.storage.create import SingleWriterStore, probe
 
 MAX_CLOCK_SKEW = timedelta(minutes=5)
 """How far this machine's clock may be from the store's, or behind the last commit, without an error or warning."""

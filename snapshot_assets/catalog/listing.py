@@ -28,7 +28,7 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format.layout import MANIFEST, OWN_FOLDERS
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.in_parallel import in_parallel
+from snapshot_assets.storage.bulk import in_parallel
 
 _LEVELS = 2
 

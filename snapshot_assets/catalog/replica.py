@@ -19,8 +19,7 @@ from snapshot_assets.format import documents
 from snapshot_assets.format.documents import canonical_json, parse_json, pretty_json, sha256_hex
 from snapshot_assets.format.layout import REPLICA
 from snapshot_assets.format.units import parse_time, time_text
-from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.warn_once import warn_once
+from snapshot_assets.storage.base import ObjectStore, warn_once
 
 _MAX_BYTES = 1 << 20
 _CHECKSUM = "sha256"

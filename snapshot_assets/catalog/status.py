@@ -21,7 +21,7 @@ from snapshot_assets.catalog.verify.records import Verification, current_verific
 from snapshot_assets.errors import DamageError
 from snapshot_assets.format.layout import checkpointed_revision, revision_of
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
-from snapshot_assets.storage.listed import Listed
+from snapshot_assets.storage.bulk import Listed
 
 _READS = 5
 

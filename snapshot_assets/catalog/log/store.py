@@ -42,7 +42,7 @@ from snapshot_assets.format.layout import (
 from snapshot_assets.format.transactions import decode_transaction, encode_transaction, trailing_sha256
 from snapshot_assets.format.units import counted
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.listed import Listed
+from snapshot_assets.storage.bulk import Listed
 
 _SETTLE_TRIES = 5
 _SETTLE_WAIT = 0.2

@@ -16,7 +16,7 @@ from snapshot_assets.catalog.log.replay import recorded_state
 from snapshot_assets.catalog.log.scan import faults_of_log, scan_log
 from snapshot_assets.catalog.log.truncation import contradictions, newest_recorded_state
 from snapshot_assets.catalog.replica import MissingVersions, Replica, missing_versions, read_marker
-from snapshot_assets.catalog.replication.guard import is_evidence
+from snapshot_assets.catalog.replication.objects import is_evidence
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import TagState, held_text
 from snapshot_assets.catalog.verify.records import damage_on_record

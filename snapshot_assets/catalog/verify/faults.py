@@ -21,7 +21,7 @@ from snapshot_assets.format.actions import ObjectRef, TagCreated
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, sha256_hex
 from snapshot_assets.format.layout import chunk_of, is_receipt
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.in_parallel import threads
+from snapshot_assets.storage.bulk import threads
 
 REPAIRED = "`snapshots catalog repair` writes it again from the log."
 _READERS = 4

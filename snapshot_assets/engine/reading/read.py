@@ -35,7 +35,7 @@ from snapshot_assets.format.names import Spellings, rule_of, table_text
 from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.in_parallel import hashing_threads, threads
+from snapshot_assets.storage.bulk import hashing_threads, threads
 from snapshot_assets.storage.location import FILE, Location
 from snapshot_assets.storage.options import StoreOptions
 

@@ -28,6 +28,7 @@ from snapshot_assets.engine.restore.source import RestoreSource, open_source
 from snapshot_assets.engine.restore.steps import RestoreSteps
 from snapshot_assets.engine.restore.target import IMPORT, TargetContents, definition_for, read_target, resumed_record
 from snapshot_assets.errors import RefusedImportError, RestoreError, SnapshotError
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.names import rule_of
 from snapshot_assets.storage.base import ObjectStore
 
