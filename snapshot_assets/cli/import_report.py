@@ -59,7 +59,7 @@ def show_plan(options: argparse.Namespace, location: str, alias: str, plan: Rest
         "files": len(files),
         "rows_of_files": rows,
         "bytes": size,
-        "would_fail": {str(each.statement.key): each.message for each in plan.failing},
+        "would_fail": {str(each.statement.key): each.message for each in plan.rehearsal.failed},
         "not_rehearsed": [
             {"because": reason, "count": len(keys), "statements": list(map(str, keys))}
             for reason, keys in plan.rehearsal.untried.items()
@@ -69,7 +69,7 @@ def show_plan(options: argparse.Namespace, location: str, alias: str, plan: Rest
         **kept_facts(plan),
         **lost_facts(plan),
     }
-    status = ExitStatus.DAMAGED if plan.partial else ExitStatus.FAILED if plan.failing else ExitStatus.DONE
+    status = ExitStatus.DAMAGED if plan.partial else ExitStatus.FAILED if plan.rehearsal.failed else ExitStatus.DONE
     if options.json:
         show_json(report)
         return status
@@ -258,7 +258,7 @@ def step_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
 
 def failing_lines(plan: RestorePlan) -> Iterator[str]:
     """Yield what an import would fail to make, and what the target lacks for it, a line each."""
-    for failed in plan.failing:
+    for failed in plan.rehearsal.failed:
         yield f"would fail: {failed.statement.key}: {failed.message}"
     if plan.lacking:
         yield "the target lacks what only these need; the statements are the snapshot's text, so read them first:"

@@ -143,11 +143,6 @@ def plan_compaction(store: ObjectStore, state: State, options: CompactionOptions
     compacted whole. Files of a partitioned copy stay in their folders. Duplicates are searched only across several
     attempts, since one scan returns each row once.
 
-    Args:
-        store: The location; only schema documents are read.
-        state: The head's state.
-        options: The options.
-
     Raises:
         NoSnapshotError: There is no snapshot.
         PlanError: A named chunk is not completed, a named table has no primary key to find duplicates by, or
@@ -238,11 +233,11 @@ def _group(
     deleting = {file.path: found for file in files if (found := deleted.of(file.path))}
     schema_id, table = _newest(documents, files)
     attempts = len({file.attempt for file in files})
-    small = [file for some in by_folder(files).values() for file in _small(some, options.target_size)]
+    small = [[file for file in some if 2 * file.bytes < options.target_size] for some in by_folder(files).values()]
     reasons = {
         "asked for": files if options.chunks or options.tables else [],
         "duplicates": files if options.dedupe and table.primary_key and attempts > 1 else [],
-        "small files": small,
+        "small files": [file for some in small if len(some) > 1 for file in some],
         "tombstones": [file for file in files if file.path in deleting],
     }
     chosen = {file.path for some in reasons.values() for file in some}
@@ -268,12 +263,6 @@ def by_folder(files: Iterable[DataFile]) -> dict[str, list[DataFile]]:
     for file in files:
         folders[folders_of(file.path)].append(file)
     return folders
-
-
-def _small(files: Sequence[DataFile], target_size: int) -> list[DataFile]:
-    """Return the files of a folder that are worth merging."""
-    small = [file for file in files if 2 * file.bytes < target_size]
-    return small if len(small) > 1 else []
 
 
 def _newest(documents: Mapping[int, DatabaseSchema], files: Sequence[DataFile]) -> tuple[int, Table]:
@@ -333,23 +322,15 @@ def compactions(store: ObjectStore, state: State) -> Iterator[CompactionPlan]:
 
     The first is the default compaction. It leaves files whose statistics exclude a tombstone that is still pending for
     them. The second rewrites these whole, so that no tombstone is pending.
-
-    Args:
-        store: The location, of which only schema documents are read.
-        state: The head's state.
     """
-    for options in filter(None, (CompactionOptions(), _still_filtered(state))):
-        plan = plan_compaction(store, state, options)
-        if plan.groups:
-            yield plan
-
-
-def _still_filtered(state: State) -> CompactionOptions | None:
-    """Return a compaction of the tables and chunks for which tombstones are pending; None if there are none."""
     tables: set[TableName] = set()
     chunks: set[int] = set()
     for revision, each in pending_tombstones(state).items():
         table = TableName(each.schema, each.table)
         tables.add(table)
         chunks.update(match.file.chunk for match in match_files(state, table, older_than=revision))
-    return CompactionOptions(chunks=tuple(sorted(chunks)), tables=tuple(sorted(tables))) if tables else None
+    filtered = CompactionOptions(chunks=tuple(sorted(chunks)), tables=tuple(sorted(tables)))
+    for options in (CompactionOptions(), filtered) if tables else (CompactionOptions(),):
+        plan = plan_compaction(store, state, options)
+        if plan.groups:
+            yield plan

@@ -142,15 +142,7 @@ def _merge(work: Merge, empty: Merged) -> Merged:
     if table.time_index is not None and is_time(schema.field(table.time_index).type):
         batches = sorted_batches(batches, table.time_index)
     files = tuple(write_table(work.store, work.provenance, chunk, work.window, table, batches, work.max_file_size))
-    _check_rows(work, rows.deleted + duplicate, files)
-    for file in files:
-        check_hash(work.store, file)
-    return replace(empty, files=files, rows_deleted=rows.deleted, rows_duplicate=duplicate)
-
-
-def _check_rows(work: Merge, left_out: int, files: tuple[DataFile, ...]) -> None:
-    expected = work.group.rows - left_out
-    found = sum(file.rows for file in files)
+    expected, found = work.group.rows - rows.deleted - duplicate, sum(file.rows for file in files)
     if found != expected:
         raise TaskFailedError(
             f"The compaction of {work.what} wrote {number_text(found)} of {counted(expected, 'row')}; nothing of it was"
@@ -159,6 +151,9 @@ def _check_rows(work: Merge, left_out: int, files: tuple[DataFile, ...]) -> None
             found=found,
             expected=expected,
         )
+    for file in files:
+        check_hash(work.store, file)
+    return replace(empty, files=files, rows_deleted=rows.deleted, rows_duplicate=duplicate)
 
 
 def _filtered(batches: Iterable[pa.RecordBatch], chosen: np.ndarray) -> Iterator[pa.RecordBatch]:

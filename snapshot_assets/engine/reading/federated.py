@@ -99,15 +99,16 @@ def _plan_deduplicated(
         for member in federation.members
     )
     read = _DistinctRows(rows, table, tuple(schema.names), table.primary_key.columns, tuple(ranges))
-    groups = [group for group in found.groups if ranges[0] is None or _may_hold(group, ranges[0])]
+    groups = [
+        group
+        for group in found.groups
+        if (first := ranges[0]) is None
+        or any(span.window and first.overlaps(span.window.start, span.window.end) for span in group)
+    ]
     parts = [
         {part.file.path: part for part in _parts(member, table, None, dropped=True)} for member in federation.members
     ]
     return PlannedRead(spark_schema(schema), read, [_work(federation, group, parts) for group in groups])
-
-
-def _may_hold(group: Sequence[Span], time_range: TimeFilter) -> bool:
-    return any(span.window and time_range.overlaps(span.window.start, span.window.end) for span in group)
 
 
 def _work(federation: Federation, group: Sequence[Span], parts: Sequence[Mapping[str, FilePart]]) -> Work:

@@ -49,6 +49,7 @@ _COMPARE: Mapping[Operator, Callable[[Column, Column], Column]] = {
 }
 _MICROS = {"s": 10**6, "ms": 10**3, "us": 1}
 _EPOCH = datetime(1970, 1, 1)
+_MICROSECOND = timedelta(microseconds=1)
 _MOST_VALUES = 500  # Spark plans and compiles each value; Python's tasks do not
 
 
@@ -56,7 +57,7 @@ class InexpressibleError(Exception):
     """Spark has no expression that selects the same rows; says why."""
 
 
-def named(name: str) -> Column:
+def spark_column(name: str) -> Column:
     """Return a column by its name, whatever characters that has."""
     return F.col(identifier(name))
 
@@ -84,20 +85,25 @@ def in_range(time: str, kind: pa.DataType, time_range: TimeFilter) -> Column:
     if not pa.types.is_timestamp(kind) or (kind.tz is None and time_range.zone != "UTC"):
         raise InexpressibleError(f"{kind} in the zone {time_range.zone} is compared as instants")
     bounds = ((time_range.start, ge), (time_range.end, lt))
-    compared = [compare(named(time), _moment(_micros(bound), kind)) for bound, compare in bounds if bound is not None]
-    return _all(compared)
+    return _all(
+        compare(
+            spark_column(time), _moment((bound.astimezone(UTC).replace(tzinfo=None) - _EPOCH) // _MICROSECOND, kind)
+        )
+        for bound, compare in bounds
+        if bound is not None
+    )
 
 
 def _column(predicate: Predicate) -> Column:
     match predicate:
         case Comparison():
-            return _COMPARE[predicate.operator](named(predicate.column), _literal(predicate.value))
+            return _COMPARE[predicate.operator](spark_column(predicate.column), _literal(predicate.value))
         case IsIn():
             if len(predicate.values) > _MOST_VALUES or pa.types.is_floating(predicate.values[0].arrow_type):
                 raise InexpressibleError("a list of many values, or of floats, whose zeros must be equal")
-            return named(predicate.column).isin(*map(_literal, predicate.values))
+            return spark_column(predicate.column).isin(*map(_literal, predicate.values))
         case IsNull():
-            return named(predicate.column).isNull()
+            return spark_column(predicate.column).isNull()
         case Not():
             return ~_column(predicate.predicate)
         case And():
@@ -139,10 +145,6 @@ def _moment(micros: int, kind: pa.DataType) -> Column:
         return F.lit((_EPOCH + timedelta(microseconds=micros)).isoformat()).cast("timestamp_ntz")
     except OverflowError as error:
         raise InexpressibleError("a time without a zone outside the years 1 to 9999") from error
-
-
-def _micros(moment: datetime) -> int:
-    return (moment.astimezone(UTC).replace(tzinfo=None) - _EPOCH) // timedelta(microseconds=1)
 
 
 _OPTIONS = {
@@ -191,7 +193,8 @@ class NativeRead:
         if not self.groups:
             return spark.createDataFrame([], wanted)
         with spark_errors():
-            frame = reduce(_union, [self._rows(spark, group) for group in self.groups])
+            rows = [self._rows(spark, group) for group in self.groups]
+            frame = reduce(lambda one, other: one.unionAll(other), rows)
             if frame.schema != wanted:
                 raise InexpressibleError(f"Spark reads {frame.schema.simpleString()}")
             if len(frame.inputFiles()) != sum(len(group.paths) for group in self.groups):
@@ -202,11 +205,7 @@ class NativeRead:
         frame = spark.read.schema(spark_schema(self.wide)).options(**_OPTIONS).parquet(*group.paths)
         for condition in group.conditions:
             frame = frame.where(condition)
-        return frame if self.wide.names == self.schema.names else frame.select(*map(named, self.schema.names))
-
-
-def _union(one: DataFrame, other: DataFrame) -> DataFrame:
-    return one.unionAll(other)  # by the session's own class
+        return frame if self.wide.names == self.schema.names else frame.select(*map(spark_column, self.schema.names))
 
 
 def plan_native(read: TableRead, root: str) -> NativeRead:

@@ -107,7 +107,12 @@ def _in_range(
     if not edges or time_range is None or table.time_index is None:
         yield from (FilePart(_bare(match.file)) for match in matches)
         return
-    _check_comparable(table)
+    kind = table.column(table.time_index).arrow_field().type
+    if not is_time(kind):
+        raise PlanError(
+            f"{table.table_name}.{table.time_index} is carried as {kind}, so rows cannot be filtered by it. Let"
+            " start and end lie on bounds of chunks (table $chunks lists them), or omit them."
+        )
     paths = [match.file.path for match in edges]
     statistics = dict(zip(paths, found.statistics(table.time_index, edges), strict=True))
     for match in matches:
@@ -134,16 +139,6 @@ def grouped(parts: Sequence[FilePart]) -> list[list[FilePart]]:
 def _bare(file: DataFile) -> DataFile:
     """Return a file without its statistics."""
     return replace(file, columns=(), row_groups=())
-
-
-def _check_comparable(table: Table) -> None:
-    assert table.time_index is not None
-    kind = table.column(table.time_index).arrow_field().type
-    if not is_time(kind):
-        raise PlanError(
-            f"{table.table_name}.{table.time_index} is carried as {kind}, so rows cannot be filtered by it. Let"
-            " start and end lie on bounds of chunks (table $chunks lists them), or omit them."
-        )
 
 
 def _overlap(
@@ -244,10 +239,6 @@ class TableRead:
 def choose_read(store: ObjectStore, options: ReadOptions) -> TableRead | PlannedRead:
     """Choose the revision and the files to read. Opens the log and schema documents, no data.
 
-    Args:
-        store: The location.
-        options: The options.
-
     Raises:
         NoSnapshotError: There is no snapshot.
         IncompleteError: No revision is sealed yet.
@@ -265,8 +256,10 @@ def choose_read(store: ObjectStore, options: ReadOptions) -> TableRead | Planned
         raise NoSnapshotError(f"There is no snapshot at {store.uri}.", location=store.uri)
     if isinstance(options.table, str):
         since = 0 if options.since is None else resolve_version(options.since, head)
-        asked = TableRequest(head, _state(store, head, options.version), since)
-        return _plan_metadata(asked, options.table, options.columns)
+        request = TableRequest(head, _state(store, head, options.version), since)
+        rows = METADATA_TABLES[options.table].read(request)
+        rows = rows.select(chosen_columns(rows.schema, options.columns, options.table).names)
+        return PlannedRead(spark_schema(rows.schema), iter, [rows.to_batches(BATCH_ROWS)])
     if options.version is None and not head.seals:
         raise IncompleteError(
             f"The snapshot at {store.uri} was not sealed yet: materialise its manifest. The table $chunks shows what is"
@@ -283,12 +276,6 @@ def _state(store: ObjectStore, head: State, version: str | None) -> State:
     """Return the state at a version; the head's for None."""
     revision = head.revision if version is None else resolve_version(version, head)
     return head if revision == head.revision else read_state(store, through=revision)
-
-
-def _plan_metadata(asked: TableRequest, name: str, columns: Sequence[str]) -> PlannedRead:
-    rows = METADATA_TABLES[name].read(asked)
-    rows = rows.select(chosen_columns(rows.schema, columns, name).names)
-    return PlannedRead(spark_schema(rows.schema), iter, [rows.to_batches(BATCH_ROWS)])
 
 
 def _choose_table(store: ObjectStore, state: State, name: TableName, options: ReadOptions) -> TableRead:
@@ -358,7 +345,9 @@ class FileRows:
     def __call__(self, parts: Sequence[FilePart]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some parts."""
         for part in parts:
-            schema = self._with_time() if part.cut else self.schema
+            schema, time = self.schema, self.table.time_index
+            if part.cut and time is not None and time not in schema.names:
+                schema = schema.append(self.table.column(time).arrow_field())
             batches = read_batches(
                 self.store,
                 part.file,
@@ -370,17 +359,9 @@ class FileRows:
                 deleted=part.deleted,
             )
             for batch in batches:
-                yield self._in_range(batch) if part.cut else batch
+                in_range = self.time_range.filter(batch, self.table) if part.cut and self.time_range else batch
+                yield in_range.select(self.schema.names) if part.cut else batch
 
     def groups_of(self, part: FilePart) -> ChooseGroups | None:
         """Return what selects the row groups of a part; None for all."""
         return partial(groups_in_range, self.table, self.time_range) if part.cut and self.time_range else None
-
-    def _with_time(self) -> pa.Schema:
-        time = self.table.time_index
-        assert time is not None
-        return self.schema if time in self.schema.names else self.schema.append(self.table.column(time).arrow_field())
-
-    def _in_range(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        assert self.time_range is not None
-        return self.time_range.filter(batch, self.table).select(self.schema.names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from weakref import WeakKeyDictionary
@@ -65,7 +65,11 @@ def hash_files(spark: SparkSession, store: ObjectStore, parts: Sequence[FilePart
     wanted = [(_identity(store, part.file, local), part) for part in parts]
     new = [(identity, part) for identity, part in wanted if identity not in known]
     files = {part.file.path: part.file for _, part in new}
-    found = _in_threads(store, files.values()) if local else _in_tasks(spark, store, [part for _, part in new])
+    if local:
+        with threads(hashing_threads(store, HASHING_THREADS)) as pool:
+            found = list(pool.map(lambda path: (path, _sha256(store, path)), files))
+    else:
+        found = list(_in_tasks(spark, store, [part for _, part in new]))
     for path, sha256 in found:
         if sha256 is None:
             raise ObjectNotFoundError(f"There is no object {path} in {store.uri}.", uri=f"{store.uri}/{path}")
@@ -81,11 +85,6 @@ def forget(spark: SparkSession) -> None:
 
 def _identity(store: ObjectStore, file: DataFile, local: bool) -> _Known:
     return store.uri, file.path, file.sha256, store.head(file.path).modified if local else None
-
-
-def _in_threads(store: ObjectStore, files: Iterable[DataFile]) -> Iterator[tuple[str, str | None]]:
-    with threads(hashing_threads(store, HASHING_THREADS)) as pool:
-        yield from pool.map(lambda file: (file.path, _sha256(store, file.path)), files)
 
 
 def _in_tasks(spark: SparkSession, store: ObjectStore, parts: Sequence[FilePart]) -> Iterator[tuple[str, str | None]]:
@@ -252,17 +251,10 @@ _Part = tuple[DataFile, tuple[Predicate, ...], TextSchema | None]
 def load_frames(
     spark: SparkSession, store: ObjectStore, state: State, chunks: Sequence[int], table: TableName | None = None
 ) -> dict[TableName, DataFrame]:
-    """Return the rows of completed chunks as one DataFrame a table, in no order.
+    """Return the rows of completed chunks as one DataFrame for each table, in no order.
 
-    Windows return every timed table and chunk 0 every untimed one, even without rows. Rows that a tombstone deletes are
-    left out. Each task hashes its file before it yields a row.
-
-    Args:
-        spark: The session.
-        store: The location.
-        state: The catalog's state.
-        chunks: Chunk ids.
-        table: The one table that is wanted; None for all.
+    Windows return every timed table and chunk 0 every untimed one, even without rows; `table` selects one. Rows that a
+    tombstone deletes are left out. Each task hashes its file before it yields a row.
 
     Raises:
         IncompleteError: Chunks are not completed; names them.

@@ -122,7 +122,7 @@ def check_rows(target: SqlTarget, plan: RestorePlan, *, added: bool, stage: Stag
     Args:
         target: The restore's target.
         plan: The restore, for the chunks that are counted.
-        added: Whether more rows than were loaded are an error too, unless tables may have rows of others.
+        added: Whether more rows than were loaded are an error too, unless tables may have other users' rows.
         stage: Takes how many tables are counted.
 
     Raises:
@@ -177,17 +177,7 @@ def _windows(target: SqlTarget, plan: RestorePlan, table: Table) -> Iterator[int
 def differences(
     target: SqlTarget, plan: RestorePlan, chunks: Sequence[int], stage: Stage = silent
 ) -> dict[int, dict[TableName, tuple[int, int]]]:
-    """Compare the rows of loaded chunks in the target with the manifest's.
-
-    Args:
-        target: The restore's target.
-        plan: The restore.
-        chunks: Ids of the chunks.
-        stage: Takes how many tables of chunks are counted.
-
-    Returns:
-        For each chunk, rows expected and rows found of the tables that differ.
-    """
+    """Return for each chunk rows expected and rows found of the tables whose rows differ from the manifest's."""
     wanted = [rows for chunk in chunks for rows in rows_of_chunk(plan, chunk)]
     there = [each for each in wanted if each.name not in plan.absent]
     counts = iter(_count(target, there, stage))
@@ -201,8 +191,7 @@ def differences(
 
 def rows_of_chunk(plan: RestorePlan, chunk: int) -> Iterator[TableRows]:
     """Yield the target's rows of a chunk. A table whose rows no window identifies is part of chunk 0, whole."""
-    tables = {table.table_name: table for table in plan.definition.tables}
-    own = plan.by_id.get(chunk)
+    tables, own = plan.tables, plan.by_id.get(chunk)
     bounded = {table.table_name: rows for table, rows in own.tables} if own else {}
     if chunk == UNTIMED_CHUNK:
         bounded |= {name: AllRows() for name, table in tables.items() if table.time_index is None}
@@ -355,10 +344,6 @@ def newest_tag(state: State) -> str | None:
 
 def drill(run: RestoreRun, counting: Counting) -> tuple[RestorePlan, list[ComparedRows]]:
     """Restore everything into an empty database, and compare all rows. The revision stays pinned meanwhile.
-
-    Args:
-        run: The restore.
-        counting: Counts and reports what is done.
 
     Raises:
         SchemaIncompleteError: Steps of the schema failed; the rows are the same.

@@ -87,15 +87,10 @@ def refuse_needed_damage(
 
 
 def refuse_damage(uri: str, damage: Sequence[str], way: str = "") -> None:
-    """Refuse a restore if objects that it needs are damaged.
-
-    Args:
-        uri: The location.
-        damage: Their faults, a sentence each.
-        way: How to restore what does not need them, as a sentence.
+    """Refuse a restore if objects that it needs are damaged; `way` is how to restore what does not need them.
 
     Raises:
-        DamageError: There is damage; lists the first ones.
+        DamageError: There is damage; lists the first faults.
     """
     if damage:
         more = f" and {len(damage) - SHOWN} more" if len(damage) > SHOWN else ""
@@ -255,26 +250,18 @@ def left_out(plan: RestorePlan) -> list[LeftOut]:
     def place(file: FilePlan) -> tuple[int, TableName]:
         return file.file.chunk, file.table.table_name
 
-    return [
-        _left_out(plan, *key, [each.file for each in files])
-        for key, files in groupby(sorted(plan.left_of_chosen, key=place), place)
-    ]
-
-
-def _left_out(plan: RestorePlan, chunk: int, table: TableName, files: Sequence[DataFile]) -> LeftOut:
-    window = None if chunk == UNTIMED_CHUNK else plan.state.window(chunk)
-    text = f"{time_text(window.start)}/{time_text(window.end)}" if window else ""
-    faults = tuple(plan.damaged[file.path] for file in files if file.path in plan.damaged)
-    return LeftOut(table, chunk, text, sum(file.rows for file in files), faults)
+    left = []
+    for (chunk, table), some in groupby(sorted(plan.left_of_chosen, key=place), place):
+        files = [each.file for each in some]
+        window = None if chunk == UNTIMED_CHUNK else plan.state.window(chunk)
+        text = f"{time_text(window.start)}/{time_text(window.end)}" if window else ""
+        faults = tuple(plan.damaged[file.path] for file in files if file.path in plan.damaged)
+        left.append(LeftOut(table, chunk, text, sum(file.rows for file in files), faults))
+    return left
 
 
 def partly_restored(plan: RestorePlan, failed: Sequence[FailedStep]) -> PartlyRestoredError:
-    """Return the error of a restore that has done everything but what damage left out.
-
-    Args:
-        plan: The restore.
-        failed: Its steps that could not be made.
-    """
+    """Return the error of a restore that has done everything but what damage left out, and steps that failed."""
     left = left_out(plan)
     rows = sum(each.rows for each in left)
     named = " ".join(map(str, left[:SHOWN]))

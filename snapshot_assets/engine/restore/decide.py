@@ -1,7 +1,6 @@
 """What a restore does with each chunk, decided before anything is recorded or loaded: load, replace, renew, or nothing.
 
-The start and the length of the windows give a chunk's number its meaning. So every restore records its windows, and a
-revision with other windows is refused.
+The windows give a chunk's number its meaning. So every restore records them, and other windows are refused.
 
 A compaction writes the same rows into other files. Such rows need not be loaded again. They are known to be the same
 if the chunk was exported before the revision that they were loaded from: then only compactions came after it.
@@ -49,7 +48,6 @@ class PinnedWindows:
 
     Attributes:
         start: Start of the first window; None if there are no windows.
-        length: Length of a window.
         end: End of the last window, which may be shorter; None if it is open.
         zone: IANA zone of times without one.
         time_indexes: The time index of each table; None for an untimed table.
@@ -101,12 +99,6 @@ class PinnedWindows:
 def check_windows(ledger: TargetLedger, now: PinnedWindows, chunks: Collection[int], revision: int) -> None:
     """Refuse a revision whose chunks stand for other windows than those that were loaded into the target.
 
-    Args:
-        ledger: The ledger of the revision's tables.
-        now: Windows of the revision.
-        chunks: Ids of its chunks.
-        revision: The revision.
-
     Raises:
         RestoreError: A chunk's number would mean other rows (names both windows, or both time indexes), or the target
             holds rows of chunks that the revision lacks.
@@ -118,24 +110,24 @@ def check_windows(ledger: TargetLedger, now: PinnedWindows, chunks: Collection[i
     windows = {import_id: _windows_of(by_id.get(import_id), import_id) for import_id in sorted(tables)}
     for import_id, before in windows.items():
         _check_time_indexes(set().union(*tables[import_id].values()), before, now, revision)
-        if set(tables[import_id]) != {UNTIMED_CHUNK}:
-            _check_start(before, now, revision)
-    _refuse_left_over([entry for entry in ledger.loaded if entry.chunk not in chunks], revision)
+        timed = set(tables[import_id]) != {UNTIMED_CHUNK}
+        if timed and (now.start, now.length, now.zone) != (before.start, before.length, before.zone):
+            raise RestoreError(
+                f"The target's rows were loaded in {before}; revision {revision} has {now}, so its chunks are not"
+                f" those that the target holds. {_IMPORT_AGAIN}",
+                revision=revision,
+            )
+    if outside := [entry for entry in ledger.loaded if entry.chunk not in chunks]:
+        names, left = sorted({str(each.table) for each in outside}), sorted({each.chunk for each in outside})
+        raise RestoreError(
+            f"{some_text(names)} in the target {noun(len(names), 'holds', 'hold')} rows of {numbered(left)}, which"
+            f" revision {revision} does not have: they would be left over. Import a revision that has them. Or:"
+            f" {_IMPORT_AGAIN[0].lower()}{_IMPORT_AGAIN[1:]}",
+            chunks=left,
+        )
     for import_id, before in windows.items():
         for chunk in sorted(set(tables[import_id]) - {UNTIMED_CHUNK}):
             _check_end(chunk, before, now, revision)
-
-
-def _refuse_left_over(outside: Collection[LoadedFile], revision: int) -> None:
-    """Refuse loaded files of chunks that a revision lacks."""
-    if outside:
-        tables, chunks = sorted({str(each.table) for each in outside}), sorted({each.chunk for each in outside})
-        raise RestoreError(
-            f"{some_text(tables)} in the target {noun(len(tables), 'holds', 'hold')} rows of {numbered(chunks)}, which"
-            f" revision {revision} does not have: they would be left over. Import a revision that has them. Or:"
-            f" {_IMPORT_AGAIN[0].lower()}{_IMPORT_AGAIN[1:]}",
-            chunks=chunks,
-        )
 
 
 def _windows_of(record: RestoreRecord | None, import_id: str) -> PinnedWindows:
@@ -157,15 +149,6 @@ def _check_time_indexes(tables: set[TableName], before: PinnedWindows, now: Pinn
                 f" revision {revision}: other rows lie in each chunk. {_IMPORT_AGAIN}",
                 table=table_text(name),
             )
-
-
-def _check_start(before: PinnedWindows, now: PinnedWindows, revision: int) -> None:
-    if (now.start, now.length, now.zone) != (before.start, before.length, before.zone):
-        raise RestoreError(
-            f"The target's rows were loaded in {before}; revision {revision} has {now}, so its chunks are not those"
-            f" that the target holds. {_IMPORT_AGAIN}",
-            revision=revision,
-        )
 
 
 def _check_end(chunk: int, before: PinnedWindows, now: PinnedWindows, revision: int) -> None:
@@ -207,21 +190,15 @@ class ChunkLoad:
     left: tuple[FilePlan, ...] = ()
 
     def without(self, damaged: Collection[str]) -> ChunkLoad:
-        """Return the load without the tables of damaged files, whose rows in the target then stay as they are.
-
-        Args:
-            damaged: Paths of damaged files.
-        """
+        """Return the load without the tables of damaged files, whose rows in the target then stay as they are."""
         tables = {plan.table.table_name for plan in self.plans if plan.file.path in damaged}
         if not tables:
             return self
-        chunk, left = self.chunk.without(tables), [plan for plan in self.plans if plan.table.table_name in tables]
+        chunk = self.chunk.without(tables)
+        whole = tuple(plan for plan in self.plans if plan.table.table_name not in tables)
+        left = (*self.left, *(plan for plan in self.plans if plan.table.table_name in tables))
         return dataclasses.replace(
-            self,
-            chunk=chunk,
-            plans=tuple(plan for plan in self.plans if plan.table.table_name not in tables),
-            replace=self.replace and bool(chunk.tables),
-            left=(*self.left, *left),
+            self, chunk=chunk, plans=whole, replace=self.replace and bool(chunk.tables), left=left
         )
 
     @property
@@ -248,7 +225,7 @@ class ChunkChange:
     Attributes:
         reason: The difference, as the end of a sentence; "" if the rows are the same, or none were loaded.
         tables: The tables whose rows differ, or lie in other files now.
-        renewal: The ledger rows to replace, where the same rows lie in other files now; None for none.
+        renewal: See `ChunkLoad`.
     """
 
     reason: str = ""
@@ -258,14 +235,7 @@ class ChunkChange:
 
 @dataclass(frozen=True)
 class ChunkChanges:
-    """Compares chunks of the restored revision with their rows in a target's ledger.
-
-    Attributes:
-        head: The newest state.
-        state: The state at the restored revision.
-        deleted: What tombstones delete, at this revision and at those of the ledger.
-        record: The restore that the comparison is for.
-    """
+    """Compares chunks of the restored revision with their rows in a target's ledger; see `RestorePlan`."""
 
     head: State
     state: State
@@ -290,11 +260,6 @@ class ChunkChanges:
             return ChunkChange(f"was loaded from other files of {_table_names(moved)}{reason}", frozenset(moved))
         entries = tuple(entry_of(plan, self.record, plan.file.rows) for plan in new)
         return ChunkChange("", frozenset(moved), Renewal(tuple(old), entries))
-
-    def to_load(self, chunk: ChunkFiles, absent: Collection[TableName]) -> tuple[FilePlan, ...]:
-        """Return the files of a chunk to load, all if it changed, without those of tables that could not be made."""
-        made = chunk.without(absent)
-        return made.files if self.of(chunk).reason else self.ledger.missing(made)
 
     def _is_outdated(self, plan: FilePlan) -> bool:
         """Return whether a file was loaded without rows that are live now, or with rows that are deleted now."""
@@ -351,7 +316,7 @@ def decide(chunk: ChunkFiles, changes: ChunkChanges, *, again: bool, replace: bo
     Args:
         chunk: The chunk, without tables that could not be made.
         changes: Compares it with what was loaded before.
-        again: Whether it is to be replaced, whatever the ledger lists.
+        again: Whether to replace it, whatever the ledger lists.
         replace: Whether the user lets changed chunks be replaced.
 
     Raises:
@@ -369,7 +334,6 @@ def decide(chunk: ChunkFiles, changes: ChunkChanges, *, again: bool, replace: bo
 
 
 def _check_replaceable(chunk: ChunkFiles, change: ChunkChange, *, allowed: bool, into_nonempty: bool) -> None:
-    """Refuse to replace a chunk, unless the user lets rows be replaced and its rows can be identified."""
     if not allowed:
         raise RestoreError(
             f"Chunk {chunk.chunk} {change.reason}, at another revision. Give --replace to delete its rows from the"
@@ -404,8 +368,7 @@ def check_files(
         loads: What is loaded.
         tables: Tables as the target holds them.
         documents: Schemas by id.
-        same_kind: Whether the target is of the snapshot's kind: then it reads columns of other carriers than the newest
-            schema's.
+        same_kind: See `RestorePlan`.
 
     Raises:
         RestoreError: The target cannot read a column's carrier; names file and columns.

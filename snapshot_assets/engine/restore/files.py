@@ -51,11 +51,9 @@ class TombstoneDeletions:
         return tuple(predicate for number, predicate in self._of(file).items() if number in self._now)
 
     def differ(self, file: DataFile, revision: int | None) -> bool:
-        """Return whether other tombstones apply to a file now than when it was loaded.
+        """Return whether other tombstones apply to a file now than when it was loaded from another revision.
 
-        Args:
-            file: A file of the restored revision.
-            revision: The revision from which the file was loaded; None if the ledger lost that restore.
+        The ledger may have lost that restore, so that its revision is None.
         """
         then = self._before.get(revision, frozenset()) if revision is not None else frozenset()
         applying = self._of(file).keys()
@@ -298,15 +296,12 @@ def _text(span: TimeRange) -> str:
 
 
 def changed_carriers(written: DatabaseSchema, name: TableName, newest: Table) -> dict[str, Column]:
-    """Return the columns, by name, that had another carrier when a file was written: a plan may change carriers.
+    """Return the columns, as they were when a file was written, whose carrier changed since, as plans may ask for.
 
     Args:
         written: The schema that the file was written with.
         name: The table's name in it.
         newest: The table as the snapshot's newest schema has it.
-
-    Returns:
-        Each column as it was when the file was written.
     """
     try:
         old = {column.name: column for column in written.table(name).columns}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -26,9 +26,12 @@ from snapshot_assets.engine.restore.decide import ChunkLoad, entry_of
 from snapshot_assets.engine.restore.files import FilePlan, as_carried, changed_carriers
 from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, RestoreFailedError, SnapshotError, TaskFailedError
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.relations import Table
 from snapshot_assets.format.units import counted
 from snapshot_assets.storage.base import ObjectStore
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.restore.plan import RestorePlan
 
 _Work = TypeVar("_Work")
 
@@ -206,23 +209,17 @@ class Loader:
     """Loads chunks of one restore.
 
     Attributes:
-        tables: Tables as the target holds them.
-        documents: Schemas by id; the schema that a file was written with has its columns' carriers.
         parallelism: Returns the jobs at a time.
         slots: Returns the tasks of one job.
-        keep_going: Whether tables of a chunk whose files are damaged are left out, instead of the whole chunk.
     """
 
     store: ObjectStore
     address: DatabaseAddress
     runner: MapRunner
-    record: RestoreRecord
-    tables: Mapping[TableName, Table]
-    documents: Mapping[int, DatabaseSchema]
-    parallelism: Callable[[], int] = lambda: 1
-    slots: Callable[[], int] = lambda: 1
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    keep_going: bool = False
+    plan: RestorePlan
+    parallelism: Callable[[], int]
+    slots: Callable[[], int]
+    retry: RetryPolicy
 
     def run(self, loads: Sequence[ChunkLoad]) -> Iterator[ChunkOutcome]:
         """Load chunks and yield the outcome of each.
@@ -236,16 +233,16 @@ class Loader:
             if load.plans or load.replace:
                 todo.append(load)
             else:
-                yield ChunkOutcome(
-                    load.chunk.chunk, _status_without_work(load), counted=load.counted or bool(load.left)
-                )
+                present = "present" if load.chunk.files else load.chunk.without_files
+                status = "incomplete" if load.left else present
+                yield ChunkOutcome(load.chunk.chunk, status, counted=load.counted or bool(load.left))
         jobs = shared_jobs(todo, lambda load: load.bytes)
         run_job = partial(attempt_chunks, attempt=self._attempt, policy=self.retry)
         for outcomes in side_by_side(run_job, jobs, self.parallelism, "restore", failed, self.runner.interrupt):
             yield from outcomes
         if failed:
             tried = sum(load.counted for load in loads)
-            way = f" {KEEP_GOING}" if failed.damaged and not self.keep_going else ""
+            way = f" {KEEP_GOING}" if failed.damaged and not self.plan.settings.keep_going else ""
             raise RestoreFailedError(
                 f"{len(failed):,} of {counted(tried, 'chunk')} could not be loaded: {first_failures(failed)}."
                 f" {failed.report('loaded', tried)}{way}",
@@ -254,12 +251,12 @@ class Loader:
 
     def _attempt(self, loads: Sequence[ChunkLoad]) -> list[ChunkOutcome]:
         """Hash all files, then load the chunks without a damaged file; returns one outcome per chunk."""
-        started = time.monotonic()
+        started, keep_going = time.monotonic(), self.plan.settings.keep_going
         try:
             works = {load.chunk.chunk: [self._work(plan) for plan in load.plans] for load in loads}
             tasks = self._tasks([work for each in works.values() for work in each])
             errors: list[FileResult] = list(self.runner.map(hash_files, tasks))
-            found = {each.damaged: str(each.error) for each in errors if each.damaged} if self.keep_going else {}
+            found = {each.damaged: str(each.error) for each in errors if each.damaged} if keep_going else {}
             loads = [load.without(found) for load in loads]
             errors = [each for each in errors if each.damaged not in found]
             failed = {result.chunk for result in errors}
@@ -279,8 +276,8 @@ class Loader:
                 self.store,
                 tuple(works[load.chunk.chunk]),
                 load.chunk.chunk,
-                self.record,
-                tuple((self.tables[table.table_name], rows) for table, rows in load.chunk.tables),
+                self.plan.record,
+                tuple((self.plan.tables[table.table_name], rows) for table, rows in load.chunk.tables),
             )
             for load in loads
             if load.replace
@@ -291,10 +288,9 @@ class Loader:
         return results
 
     def _work(self, plan: FilePlan) -> FileWork:
-        name = plan.table.table_name
-        changed = changed_carriers(self.documents[plan.file.schema_id], plan.source, plan.table)
-        table = as_carried(self.tables[name], changed)
-        return FileWork(plan, table, entry_of(plan, self.record))
+        changed = changed_carriers(self.plan.source.documents[plan.file.schema_id], plan.source, plan.table)
+        table = as_carried(self.plan.tables[plan.table.table_name], changed)
+        return FileWork(plan, table, entry_of(plan, self.plan.record))
 
     def _tasks(self, works: Sequence[FileWork]) -> list[Task[FileWork]]:
         """Divide work into a task for each slot, of about equal bytes, keeping the order within each."""
@@ -318,10 +314,3 @@ class Loader:
         status = "incomplete" if load.left else "replaced" if load.replace else "loaded"
         own = {path: damaged[path] for path in (plan.file.path for plan in load.left) if path in damaged}
         return ChunkOutcome(chunk, status, rows, load.bytes, seconds, damaged=own)
-
-
-def _status_without_work(load: ChunkLoad) -> str:
-    """Return the status of a chunk of which no file is to be loaded."""
-    if load.left:
-        return "incomplete"
-    return "present" if load.chunk.files else load.chunk.without_files

@@ -89,12 +89,11 @@ def plan_restore(
             break  # else another restore created the tables meanwhile
     rehearsal = rehearsal if whole else Rehearsal()
     files = [file for chunk in plan.chunks for file in plan.missing(chunk) if file.file.path not in plan.damaged]
-    tables = {table.table_name: table for table in definition.tables}
     if whole and not same_kind:
-        unfit = unfit_values(store, target, files, tables, source.documents)
+        unfit = unfit_values(store, target, files, plan.tables, source.documents)
         rehearsal = replace(rehearsal, failed=(*rehearsal.failed, *unfit))
     refusals += [*errors, *map(RefusedImportError, acting)]
-    refusals += too_long(store, files, tables, source.documents, contents.other_types)
+    refusals += too_long(store, files, plan.tables, source.documents, contents.other_types)
     if refusals:
         refusals += [RestoreError(f"{each.statement.key} would fail: {each.message}.") for each in rehearsal.failed]
     refuse(refusals)

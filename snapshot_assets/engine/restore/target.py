@@ -50,7 +50,7 @@ class TargetLedger:
 
     @classmethod
     def read(cls, target: SqlTarget, location_id: str, tables: Sequence[TableName]) -> TargetLedger:
-        """Read it from a target."""
+        """Read the ledger of a location's tables from a target."""
         own = set(tables)
         loaded = [each for each in target.loaded(location_id) if each.table in own]
         return cls(tuple(tables), tuple(target.imports()), tuple(loaded), target.steps(location_id))
