@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -35,9 +36,12 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import canonical_json
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.format.units import counted, duration_text, noun, number_text, parse_time, some_text, time_text
 from snapshot_assets.format.windows import window_at
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.restore.plan import RestorePlan
 
 _IMPORT_AGAIN = "Drop the tables, give --forget-ledger, and import again."
 
@@ -355,43 +359,31 @@ def _check_replaceable(chunk: ChunkFiles, change: ChunkChange, *, allowed: bool,
         )
 
 
-def check_files(
-    loads: Iterable[ChunkLoad],
-    tables: Mapping[TableName, Table],
-    documents: Mapping[int, DatabaseSchema],
-    *,
-    same_kind: bool,
-) -> None:
-    """Check that the target can read the columns of files, and filter their rows, without reading the files.
-
-    Args:
-        loads: What is loaded.
-        tables: Tables as the target holds them.
-        documents: Schemas by id.
-        same_kind: See `RestorePlan`.
+def check_files(plan: RestorePlan) -> None:
+    """Check that the target can read the columns of the files to load, and filter their rows, without reading them.
 
     Raises:
         RestoreError: The target cannot read a column's carrier; names file and columns.
         PlanError: Rows are to be filtered by a time that is carried as text.
     """
     checked = set()
-    for plan in (plan for load in loads for plan in load.plans):
-        name = plan.table.table_name
-        kind = (plan.file.schema_id, name, plan.cut)
+    for file in (file for load in plan.loads for file in load.plans):
+        name = file.table.table_name
+        kind = (file.file.schema_id, name, file.cut)
         if kind in checked:
             continue
         checked.add(kind)
-        written = documents[plan.file.schema_id]
-        changed = changed_carriers(written, plan.source, plan.table)
-        if changed and not same_kind:
+        written = plan.source.documents[file.file.schema_id]
+        changed = changed_carriers(written, file.source, file.table)
+        if changed and not plan.same_kind:
             raise RestoreError(
-                f"{plan.file.path} carries {', '.join(sorted(changed))} of {name} otherwise than the snapshot's newest"
+                f"{file.file.path} carries {', '.join(sorted(changed))} of {name} otherwise than the snapshot's newest"
                 f" schema, and only a {written.database} database can read both. Restore into one.",
-                object=plan.file.path,
+                object=file.file.path,
             )
-        if plan.cut is not None:
-            table = as_carried(tables[name], changed)
-            plan.cut.filter(pa.RecordBatch.from_pylist([], table.arrow_schema()), table)
+        if file.cut is not None:
+            table = as_carried(plan.tables[name], changed)
+            file.cut.filter(pa.RecordBatch.from_pylist([], table.arrow_schema()), table)
 
 
 def _table_names(tables: Iterable[TableName]) -> str:

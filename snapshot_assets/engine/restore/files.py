@@ -296,13 +296,7 @@ def _text(span: TimeRange) -> str:
 
 
 def changed_carriers(written: DatabaseSchema, name: TableName, newest: Table) -> dict[str, Column]:
-    """Return the columns, as they were when a file was written, whose carrier changed since, as plans may ask for.
-
-    Args:
-        written: The schema that the file was written with.
-        name: The table's name in it.
-        newest: The table as the snapshot's newest schema has it.
-    """
+    """Return the columns, as they were when a file was written, whose carrier changed since, as plans may ask for."""
     try:
         old = {column.name: column for column in written.table(name).columns}
     except KeyError:

@@ -281,7 +281,7 @@ class RestorePlan:
         chosen._check_chunks()
         needed = {plan.file.path for load in chosen.loads for plan in load.plans} & self.damaged.keys()
         refuse_damage(self.source.location, [self.damaged[path] for path in sorted(needed)], KEEP_GOING)
-        check_files(chosen.loads, self.tables, self.source.documents, same_kind=self.same_kind)
+        check_files(chosen)
         return chosen
 
     @cached_property

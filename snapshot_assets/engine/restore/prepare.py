@@ -46,16 +46,9 @@ def plan_restore(
     """Verify the snapshot, map its schema, and check the target; changes nothing.
 
     The statements before the rows are rehearsed in the target, in a transaction that is rolled back. Those without
-    which rows cannot be loaded are refused if they fail.
-
-    Args:
-        store: The location.
-        address: The target's address.
-        target: The target, open.
-        settings: What the restore selects, and what it may do.
-        depth: `quick` verifies log, documents and sizes; `full` also reads all data.
-        recorded: Choose the revision of the newest recorded restore, if there is one, instead of the newest seal.
-        whole: Whether to rehearse the statements after the rows too, and to look for values that do not fit.
+    which rows cannot be loaded are refused if they fail. With `whole`, those after the rows are rehearsed too, and
+    values that do not fit are looked for. The depth `quick` verifies log, documents and sizes; `full` also reads all
+    data. With `recorded`, the revision is that of the newest recorded restore, if there is one.
 
     Raises:
         RefusedImportError: The target refuses it for several reasons, or lacks what tables need; lists all of it.
@@ -88,12 +81,11 @@ def plan_restore(
         if not errors or tuple(target.imports()) == contents.ledger.records:
             break  # else another restore created the tables meanwhile
     rehearsal = rehearsal if whole else Rehearsal()
-    files = [file for chunk in plan.chunks for file in plan.missing(chunk) if file.file.path not in plan.damaged]
     if whole and not same_kind:
-        unfit = unfit_values(store, target, files, plan.tables, source.documents)
+        unfit = unfit_values(store, plan, target)
         rehearsal = replace(rehearsal, failed=(*rehearsal.failed, *unfit))
     refusals += [*errors, *map(RefusedImportError, acting)]
-    refusals += too_long(store, files, plan.tables, source.documents, contents.other_types)
+    refusals += too_long(store, plan, contents.other_types)
     if refusals:
         refusals += [RestoreError(f"{each.statement.key} would fail: {each.message}.") for each in rehearsal.failed]
     refuse(refusals)

@@ -26,15 +26,16 @@ from snapshot_assets.databases.definition import (
 )
 from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.databases.protocol.target import ExistingTable, OtherType
-from snapshot_assets.engine.restore.files import FilePlan, as_carried, changed_carriers
+from snapshot_assets.engine.restore.files import as_carried, changed_carriers
 from snapshot_assets.engine.restore.loader import batches_of
+from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.steps import RestoreSteps
 from snapshot_assets.engine.restore.target import TargetContents
 from snapshot_assets.errors import RefusedImportError, RestoreError, SnapshotError, TargetNotEmptyError
 from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import counted, some_text
 from snapshot_assets.storage.base import ObjectStore
 
@@ -255,19 +256,15 @@ class _Column:
         return self.bounds[0] <= found.minimum and found.maximum <= self.bounds[1]
 
 
-def _count_unfit(
-    store: ObjectStore,
-    files: Iterable[FilePlan],
-    tables: Mapping[TableName, Table],
-    documents: Mapping[int, DatabaseSchema],
-    columns: Mapping[TableName, Sequence[_Column]],
-) -> None:
-    """Read columns of the files that are to be loaded, by table, without rows that are not restored."""
+def _count_unfit(store: ObjectStore, plan: RestorePlan, columns: Mapping[TableName, Sequence[_Column]]) -> None:
+    """Read columns of the files that are to be loaded, by table, without damaged files and rows that are cut off."""
+    files = [file for chunk in plan.chunks for file in plan.missing(chunk) if file.file.path not in plan.damaged]
     for file in files:
         name = file.table.table_name
         some = [each for each in columns.get(name, ()) if not each.all_fit(file.file)]
         if some:
-            table = as_carried(tables[name], changed_carriers(documents[file.file.schema_id], file.source, file.table))
+            changed = changed_carriers(plan.source.documents[file.file.schema_id], file.source, file.table)
+            table = as_carried(plan.tables[name], changed)
             wanted = {each.name for each in some} | ({table.time_index} if file.cut else set())
             schema = pa.schema([column.arrow_field() for column in table.columns if column.name in wanted])
             for batch in batches_of(store, file, table, schema):
@@ -275,22 +272,8 @@ def _count_unfit(
                     each.add(batch.column(each.name), file.file.path)
 
 
-def too_long(
-    store: ObjectStore,
-    files: Iterable[FilePlan],
-    tables: Mapping[TableName, Table],
-    documents: Mapping[int, DatabaseSchema],
-    others: Iterable[OtherType],
-) -> Iterator[RestoreError]:
-    """Yield an error for each column that has values which the target's column cannot hold.
-
-    Args:
-        store: The location.
-        files: The files to load; only those of tables with a shorter column are read.
-        tables: Tables as the target holds them.
-        documents: Schemas by id.
-        others: Columns that the target has with another type.
-    """
+def too_long(store: ObjectStore, plan: RestorePlan, others: Iterable[OtherType]) -> Iterator[RestoreError]:
+    """Yield an error for each column that has values which the target's column, of another type, cannot hold."""
     longest = Counter[OtherType]()
 
     def count_in(values: pa.Array, other: OtherType) -> int:
@@ -302,7 +285,7 @@ def too_long(
     columns: dict[TableName, list[_Column]] = defaultdict(list)
     for other, column in shorter.items():
         columns[other.table].append(column)
-    _count_unfit(store, files, tables, documents, columns)
+    _count_unfit(store, plan, columns)
     for other, column in shorter.items():
         if column.count:
             yield RestoreError(
@@ -327,21 +310,15 @@ def _lengths(values: pa.Array, found: str) -> pa.Array:
     return pc.utf8_length(pc.utf8_rtrim_whitespace(texts) if found.startswith(_PADDED) else texts)
 
 
-def unfit_values(
-    store: ObjectStore,
-    target: SqlTarget,
-    files: Iterable[FilePlan],
-    tables: Mapping[TableName, Table],
-    documents: Mapping[int, DatabaseSchema],
-) -> Iterator[FailedStatement]:
-    """Yield each table whose rows the target would refuse; see `too_long`."""
+def unfit_values(store: ObjectStore, plan: RestorePlan, target: SqlTarget) -> Iterator[FailedStatement]:
+    """Yield each table whose rows the target would refuse."""
     found: dict[TableName, list[tuple[_Column, str]]] = defaultdict(list)
-    for name, table in tables.items():
+    for name, table in plan.tables.items():
         for column in table.columns:
             if column.generated is None and (values := target.unfit_values(column)) is not None:
                 found[name].append((_Column(column.name, values.count, values.bounds), values.what))
     columns = {name: [column for column, _ in some] for name, some in found.items()}
-    _count_unfit(store, files, tables, documents, columns)
+    _count_unfit(store, plan, columns)
     for name, some in found.items():
         texts = [
             f"column {column.name} has {counted(column.count, 'value')} {what}; the first is in {column.first}"

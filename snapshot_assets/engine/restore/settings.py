@@ -158,12 +158,6 @@ def spell_filters(
 ) -> Filters:
     """Return filters whose names have one spelling each; names that do not exist stay as they are.
 
-    Args:
-        filters: The filters as the user wrote them.
-        schema: All documents of the snapshot.
-        records: Restores in the target's ledger.
-        in_target: How the target compares names.
-
     Raises:
         PlanError: Two names mean one schema or table.
     """

@@ -103,14 +103,6 @@ def open_source(
     """Choose the revision, verify it, and read its documents.
 
     An unfinished restore continues with the revision it pinned, whatever the head is now.
-
-    Args:
-        store: The location.
-        settings: What the restore selects.
-        records: Restores in the target's ledger.
-        in_target: How the target compares names.
-        depth: See `plan_restore`.
-        recorded: See `plan_restore`.
     """
     scan = scan_log(store)
     head = scan.state if scan.reaches_end else existing_state(store)  # raises the fault
