@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.pins.savepoints import UncompactedError, create_savepoint, sealed_head
+from snapshot_assets.catalog.pins.objects import UncompactedError, create_savepoint, sealed_head
 from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.file_pruning import (

@@ -172,7 +172,17 @@ def chunk_files(
     time_range = None
     if filters.start is not None or filters.end is not None:
         time_range = TimeFilter(filters.start, filters.end, header.time_zone)
-    restored = _restored_tables(state, tables, target_tables)
+    timed = {table.table_name: table.time_index is not None for table in target_tables}
+    windowed = {
+        TableName(known.file.schema, known.file.table)
+        for known in state.live_files()
+        if known.file.chunk != UNTIMED_CHUNK
+    }
+    restored = {
+        name: _RestoredTable(table, timed[table.table_name], name in windowed)
+        for name, table in tables.items()
+        if table.table_name in timed
+    }
     chunks = []
     for chunk in sorted(state.chunks):
         window = state.window(chunk) if chunk != UNTIMED_CHUNK else None
@@ -194,23 +204,6 @@ class _RestoredTable:
     table: Table
     timed: bool
     windowed: bool
-
-
-def _restored_tables(
-    state: State, tables: Mapping[TableName, Table], target_tables: Sequence[Table]
-) -> dict[TableName, _RestoredTable]:
-    """Return the tables that are restored, by their names in the snapshot."""
-    timed = {table.table_name: table.time_index is not None for table in target_tables}
-    windowed = {
-        TableName(known.file.schema, known.file.table)
-        for known in state.live_files()
-        if known.file.chunk != UNTIMED_CHUNK
-    }
-    return {
-        name: _RestoredTable(table, timed[table.table_name], name in windowed)
-        for name, table in tables.items()
-        if table.table_name in timed
-    }
 
 
 def _chunk_files(

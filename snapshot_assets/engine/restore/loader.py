@@ -120,7 +120,8 @@ def _load(store: ObjectStore, work: FileWork, target: SqlTarget) -> FileResult:
     file = work.plan.file
     try:
         with reporter().work(file.chunk, target.interrupt), errors_naming(file.path):
-            loaded = target.load(work.entry, work.table, reporter().counted(_batches(store, work)))
+            batches = batches_of(store, work.plan, work.table, stored_schema(work.table))
+            loaded = target.load(work.entry, work.table, reporter().counted(batches))
             # A task that died after its commit is repeated: its plan did not have the file in the ledger.
             return FileResult(file.chunk, target.loaded_rows(work.entry) if loaded is None else loaded)
     except SnapshotError as error:
@@ -155,12 +156,11 @@ def replace_chunk(task: ReplaceTask) -> Iterator[FileResult]:
 
 def _replacement(task: ReplaceTask, table: Table, rows: Rows) -> Load:
     works = [work for work in task.works if work.table.table_name == table.table_name]
-    files = [(work.entry, work.table, reporter().counted(_batches(task.store, work))) for work in works]
+    files = []
+    for work in works:
+        batches = batches_of(task.store, work.plan, work.table, stored_schema(work.table))
+        files.append((work.entry, work.table, reporter().counted(batches)))
     return Load(task.record.location_id, task.record.id, table, rows, files)
-
-
-def _batches(store: ObjectStore, work: FileWork) -> Iterator[pa.RecordBatch]:
-    return batches_of(store, work.plan, work.table, stored_schema(work.table))
 
 
 def stored_schema(table: Table) -> pa.Schema:

@@ -15,7 +15,7 @@ from snapshot_assets.catalog.state.totals import finished_by, missing_text
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.databases.convert.renaming import Renaming, check_renaming, renamed_tables
+from snapshot_assets.databases.convert.renaming import check_renaming, renamed_tables
 from snapshot_assets.databases.partitions import with_former_partitions
 from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.databases.protocol.target import RestoreRecord
@@ -74,21 +74,16 @@ class RestoreSource:
     contradicted: bool = False
     older: OlderSchema | None = None
 
-    @property
-    def renaming(self) -> Renaming:
-        """The new names of tables in the target."""
-        return self.filters.renaming
-
     @cached_property
     def tables(self) -> tuple[Table, ...]:
         """The selected tables as the newest schema has them, by their names in the target."""
-        return renamed_tables(self.schema, self.renaming).tables
+        return renamed_tables(self.schema, self.filters.renaming).tables
 
     @cached_property
     def names(self) -> Mapping[TableName, TableName]:
         """The name in the target of each selected table and view."""
         items: list[Table | View] = [*self.schema.tables, *self.schema.views]
-        return {item.table_name: self.renaming.table(item.table_name) for item in items}
+        return {item.table_name: self.filters.renaming.table(item.table_name) for item in items}
 
 
 def open_source(
