@@ -258,7 +258,7 @@ def _select(schema: DatabaseSchema, filters: Filters, known: Iterable[TableName]
     used = {name.schema for name in restored} | (set() if filters.tables else set(filters.schemas))
     narrowed = bool(filters.schemas or filters.tables)
     kept = [item for item in schema.schemas if not narrowed or item.name in used]
-    if filters.tables:  # sequences that no column uses stay: a restore of some tables does not change them
+    if filters.tables:  # it does not change sequences that no column uses
         kept = [
             item.model_copy(
                 update={"options": {key: value for key, value in item.options.items() if key != "sequences"}}
