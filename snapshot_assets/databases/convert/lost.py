@@ -260,11 +260,11 @@ def possible_keys(tables: Iterable[Table], lost: list[str]) -> list[Table]:
 
 
 def _impossible(table: Table, key: ForeignKey, tables: dict[TableName, Table]) -> str:
-    if _referred(key) == table.table_name:
+    if key.referenced == table.table_name:
         return "DuckDB accepts no row that refers to itself, or to one that refers back"
-    referred = tables.get(_referred(key))
+    referred = tables.get(key.referenced)
     if referred is None:
-        return f"{_referred(key)} is not restored"
+        return f"{key.referenced} is not restored"
     if key.referenced_schema != table.schema_name:
         return "DuckDB has no foreign keys between schemas"
     keys = [set(each.columns) for each in (referred.primary_key, *referred.unique) if each is not None]
@@ -278,20 +278,16 @@ def _impossible(table: Table, key: ForeignKey, tables: dict[TableName, Table]) -
 
 def _ordered(tables: dict[TableName, Table], lost: list[str]) -> list[TableName]:
     while True:
-        graph = {name: {_referred(key) for key in table.foreign_keys} for name, table in tables.items()}
+        graph = {name: {key.referenced for key in table.foreign_keys} for name, table in tables.items()}
         try:
             return list(TopologicalSorter(graph).static_order())
         except CycleError as error:
             parent, child = error.args[1][:2]  # each is referred to by the next one
             keys = tables[child].foreign_keys
-            others = [key for key in keys if _referred(key) != parent]
+            others = [key for key in keys if key.referenced != parent]
             lost += (
                 f"Foreign key {key.name} of {child} is left out: DuckDB has no circles of foreign keys."
                 for key in keys
-                if _referred(key) == parent
+                if key.referenced == parent
             )
             tables[child] = tables[child].model_copy(update={"foreign_keys": tuple(others)})
-
-
-def _referred(key: ForeignKey) -> TableName:
-    return TableName(key.referenced_schema, key.referenced_table)

@@ -197,8 +197,7 @@ def derived_name(name: str, old: str, new: str) -> str:
 def renamed_foreign_keys(keys: Sequence[ForeignKey], names: Mapping[TableName, TableName]) -> Iterator[ForeignKey]:
     """Yield foreign keys to the new names of the tables that they refer to; their definitions do not change."""
     for key in keys:
-        old = TableName(key.referenced_schema, key.referenced_table)
-        new = names.get(old, old)
+        new = names.get(key.referenced, key.referenced)
         yield key.model_copy(update={"referenced_schema": new.schema, "referenced_table": new.table})
 
 

@@ -34,7 +34,6 @@ from snapshot_assets.format.relations import (
     Schema,
     Sequence,
     Table,
-    TableName,
     UniqueConstraint,
 )
 
@@ -83,7 +82,7 @@ def _check_foreign_keys(schema: DatabaseSchema) -> None:
     columns = {table.table_name: {column.name for column in table.columns} for table in schema.tables}
     for table in schema.tables:
         for key in table.foreign_keys:
-            referred = columns.get(TableName(key.referenced_schema, key.referenced_table), key.referenced_columns)
+            referred = columns.get(key.referenced, key.referenced_columns)
             unknown = (set(key.columns) - columns[table.table_name]) | (set(key.referenced_columns) - set(referred))
             if unknown or len(key.columns) != len(key.referenced_columns):
                 pair = f"({', '.join(key.columns)}) to ({', '.join(key.referenced_columns)})"
@@ -255,7 +254,7 @@ class _Conversion:
 
     def _unsafe(self, table: Table, key: ForeignKey) -> str:
         """Return why rows of the source might violate a foreign key in the target; "" if they cannot."""
-        referred = self._tables.get(TableName(key.referenced_schema, key.referenced_table))
+        referred = self._tables.get(key.referenced)
         columns = [table.column(name) for name in key.columns]
         columns += [referred.column(name) for name in key.referenced_columns] if referred else []
         if any(column.carrier is Carrier.TEXT and _MANY_TEXTS.search(column.type) for column in columns):

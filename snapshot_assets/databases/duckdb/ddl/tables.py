@@ -58,11 +58,16 @@ def _keys(table: Table) -> list[str]:
     parts = [f"PRIMARY KEY {identifiers(table.primary_key.columns)}"] if table.primary_key is not None else []
     parts += [f"UNIQUE {identifiers(unique.columns)}" for unique in table.unique]
     for key in table.foreign_keys:
-        referenced = qualified((key.referenced_schema, key.referenced_table))
+        referenced = qualified(key.referenced)
         parts.append(
             f"FOREIGN KEY {identifiers(key.columns)} REFERENCES {referenced} {identifiers(key.referenced_columns)}"
         )
     return parts
+
+
+def without_keys(name: TableName) -> TableName:
+    """Return the name of a table with the rows of one that is created a second time, until these are moved."""
+    return TableName(name.schema, f"{name.table} without keys")
 
 
 def rebuild(table: Table, texts: Texts) -> Iterator[Statement]:
@@ -74,8 +79,8 @@ def rebuild(table: Table, texts: Texts) -> Iterator[Statement]:
     """
     name = table.table_name
     key = ObjectKey("foreign keys", of=name)
-    referred = tuple(TableName(key.referenced_schema, key.referenced_table) for key in table.foreign_keys)
-    loaded = TableName(name.schema, f"{name.table} without keys")
+    referred = tuple(key.referenced for key in table.foreign_keys)
+    loaded = without_keys(name)
     new, old = target_name(name), target_name(loaded)
     stored = ", ".join(identifier(column.name) for column in table.columns if column.generated is None)
     for index in table.indexes:  # when it is tried again, these are there, and would keep the table from being renamed
@@ -88,12 +93,13 @@ def rebuild(table: Table, texts: Texts) -> Iterator[Statement]:
     yield Statement(key, f"DROP TABLE {old}", name)
 
 
-def has_key(name: TableName, kind: str, columns: Iterable[str]) -> str:
-    """Return the query that yields a row if a table has a key of a kind, `PRIMARY KEY` or `UNIQUE`."""
+def has_key(name: TableName, kind: str, columns: Iterable[str] | None = None) -> str:
+    """Return the query that yields a row if a table has a key of a kind, `PRIMARY KEY` or `UNIQUE`, of any or these columns."""
+    of_columns = "" if columns is None else f" AND constraint_column_names = [{', '.join(map(literal, columns))}]"
     return (
         f"SELECT 1 AS found FROM duckdb_constraints() WHERE database_name = {literal(TARGET)}"
         f" AND schema_name = {literal(name.schema)} AND table_name = {literal(name.table)}"
-        f" AND constraint_type = {literal(kind)} AND constraint_column_names = [{', '.join(map(literal, columns))}]"
+        f" AND constraint_type = {literal(kind)}{of_columns}"
     )
 
 

@@ -240,10 +240,9 @@ def foreign_keys(context: RestoreContext, table: Table) -> Iterator[Statement]:
     # The foreign keys of a partitioned table apply to its partitions too.
     own, only = context.relation(table), table.table_name not in context.partition_keys
     for key in table.foreign_keys:
-        referred = TableName(key.referenced_schema, key.referenced_table)
-        references = f"{qualified(referred)}{identifiers(key.referenced_columns)}"
+        references = f"{qualified(key.referenced)}{identifiers(key.referenced_columns)}"
         definition = key.definition or f"FOREIGN KEY {identifiers(key.columns)} REFERENCES {references}"
-        yield from _foreign_key(context, own, key.name, definition, only, referred)
+        yield from _foreign_key(context, own, key.name, definition, only, key.referenced)
     for part in context.partitions(table):
         for each in part.options.constraints:
             if each.definition.startswith("FOREIGN KEY"):

@@ -95,7 +95,7 @@ class _Documents:
             new = self._names[model.table_name]
             update = {"schema_name": new.schema, "name": new.table}
         if isinstance(model, ForeignKey):
-            new = self._names[TableName(model.referenced_schema, model.referenced_table)]
+            new = self._names[model.referenced]
             update = {"referenced_schema": new.schema, "referenced_table": new.table}
         if isinstance(model, Table):
             update["options"] = self.renamed(TableOptions.of(model), of).values()
