@@ -91,13 +91,9 @@ def lost_limit(type_text: str, becomes: str) -> str:
 
 
 def lost_details(table: Table, options: TableOptions, source: str, others: LostObjects) -> Iterator[str]:
-    """Yield a sentence for each detail of a table that only its own kind of database has.
+    """Yield a sentence for each detail of a table that only its own kind of database, `source`, has.
 
-    Args:
-        table: Its document.
-        options: Its options.
-        source: Kind of its database.
-        others: The objects of the snapshot that have sentences of their own.
+    `others` are the objects of the snapshot that have sentences of their own.
     """
     name = table.table_name
     if options.relation is not None and options.relation in _ROWS_ONLY:
@@ -155,11 +151,7 @@ def _lost_of_partition(table: Table, part: PartitionOptions, source: str, others
 
 
 class LostObjects:
-    """The objects of a snapshot that are not restored into another kind of database.
-
-    Args:
-        schema: The documents of the snapshot; only PostgreSQL's have code.
-    """
+    """The objects of a snapshot that are not restored into another kind of database."""
 
     def __init__(self, schema: DatabaseSchema) -> None:
         self._schema, self._source = schema, schema.database
@@ -213,8 +205,8 @@ class LostObjects:
 def other_method(index: Index) -> bool:
     """Return whether an index names another access method than the default ones."""
     head = _HEAD.match(index.definition.strip())
-    method = head["method"] if head else None
-    return method is not None and method.strip('"').lower() not in _ORDERED
+    method = (head["method"] if head else None) or _ORDERED[0]
+    return method.strip('"').lower() not in _ORDERED
 
 
 def is_plain(index: Index) -> bool:
@@ -231,20 +223,14 @@ def _spellings(column: str) -> str:
     """Return the pattern of a column's name in a definition."""
     quoted = identifier(column)
     plain = [column] if _UNQUOTED.fullmatch(column) else []
-    return f"(?:{'|'.join(map(re.escape, (*plain, quoted, _in_quotes(quoted))))})"
-
-
-def _in_quotes(quoted: str) -> str:
-    """Return a quoted name as DuckDB prints some of them, in single quotes again."""
-    return f"'{quoted}'"
+    again = f"'{quoted}'"  # as DuckDB prints some of them
+    return f"(?:{'|'.join(map(re.escape, (*plain, quoted, again)))})"
 
 
 def possible_keys(tables: Iterable[Table], lost: list[str]) -> list[Table]:
     """Return the tables with the foreign keys that DuckDB can have, each after those that it refers to.
 
-    Args:
-        tables: All tables of the restore.
-        lost: Gets a sentence for each foreign key that is left out.
+    A sentence for each foreign key that is left out is added to `lost`.
     """
     by_name = {table.table_name: table for table in tables}
     possible: dict[TableName, Table] = {}

@@ -28,13 +28,7 @@ def target_name(name: TableName) -> str:
 
 
 def create_table(table: Table, texts: Texts, *, keys: bool = False) -> str:
-    """Return the statement that creates a table.
-
-    Args:
-        table: Its document, with types as DuckDB writes them.
-        texts: Checks the document's SQL.
-        keys: Whether to create its keys with it.
-    """
+    """Return the statement that creates a table, of whose document DuckDB wrote the types, with its keys or without."""
     name = table.table_name
     parts = []
     for column in table.columns:
@@ -71,12 +65,7 @@ def without_keys(name: TableName) -> TableName:
 
 
 def rebuild(table: Table, texts: Texts) -> Iterator[Statement]:
-    """Yield the statements that create a second table with all keys, move the rows, and drop the first.
-
-    Args:
-        table: Its document, with the foreign keys that are possible.
-        texts: Checks the document's SQL.
-    """
+    """Yield the statements that create a second table with all keys, move the rows, and drop the first."""
     name = table.table_name
     key = ObjectKey("foreign keys", of=name)
     referred = tuple(key.referenced for key in table.foreign_keys)
@@ -94,7 +83,7 @@ def rebuild(table: Table, texts: Texts) -> Iterator[Statement]:
 
 
 def has_key(name: TableName, kind: str, columns: Iterable[str] | None = None) -> str:
-    """Return the query that yields a row if a table has a key of a kind, `PRIMARY KEY` or `UNIQUE`, of any or these columns."""
+    """Return the query that yields a row if a table has a `PRIMARY KEY` or `UNIQUE` key, of these columns or any."""
     of_columns = "" if columns is None else f" AND constraint_column_names = [{', '.join(map(literal, columns))}]"
     return (
         f"SELECT 1 AS found FROM duckdb_constraints() WHERE database_name = {literal(TARGET)}"
@@ -133,10 +122,6 @@ def sequence_place(sequence: Sequence, columns: Iterable[tuple[Table, str]]) -> 
     """Return the statement that sets a sequence to its last value, or past the values of the columns that draw from it.
 
     It does not set a sequence back that is further already.
-
-    Args:
-        sequence: Its document.
-        columns: Tables with their columns whose defaults draw from it.
     """
     name = target_name(sequence.table_name)
     now = (

@@ -54,8 +54,6 @@ class Inheritance:
     """What a table inherits from tables that are restored too.
 
     Attributes:
-        way: How it comes to inherit.
-        parents: The tables that it inherits from.
         columns: The parents' columns by name; of several, the first parent's.
         inherited: Names of the columns that the table does not declare itself.
         forbidden: Names of the columns in which a parent forbids NULL from the beginning.
@@ -148,7 +146,7 @@ def create_through_helper(
         relation: The table.
         elements: The SQL of its columns by name, in order.
         kin: What it inherits.
-        storage: Its access method and storage parameters, as `Relation.storage` returns them.
+        storage: See `Relation.storage`.
         shared: The SQL, for the helper, of columns that are also the table's own.
         not_nulls: Statements that forbid NULL in inherited columns, which parents may demand.
     """
