@@ -27,12 +27,9 @@ _KEPT = {"partition_by", "persistence", "access_method", "storage_parameters", "
 
 
 def with_former_partitions(table: Table, older: Iterable[Table], taken: set[TableName]) -> Table:
-    """Return a table that has a place for every row of older documents.
+    """Return a table of the newest schema with a place for every row of older documents, given from the newest on.
 
-    Args:
-        table: The table as the newest schema has it.
-        older: The table as the schemas have it that its files were written with, newest first.
-        taken: Names that no partition can get; those of the partitions that are brought back are added.
+    No partition can get a name of `taken`; the names of those that are brought back are added to it.
     """
     options = TableOptions.of(table)
     if options.partition_by is None:

@@ -142,13 +142,8 @@ def create_through_helper(
 ) -> Iterator[Statement]:
     """Yield the statements that create a table whose inherited columns have another order than its parents'.
 
-    Args:
-        relation: The table.
-        elements: The SQL of its columns by name, in order.
-        kin: What it inherits.
-        storage: See `Relation.storage`.
-        shared: The SQL, for the helper, of columns that are also the table's own.
-        not_nulls: Statements that forbid NULL in inherited columns, which parents may demand.
+    `elements` has the SQL of its columns by name, in order, and `shared` that of the helper's columns that are also the
+    table's own. `not_nulls` forbid NULL in inherited columns, which parents may demand.
     """
     helper, key = TableName(relation.name.schema, _HELPER), ObjectKey("table", relation.name)
     runs = [(own, dict(run)) for own, run in groupby(elements.items(), key=lambda each: each[0] not in kin.inherited)]

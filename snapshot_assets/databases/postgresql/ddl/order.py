@@ -43,13 +43,7 @@ def type_key(kind: UserType) -> str:
 def with_code(
     context: RestoreContext, items: Iterable[UserType | Table], needed_tables: Mapping[TableName, Iterable[TableName]]
 ) -> Iterator[UserType | Table | CodeObject]:
-    """Yield types, tables and the code that comes before the rows.
-
-    Args:
-        context: The restore.
-        items: Types and tables in an order without code.
-        needed_tables: The tables that each table needs.
-    """
+    """Yield types and tables, given in an order without code, and the code that comes before the rows."""
     needs = {key: list(wanted) for key, wanted in context.needs.items()}
     for table, circle in circular_defaults(context).items():
         needs[relation_key(table)] = [each for each in needs[relation_key(table)] if each not in circle]
