@@ -37,7 +37,7 @@ from snapshot_assets.format.predicates import Comparison, Literal, Operator
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 
 FILES_OF_A_COMMIT = 100
 START = datetime(2025, 1, 1, tzinfo=UTC)

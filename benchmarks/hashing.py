@@ -32,7 +32,7 @@ from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.local import LocalStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 
 _PIECE = 1 << 20
 _TARGET = FileTarget(1, "public", "readings", 1, "00000000", 1, "data/1/public.readings-00000000")

@@ -23,7 +23,7 @@ from benchmarks.tables import TABLES, make_table
 from snapshot_assets.catalog.verify.objects import hash_object
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.servers.postgresql import start_postgresql
 from snapshot_assets_tests.servers.s3 import S3Server, start_s3
 

@@ -25,8 +25,8 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.collect_garbage import plan_collection
 from snapshot_assets.catalog.operations.expire import execute_expiry, plan_expiry
+from snapshot_assets.catalog.operations.garbage import plan_collection
 from snapshot_assets.catalog.pins.tags import delete_tag
 from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.state.fold import State

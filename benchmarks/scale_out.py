@@ -29,7 +29,7 @@ from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.pipeline.dagster.spark_session import spark_resource
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 
 _CHUNKS = 12
 _EXECUTOR = "CoarseGrainedExecutorBackend"

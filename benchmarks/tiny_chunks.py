@@ -23,7 +23,7 @@ from snapshot_assets.format.windows import plan_windows
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.servers.postgresql import start_postgresql
 
 _START = datetime(2025, 1, 1, tzinfo=UTC)

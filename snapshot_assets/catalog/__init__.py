@@ -13,7 +13,7 @@ import-linter checks that.
 | `manifest` | Hints derived from the log, and lists of files for other databases |
 | `rules/` | The conflict table: which actions may be committed on a newer head |
 | `pins/`, `schemas` | Other objects that the log names: tags and savepoints, schema documents |
-| `verify/`, `federation/`, `listing` | Reading: verification, several writers as one, lists |
+| `verify/`, `federation`, `listing` | Reading: verification, several writers as one, lists |
 | `operations/` | What changes or cleans a location: seal, compact, expire, gc, prune, roll back, delete |
 | `rebuild/` | A new log for a location that lost its own |
 | `replication/` | A copy of a location in a second store, and its promotion |

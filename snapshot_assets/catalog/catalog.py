@@ -40,10 +40,8 @@ from snapshot_assets.errors import (
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents
 from snapshot_assets.format.layout import MANIFEST, transaction_path
-from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.create import SingleWriterStore
-from snapshot_assets.storage.probe import probe
-from snapshot_assets.storage.warn_once import warn_once
+from snapshot_assets.storage.base import ObjectStore, warn_once
+from snapshot_assets.storage.create import SingleWriterStore, probe
 
 MAX_CLOCK_SKEW = timedelta(minutes=5)
 """How far this machine's clock may be from the store's, or behind the last commit, without an error or warning."""
@@ -172,12 +170,7 @@ class Catalog:
                     self.state.apply(entry, transaction_path(self.state.revision + 1))
 
     def require_snapshot(self) -> State:
-        """Return the state of a location that holds a snapshot.
-
-        Raises:
-            NoSnapshotError: It is empty.
-            LocationDeletedError: The snapshot was deleted.
-        """
+        """Return the state of a location that holds a snapshot that is not deleted; else raise an error."""
         if self.state.deleted:
             raise LocationDeletedError(f"The snapshot at {self.store.uri} was deleted; choose another location.")
         if self.state.header is None:

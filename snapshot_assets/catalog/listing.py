@@ -28,19 +28,17 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format.layout import MANIFEST, OWN_FOLDERS
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.in_parallel import in_parallel
+from snapshot_assets.storage.bulk import in_parallel
 
 _LEVELS = 2
 
 
 @dataclass(frozen=True)
 class SnapshotSummary:
-    """One location as `snapshots export list` shows it.
+    """One location as `snapshots export list` shows it; its pins are by commit time of the revisions that they pin.
 
     Attributes:
         status: `complete` (sealed), `incomplete`, `schema-only`, `deleted` or `unreadable`.
-        tags: Its tags, by commit time of the revisions that they pin.
-        savepoints: Its savepoints, in the same order.
         error: Why it is unreadable, else "".
     """
 
@@ -94,7 +92,8 @@ def _snapshot_at(store: ObjectStore) -> list[SnapshotSummary]:
     """Return the summary of a location with a snapshot, also one whose log is lost; nothing for another folder."""
     if has_log(store):
         return [summarize(store)]
-    if not _resembles_location(store):
+    # Other programs' folders are spared a whole listing.
+    if not (any(name.isdecimal() for name in store.folders("data/")) or is_there(store, MANIFEST)):
         return []
     try:
         refuse_lost_log(store)
@@ -103,11 +102,6 @@ def _snapshot_at(store: ObjectStore) -> list[SnapshotSummary]:
     except (DamageError, UnsupportedVersionError) as error:
         return [SnapshotSummary(store.uri, "unreadable", error=str(error))]
     return []
-
-
-def _resembles_location(store: ObjectStore) -> bool:
-    """Return whether a folder without a log may have had one; spares other programs' folders a whole listing."""
-    return any(name.isdecimal() for name in store.folders("data/")) or is_there(store, MANIFEST)
 
 
 def summarize(store: ObjectStore) -> SnapshotSummary:
@@ -154,12 +148,9 @@ _TYPES = {"int": pa.int64(), "text": pa.string(), "time": pa.timestamp("us", "UT
 
 @dataclass(frozen=True)
 class TableRequest:
-    """The states that a metadata table is read from.
+    """The states that a metadata table is read from: the head's, and that at the requested version, else the head's.
 
-    Attributes:
-        head: The head's state.
-        state: The state at the requested version; the head's without a version.
-        since: The revision that `$diff` starts at; 0 without one.
+    `since` is the revision that `$diff` starts at; 0 without one.
     """
 
     head: State

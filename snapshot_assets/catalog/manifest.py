@@ -116,37 +116,30 @@ def manifest_of(state: State) -> dict[str, Any]:
         "updated_at": time_text(sealed.committed_at if sealed else state.committed_at),
         "created_by": state.created_by,
         **({"rolled_back": state.rolled_back} if state.rolled_back else {}),
-        **_left_out(state),
-        **_copy_of(state),
+        **_optional_members(state),
     }
 
 
-def _left_out(state: State) -> dict[str, Any]:
-    """Return what the snapshot's values lack or differ in from the source's; nothing where they are the same."""
+def _optional_members(state: State) -> dict[str, Any]:
+    """Return what keeps values from being the source's, and of a copied query its options and whether it is sealed."""
     header = state.header
     if header is None:
         return {}
-    kept_out: dict[str, Any] = {
+    members: dict[str, Any] = {
         "exclude_tables": list(header.exclude_tables),
         "exclude_columns": list(header.exclude_columns),
         "mask": dict(sorted(header.mask.items())),
         "encoding": header.encoding,
     }
-    return {name: value for name, value in kept_out.items() if value}
-
-
-def _copy_of(state: State) -> dict[str, Any]:
-    """Return what only the manifest of a copied query has: the query, its options, and whether it is complete."""
-    header = state.header
-    if header is None or not header.query:
-        return {}
-    options = {
-        "partition_by": list(header.partition_by),
-        "single_file": header.single_file,
-        "manifest": list(header.manifest),
-    }
-    given = {name: value for name, value in options.items() if value}
-    return {"query": header.query, **given, "sealed": state.sealed}
+    if header.query:
+        members |= {
+            "query": header.query,
+            "partition_by": list(header.partition_by),
+            "single_file": header.single_file,
+            "manifest": list(header.manifest),
+        }
+    present = {name: value for name, value in members.items() if value}
+    return present | ({"sealed": state.sealed} if header.query else {})
 
 
 def sums_of(state: State) -> bytes:
@@ -176,7 +169,11 @@ def write_hints(store: ObjectStore, state: State, refresh: Callable[[], State]) 
     while True:
         if state.sealed or state.newest_seal is None:
             store.put(CHECKSUMS, sums_of(state))
-            write_load_manifests(store, state)
+            for path, data in load_manifests_of(state, store.uri).items():
+                if data is not None:
+                    store.put(path, data)
+                elif is_there(store, path):
+                    store.delete(path)
             store.put(MANIFEST, pretty_json(manifest_of(state)))
         written = state.newest_seal.revision if state.newest_seal else 0
         state = refresh()
@@ -239,7 +236,6 @@ class StoredManifest:
     """A manifest on storage, in `manifest.json` or in the object of a pin.
 
     Attributes:
-        path: The object that holds it.
         document: Its members.
         checksum: The verified snapshot checksum; "" if the state is not sealed.
         rolled_back: The revision of the newest rollback up to the manifest's own revision, 0 for none.
@@ -324,13 +320,10 @@ def snowflake_script(files: Sequence[DataFile], written: FileFormat) -> bytes:
     """Return statements COPY INTO of at most 1,000 files each, for `snow sql` with variables `table` and `stage`."""
     by_name = "" if written.name == "csv" else "\nMATCH_BY_COLUMN_NAME = CASE_INSENSITIVE"
     parts = [files[start : start + SNOWFLAKE_FILES] for start in range(0, len(files), SNOWFLAKE_FILES)]
-    statements = [f"COPY INTO &{{table}} FROM &{{stage}}\nFILES = (\n{_list(some)}\n){by_name};\n" for some in parts]
-    return "\n".join(statements).encode()
-
-
-def _list(files: Sequence[DataFile]) -> str:
     # && stands for & where variables are filled in. A path has neither quotes nor backslashes.
-    return ",\n".join(f"  '{file.path.replace('&', '&&')}'" for file in files)
+    lists = (",\n".join(f"  '{file.path.replace('&', '&&')}'" for file in some) for some in parts)
+    statements = [f"COPY INTO &{{table}} FROM &{{stage}}\nFILES = (\n{each}\n){by_name};\n" for each in lists]
+    return "\n".join(statements).encode()
 
 
 def load_manifests_of(state: State, uri: str) -> dict[str, bytes | None]:
@@ -352,12 +345,3 @@ def load_manifests_of(state: State, uri: str) -> dict[str, bytes | None]:
 def _content(state: State, name: str, uri: str) -> bytes:
     files = sorted((known.file for known in state.live_files()), key=lambda file: (file.chunk, file.path))
     return redshift_manifest(files, uri) if name == "redshift" else snowflake_script(files, format_of(state.header))
-
-
-def write_load_manifests(store: ObjectStore, state: State) -> None:
-    """Write the load manifests of a state, and delete those that it must not have."""
-    for path, data in load_manifests_of(state, store.uri).items():
-        if data is not None:
-            store.put(path, data)
-        elif is_there(store, path):
-            store.delete(path)

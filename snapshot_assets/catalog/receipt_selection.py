@@ -74,14 +74,14 @@ def newest_complete(receipts: Iterable[Receipt], is_there: Callable[[DataFile], 
     ordered = sorted(receipts, key=age_of)
     for export in reversed([receipt for receipt in ordered if not receipt.compaction]):
         later = [each for each in ordered if each.compaction and each.base_revision > export.base_revision]
-        tables = _compacted(export, later, is_there)
+        tables = _apply_compactions(export, later, is_there)
         files = [file for some in tables.values() for file in some]
         if all(map(is_there, files)):
             return files
     return None
 
 
-def _compacted(export: Receipt, compactions: Iterable[Receipt], is_there: Callable[[DataFile], bool]) -> Tables:
+def _apply_compactions(export: Receipt, compactions: Iterable[Receipt], is_there: Callable[[DataFile], bool]) -> Tables:
     """Return an export's files, with the tables of compactions replaced if their files exist."""
     tables = by_table(export.files)
     for compaction in compactions:
@@ -155,9 +155,10 @@ def adoptable_receipts(
         if is_receipt(path) and chunk_of(path) in wanted:
             try:
                 receipt, ref = read_receipt(store, path)
+                fits = _fits(store, state, receipt)
             except (DamageError, UnsupportedVersionError, ObjectNotFoundError):
-                continue  # the last: deleted since it was listed
-            if _fits(store, state, receipt):
+                continue  # the last: deleted since it was listed, or a file is missing
+            if fits:
                 yield receipt, ref
 
 
@@ -167,13 +168,5 @@ def _fits(store: ObjectStore, state: State, receipt: Receipt) -> bool:
         and receipt.location_id in ("", state.location_id)
         and not receipt.supersedes
         and receipt.base_revision >= state.last_change_of(receipt.chunk)
-        and all(_is_intact(store, file) for file in receipt.files)
+        and all(store.head(file.path).size == file.bytes for file in receipt.files)
     )
-
-
-def _is_intact(store: ObjectStore, file: DataFile) -> bool:
-    """Return whether a data file exists with its size."""
-    try:
-        return store.head(file.path).size == file.bytes
-    except ObjectNotFoundError:
-        return False

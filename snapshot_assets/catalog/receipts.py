@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 from pydantic import TypeAdapter, ValidationError
@@ -45,12 +45,7 @@ from snapshot_assets.storage.create import create_own
 
 @dataclass(frozen=True)
 class CompactedTable:
-    """A table of a chunk that a compaction rewrote, and the rows that it left out.
-
-    Attributes:
-        rows_deleted: Rows that tombstones deleted.
-        rows_duplicate: Rows whose primary key a newer row has.
-    """
+    """A table of a chunk that a compaction rewrote, without rows that tombstones deleted or a newer key replaced."""
 
     schema: str
     table: str
@@ -60,11 +55,9 @@ class CompactedTable:
 
 @dataclass(frozen=True)
 class Compaction:
-    """A compaction of a chunk.
+    """A compaction of a chunk; the receipt does not list the tables that it left as they were.
 
-    Attributes:
-        dedupe: `primary_key` if rows with equal primary keys were merged; "" otherwise.
-        tables: The compacted tables; the receipt does not list the others.
+    `dedupe` is `primary_key` if rows with equal primary keys were merged; "" otherwise.
     """
 
     dedupe: str
@@ -113,12 +106,7 @@ _RECEIPT = TypeAdapter(Receipt)
 
 
 def write_receipt(store: ObjectStore, receipt: Receipt) -> ObjectRef:
-    """Write a receipt and return its reference for the transaction.
-
-    Raises:
-        ObjectExistsError: Another receipt has that name.
-        LimitExceededError: It is larger than readers accept; nothing was written.
-    """
+    """Write a receipt and return its reference for the transaction; raise a LimitExceededError if readers reject it."""
     data = pretty_json(receipt_json(receipt))
     advice = f"It has {counted(len(receipt.files), 'file')}; take a shorter chunk_time_window."
     check_writable(len(data), MAX_DOCUMENT_BYTES, receipt.path, advice)
@@ -127,12 +115,9 @@ def write_receipt(store: ObjectStore, receipt: Receipt) -> ObjectRef:
 
 
 def write_young_receipt(store: ObjectStore, receipt: Receipt, now: datetime) -> ObjectRef:
-    """Write a receipt unless garbage collection may already count its files as orphans; see `write_receipt`.
+    """Write a receipt unless garbage collection may already count its files as orphans; see `check_age`.
 
     A resume may adopt the receipt, so it must not appear shortly before its files are deleted.
-
-    Raises:
-        ConflictError: The first file was opened more than half a grace period ago.
     """
     if receipt.header is not None:
         check_age(receipt.header, receipt.chunk, receipt.opened_at, now)
@@ -140,11 +125,7 @@ def write_young_receipt(store: ObjectStore, receipt: Receipt, now: datetime) -> 
 
 
 def check_age(header: Header, chunk: int, opened_at: datetime, now: datetime) -> None:
-    """Refuse to commit a chunk's files if garbage collection may already count them as orphans.
-
-    Raises:
-        ConflictError: The first file was opened more than half a grace period ago.
-    """
+    """Refuse to commit a chunk's files if garbage collection may already count them as orphans."""
     half = timedelta(microseconds=header.grace) / 2
     if now - opened_at > half:
         raise ConflictError(
@@ -156,11 +137,7 @@ def check_age(header: Header, chunk: int, opened_at: datetime, now: datetime) ->
 
 
 def read_receipt(store: ObjectStore, path: str) -> tuple[Receipt, ObjectRef]:
-    """Return the receipt at a path, and its reference.
-
-    Raises:
-        DocumentError: It is not a valid receipt.
-    """
+    """Return the receipt at a path, and its reference; raise a DocumentError if it is not valid."""
     data = store.get(path, limit=MAX_DOCUMENT_BYTES)
     return parse_receipt(data, path), ObjectRef(path, sha256_hex(data), len(data))
 
@@ -189,14 +166,12 @@ def receipt_json(receipt: Receipt) -> dict[str, Any]:
         "supersedes": list(receipt.supersedes),
         "run": receipt.run,
         "compaction": asdict(receipt.compaction) if receipt.compaction else None,
-        "files": [_file_to_json(file) for file in receipt.files],
+        "files": [
+            {name: getattr(file, name) for name in ("path", "schema", "table", "rows", "bytes", "sha256")}
+            | {"add_file": _base64(encode_file(AddFile(file)))}  # complete, as in the transaction
+            for file in receipt.files
+        ],
     }
-
-
-def _file_to_json(file: DataFile) -> dict[str, Any]:
-    """Return a file's readable values and the complete add-file action of the transaction."""
-    readable = {name: getattr(file, name) for name in ("path", "schema", "table", "rows", "bytes", "sha256")}
-    return readable | {"add_file": _base64(encode_file(AddFile(file)))}
 
 
 def _base64(message: Message) -> str:
@@ -207,29 +182,24 @@ def _bytes(value: str) -> bytes:
     return base64.b64decode(value, validate=True)
 
 
-def _header_from_json(value: str | None) -> Header | None:
-    return None if value is None else cast(Header, codec.decode(Header, pb.Header.FromString(_bytes(value))))
-
-
 def _from_json(value: dict[str, Any], name: str) -> Receipt:
     try:
+        header = value.get("header")
         decoded = {
-            "header": _header_from_json(value.get("header")),
+            "header": None if header is None else codec.decode(Header, pb.Header.FromString(_bytes(header))),
             "opened_at": parse_time(value["opened_at"]),
             "files": [decode_file(pb.AddFile.FromString(_bytes(file["add_file"]))).file for file in value["files"]],
         }
         receipt = _RECEIPT.validate_python(value | decoded)
     except (KeyError, TypeError, ValueError, AttributeError, SnapshotError, DecodeError) as cause:
-        why = _first_error(cause) if isinstance(cause, ValidationError) else repr(cause)
+        why = repr(cause)
+        if isinstance(cause, ValidationError):
+            first = cause.errors(include_url=False)[0]
+            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise DocumentError(f"{name} is not a valid receipt: {why}.", object=name) from cause
     for file in receipt.files:
         check_data_path(file.path, receipt.chunk)
     return receipt
-
-
-def _first_error(cause: ValidationError) -> str:
-    error = cause.errors(include_url=False)[0]
-    return f"{'.'.join(map(str, error['loc']))}: {error['msg']}"
 
 
 _REPLACES, _CHECKSUM = "replaces", "checksum"
@@ -237,10 +207,9 @@ _REPLACES, _CHECKSUM = "replaces", "checksum"
 
 def stands_for(data: bytes, ref: ObjectRef) -> bool:
     """Return whether bytes are those that the log names, or a receipt that was written again in their place."""
-    return sha256_hex(data) == ref.sha256 or (is_receipt(ref.path) and _is_written_again(data, ref))
-
-
-def _is_written_again(data: bytes, ref: ObjectRef) -> bool:
+    same = sha256_hex(data) == ref.sha256
+    if same or not is_receipt(ref.path):
+        return same
     try:
         document = parse_json(data, ref.path)
     except (DamageError, UnsupportedVersionError):

@@ -19,8 +19,7 @@ from snapshot_assets.format import documents
 from snapshot_assets.format.documents import canonical_json, parse_json, pretty_json, sha256_hex
 from snapshot_assets.format.layout import REPLICA
 from snapshot_assets.format.units import parse_time, time_text
-from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.warn_once import warn_once
+from snapshot_assets.storage.base import ObjectStore, warn_once
 
 _MAX_BYTES = 1 << 20
 _CHECKSUM = "sha256"
@@ -33,7 +32,6 @@ class Replica:
     Attributes:
         location_id: The location of the source, and of the replica.
         source: URI of the source when the replica was created.
-        created_at: When that was.
         created_by: The name of the process that created it.
         revisions: The older revisions that a replica of chosen versions has, ascending; None if it has all.
         promoting: Whether a promotion was begun, so that replication no longer writes to it.
@@ -65,11 +63,7 @@ class Replica:
 
 
 def read_marker(store: ObjectStore) -> Replica | None:
-    """Return the marker of a replica; None for a location that is none.
-
-    Raises:
-        DamageError: The marker is damaged.
-    """
+    """Return the marker of a replica; None for a location that is none. Raise a DamageError if it is damaged."""
     try:
         data = store.get(REPLICA, limit=_MAX_BYTES)
         document = parse_json(data, REPLICA)
@@ -91,10 +85,7 @@ def read_marker(store: ObjectStore) -> Replica | None:
 
 
 def marker_or_fault(store: ObjectStore) -> tuple[Replica | None, DamageError | None]:
-    """Return the marker of a replica, and its fault if it is damaged: readers need only the log.
-
-    Both are None for a location that is no replica.
-    """
+    """Return the marker of a replica, and its fault if it is damaged: readers need only the log. Else both are None."""
     try:
         return read_marker(store), None
     except DamageError as fault:
@@ -129,11 +120,7 @@ def reader_view(store: ObjectStore) -> Callable[[State], State]:
 
 
 def refuse_replica(store: ObjectStore) -> None:
-    """Refuse to write to a replica.
-
-    Raises:
-        ReplicaError: The location is one, or has a damaged marker.
-    """
+    """Refuse to write to a replica, also one with a damaged marker, by a ReplicaError."""
     marker, fault = marker_or_fault(store)
     if fault is not None:
         raise ReplicaError(str(fault), uri=store.uri) from fault
@@ -158,13 +145,11 @@ def promotion_text(uri: str) -> str:
 
 
 @dataclass(frozen=True)
-class Unchosen:
-    """What the log records and a replica of chosen versions does not have.
+class MissingVersions:
+    """What the log records and a replica of chosen versions does not have; each in order of revision, name or number.
 
     Attributes:
-        revisions: Sealed revisions that the log does not record as expired, ascending.
-        tags: Tags, by name.
-        savepoints: Savepoints, by number.
+        revisions: Sealed revisions that the log does not record as expired.
     """
 
     revisions: tuple[int, ...] = ()
@@ -186,14 +171,14 @@ class Unchosen:
         ]
 
 
-def unchosen(state: State, revisions: Collection[int] | None) -> Unchosen:
+def missing_versions(state: State, revisions: Collection[int] | None) -> MissingVersions:
     """Return what a replica lacks: all but the head, the newest seal and the given revisions; nothing for None."""
     if revisions is None:
-        return Unchosen()
+        return MissingVersions()
     kept, pins = {*revisions}, state.pins
     if state.newest_seal is not None:
         kept.add(state.newest_seal.revision)
-    return Unchosen(
+    return MissingVersions(
         tuple(sorted({seal.revision for seal in state.seals} - kept - state.expired)),
         tuple(known for _, known in sorted(pins.tags.items()) if known.pin.revision not in kept),
         tuple(known for _, known in sorted(pins.savepoints.items()) if known.pin.revision not in kept),
@@ -201,10 +186,10 @@ def unchosen(state: State, revisions: Collection[int] | None) -> Unchosen:
 
 
 def with_versions(state: State, revisions: Collection[int] | None) -> State:
-    """Return a state without what a replica of chosen versions lacks; see `unchosen`. The given one does not change."""
+    """Return a state without what a replica of chosen versions lacks; see `missing_versions`; `state` itself stays."""
     if revisions is None:
         return state
-    lacking, chosen = unchosen(state, revisions), state.copy()
+    lacking, chosen = missing_versions(state, revisions), state.copy()
     for tag in lacking.tags:
         del chosen.pins.tags[tag.pin.name]
     for savepoint in lacking.savepoints:

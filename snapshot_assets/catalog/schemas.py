@@ -40,7 +40,6 @@ def read_content(store: ObjectStore, folder: str) -> SchemaContent:
     """Return what a transaction records about the schema documents in a folder.
 
     Raises:
-        ObjectNotFoundError: A document is missing.
         ChecksumMismatchError: The documents do not have the checksum that the folder is named after.
     """
     documents = {name: store.get(f"{folder}/{name}", limit=MAX_DOCUMENT_BYTES) for name in SCHEMA_FILES}
@@ -73,12 +72,7 @@ def read_schemas(store: ObjectStore, state: State) -> dict[int, DatabaseSchema]:
 
 
 def read_schema(store: ObjectStore, added: SchemaAdded) -> DatabaseSchema:
-    """Return a schema, after checking its documents against the log.
-
-    Raises:
-        ChecksumMismatchError: A document does not have the recorded checksum.
-        DocumentError: A document cannot be parsed.
-    """
+    """Return a schema, after checking its documents against the checksums in the log; else raise a DamageError."""
     parts: dict[str, object] = {}
     for ref in added.files:
         data = store.get(ref.path, limit=min(max(ref.bytes, 1), MAX_DOCUMENT_BYTES))

@@ -12,27 +12,25 @@ import pyarrow.compute as pc
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.truncation import newest_state
-from snapshot_assets.catalog.operations.garbage import Garbage, PinnedPaths, scan_state
+from snapshot_assets.catalog.operations.garbage import PinnedPaths, scan_state
 from snapshot_assets.catalog.replica import marker_or_fault
-from snapshot_assets.catalog.state.fold import SealState, State
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import held_tags
 from snapshot_assets.catalog.state.totals import live_table
 from snapshot_assets.catalog.verify.records import Verification, current_verifications, known_damage
 from snapshot_assets.errors import DamageError
 from snapshot_assets.format.layout import checkpointed_revision, revision_of
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
-from snapshot_assets.storage.listed import Listed
+from snapshot_assets.storage.bulk import Listed
 
 _READS = 5
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A revision, and the time that its age counts from.
+    """A revision, and the time that its age counts from; `name` is that of a tag, "" for a seal.
 
-    Attributes:
-        name: Of a tag; "" for a seal.
-        age_seconds: How old it is; 0 if this machine's clock is behind.
+    The age is 0 if this machine's clock is behind.
     """
 
     revision: int
@@ -88,8 +86,6 @@ class Status:
         damage: Why the garbage is not known, also a fault of a replica's marker; "" if it is known.
         collectable: Garbage that is older than the grace period.
         waiting: Younger garbage.
-        transactions: The log's transactions.
-        checkpoints: Its checkpoints.
         held: Names of the tags under legal hold, sorted.
         replica_of: URI of the source of a replica; None for a location of its own.
         promoting: Whether a promotion of the replica was begun and has not ended.
@@ -146,6 +142,7 @@ def _status(store: ObjectStore, now: datetime) -> Status:
     objects = Listed(store)
     infos = list(objects.values())
     state = Catalog(store, newest_state(store, infos)).require_snapshot()
+    newest = state.seals[-1] if state.seals else None
     verifications = current_verifications(store, state.location_id, infos)
     # Without the marker, nothing shows which versions the replica has.
     damage, collectable, waiting = (str(fault), None, None) if fault else _garbage(store, state, infos, now)
@@ -158,7 +155,7 @@ def _status(store: ObjectStore, now: datetime) -> Status:
         name=state.header.name,
         revision=state.revision,
         sealed=state.sealed,
-        seal=_sealed(state.seals[-1] if state.seals else None, now),
+        seal=Moment(newest.revision, newest.committed_at, _age(newest.committed_at, now)) if newest else None,
         export=_newest_export(state, now),
         tag=_newest_tag(state, now),
         held=tuple(sorted(held_tags(state.pins))),
@@ -170,17 +167,13 @@ def _status(store: ObjectStore, now: datetime) -> Status:
         damage=damage,
         collectable=collectable,
         waiting=waiting,
-        transactions=_size([info for info in infos if revision_of(info.path)]),
-        checkpoints=_size([info for info in infos if checkpointed_revision(info.path)]),
+        transactions=_size([info.size for info in infos if revision_of(info.path)]),
+        checkpoints=_size([info.size for info in infos if checkpointed_revision(info.path)]),
     )
 
 
 def _age(at: datetime, now: datetime) -> int:
     return max(0, round((now - at).total_seconds()))
-
-
-def _sealed(seal: SealState | None, now: datetime) -> Moment | None:
-    return Moment(seal.revision, seal.committed_at, _age(seal.committed_at, now)) if seal else None
 
 
 def _newest_tag(state: State, now: datetime) -> Moment | None:
@@ -227,12 +220,8 @@ def _garbage(
         old, young = scan_state(store, state, infos, before, pinned.paths).by_age(before)
     except DamageError as error:
         return str(error), None, None
-    return "", _total(old), _total(young)
+    return "", _size([each.bytes for each in old]), _size([each.bytes for each in young])
 
 
-def _total(garbage: Sequence[Garbage]) -> Size:
-    return Size(len(garbage), sum(each.bytes for each in garbage))
-
-
-def _size(infos: Sequence[ObjectInfo]) -> Size:
-    return Size(len(infos), sum(info.size for info in infos))
+def _size(sizes: Sequence[int]) -> Size:
+    return Size(len(sizes), sum(sizes))

@@ -51,7 +51,7 @@ from snapshot_assets.plan.source_fields import is_asset
 from snapshot_assets.plan.spark_settings import merged_settings
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 
 if TYPE_CHECKING:
     from snapshot_assets.engine.progress import Progress

@@ -10,8 +10,8 @@ from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins import listing, tags
-from snapshot_assets.catalog.pins.holds import hold_tag, release_tag
 from snapshot_assets.catalog.pins.objects import delete_pin, pin_of_same_name, ttl_text
+from snapshot_assets.catalog.pins.tags import hold_tag, release_tag
 from snapshot_assets.catalog.state.pins import PinState, refuse_held
 from snapshot_assets.catalog.state.retained import PinEnd, end_of_pin
 from snapshot_assets.catalog.state.versions import resolve_version, version_to_pin

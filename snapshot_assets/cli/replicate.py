@@ -21,7 +21,7 @@ from snapshot_assets.format.units import counted, human_bytes, noun
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 
 
 def run(options: argparse.Namespace) -> int:

@@ -12,9 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from snapshot_assets.catalog.schemas import read_schema
-from snapshot_assets.catalog.state.exporter import replaced_by
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.totals import schema_ids
+from snapshot_assets.catalog.state.totals import replaced_by, schema_ids
 from snapshot_assets.databases.partitions import partitions_of, relation_names
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format.layout import UNTIMED_CHUNK

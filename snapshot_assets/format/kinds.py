@@ -15,44 +15,13 @@ from snapshot_assets.format.options import CodeEntry, SchemaOptions, TableOption
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 
 _PHRASES = (
-    "access method",
-    "column option",
-    "comment on",
-    "database setting",
-    "default privileges",
-    "dependency of",
-    "event trigger",
-    "exclusion constraint",
-    "foreign data wrapper",
-    "foreign key",
-    "foreign keys",
-    "foreign server",
-    "foreign table",
-    "grant on",
-    "large objects",
-    "materialized view",
-    "not null",
-    "operator class",
-    "operator family",
-    "place of extension sequence",
-    "place of sequence",
-    "primary key",
-    "range of fields",
-    "replica identity",
-    "row security",
-    "rows of extension table",
-    "security label",
-    "statistics target",
-    "table macro",
-    "table option",
-    "table property",
-    "text search configuration",
-    "text search dictionary",
-    "text search parser",
-    "text search template",
-    "unique constraint",
-    "user mapping",
-    "value of sequence",
+    "access method|column option|comment on|database setting|default privileges|dependency of|event trigger|"
+    "exclusion constraint|foreign data wrapper|foreign key|foreign keys|foreign server|foreign table|grant on|"
+    "large objects|materialized view|not null|operator class|operator family|place of extension sequence|"
+    "place of sequence|primary key|range of fields|replica identity|row security|rows of extension table|"
+    "security label|statistics target|table macro|table option|table property|text search configuration|"
+    "text search dictionary|text search parser|text search template|unique constraint|user mapping|"
+    "value of sequence"
 )
 """Kinds of more than one word."""
 
@@ -65,7 +34,7 @@ _COUNTED_AS = {
     "large objects": "large object",
     "of": "table option",
 }
-_KIND = re.compile(rf"(?:the )?((?:{'|'.join(sorted(_PHRASES, key=len, reverse=True))})(?![\w-])|\S*)", re.IGNORECASE)
+_KIND = re.compile(rf"(?:the )?((?:{_PHRASES})(?![\w-])|\S*)", re.IGNORECASE)
 _PLURAL_KINDS = ("default privileges", "large objects", "rows of")
 """Beginnings of names that stand for several things."""
 

@@ -30,9 +30,9 @@ def encode_file(action: act.AddFile) -> pb.AddFile:
     file = action.file
     return pb.AddFile(
         **{name: getattr(file, name) for name in _FILE_FIELDS},
-        columns=[_encode_column(column) for column in file.columns],
+        columns=map(_encode_column, file.columns),
         row_groups=[
-            pb.RowGroup(rows=group.rows, bytes=group.bytes, columns=[_encode_column(c) for c in group.columns])
+            pb.RowGroup(rows=group.rows, bytes=group.bytes, columns=map(_encode_column, group.columns))
             for group in file.row_groups
         ],
     )
@@ -90,25 +90,15 @@ def _decode_row_group(message: pb.RowGroup) -> RowGroup:
 
 
 def _encode_column(column: ColumnStatistics) -> pb.ColumnStatistics:
+    bounds = (None if value is None else pb.Value(**_by_kind(value)) for value in (column.minimum, column.maximum))
     return pb.ColumnStatistics(
-        column=column.column,
-        null_count=column.null_count,
-        minimum=_encode_bound(column.minimum),
-        maximum=_encode_bound(column.maximum),
+        column=column.column, null_count=column.null_count, minimum=next(bounds), maximum=next(bounds)
     )
 
 
 def _decode_column(message: pb.ColumnStatistics) -> ColumnStatistics:
-    return ColumnStatistics(
-        column=message.column,
-        null_count=message.null_count if message.HasField("null_count") else None,
-        minimum=_decode_bound(message.minimum),
-        maximum=_decode_bound(message.maximum),
-    )
-
-
-def _encode_bound(value: Physical | None) -> pb.Value | None:
-    return None if value is None else pb.Value(**_by_kind(value))
+    null_count = message.null_count if message.HasField("null_count") else None
+    return ColumnStatistics(message.column, null_count, *map(_decode_bound, (message.minimum, message.maximum)))
 
 
 def _decode_bound(message: pb.Value) -> Physical | None:
@@ -211,12 +201,10 @@ def encode_transaction(transaction: act.Transaction) -> bytes:
 
 
 def decode_transaction(data: bytes, name: str) -> act.Transaction:
-    """Return the transaction in an object's bytes; `name` is its path, for messages.
+    """Return the transaction in an object's bytes; see `decode_document` for errors.
 
     Raises:
         TornObjectError: The bytes do not match their own checksum.
-        UnsupportedVersionError: The format is newer, or this code does not know the kind of an action.
-        DocumentError: The bytes match their checksum but are not a valid transaction.
     """
     body, digest = data[:-_DIGEST], data[-_DIGEST:]
     if len(data) <= _DIGEST or hashlib.sha256(body).digest() != digest:

@@ -23,8 +23,7 @@ from snapshot_assets.plan.spark_settings import merged_settings
 from snapshot_assets.plan.unset import UnsetAddress, UnsetOptions, needed_error, unknown_kind
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import Location, parse_location
-from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets.storage.options import StoreOptions, open_store
 
 DEFAULT_FILE = "snapshots.yaml"
 CONFIG_VARIABLE = "SNAPSHOTS_CONFIG"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import BinaryIO, Protocol
 
 from snapshot_assets.errors import LimitExceededError, UnsafePathError
@@ -150,3 +152,12 @@ def check_size(uri: str, size: int, limit: int | None) -> None:
             size=size,
             limit=limit,
         )
+
+
+_LOG = logging.getLogger(__name__)
+
+
+@lru_cache(maxsize=256)
+def warn_once(_uri: str, message: str) -> None:
+    """Log a warning about the location at a URI, once per process."""
+    _LOG.warning("%s", message)

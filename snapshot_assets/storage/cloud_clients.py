@@ -1,24 +1,38 @@
-"""Makes obstore's clients of S3, Google Cloud Storage and Azure from storage options."""
+"""Makes obstore's clients of S3, Google Cloud Storage and Azure, with the credentials that boto3 finds for S3.
+
+boto3 knows profiles, SSO, assumed roles, web identities, containers and instances. It is imported only where no keys
+were given. A provider is made in each process, so that executors renew credentials that expire; the stores of a process
+share it. A service of credentials that does not answer is worth a retry, at the first look-up and at each renewal.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from snapshot_assets.errors import StorageError
-from snapshot_assets.storage.aws_credentials import aws_credentials
+from snapshot_assets.errors import StorageError, StoreDeniedError, StoreUnavailableError
+from snapshot_assets.scratch_folders import process_folder
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets.storage.retry import FIRST_WAIT, LONGEST_WAIT, Patience
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig, RetryConfig
+    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.session import Session
+    from obstore.store import ClientConfig, RetryConfig, S3Credential
+
 
 Client = S3Store | GCSStore | AzureStore
 
@@ -133,3 +147,140 @@ def _azblob(options: StoreOptions) -> dict[str, Any]:
 
 def _given(**settings: str | None) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
+
+
+Provider = Callable[[], "S3Credential"]
+
+_ASK_AGAIN = timedelta(minutes=5)
+"""boto3 renews credentials that expire within 10 minutes, so they must not be kept for longer than that."""
+_METADATA = {"metadata_service_num_attempts": 3, "metadata_service_timeout": 2}
+"""botocore asks an instance's metadata service once, for a second, and then takes the machine to have no role."""
+
+GIVE_CREDENTIALS = (
+    "Set the storage options access_key_id and secret_access_key, or profile, or AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY or AWS_PROFILE in the environment, or give this machine a role"
+)
+
+_Key = tuple[int, str | None, str | None, tuple[tuple[str, str], ...]]
+_providers: dict[_Key, tuple[float, Provider]] = {}
+_lock = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
+
+def aws_credentials(uri: str, profile: str | None, ca_bundle: str | None = None) -> Provider:
+    """Return a provider of credentials, which were found once.
+
+    The stores of a process that ask for the same within five minutes get the same provider, unless the environment
+    has changed. Then it is made again, because the files of the profile may have changed.
+
+    Args:
+        uri: The location, for messages.
+        profile: The profile; None for boto3's chain.
+        ca_bundle: Certificates, as PEM, of authorities that are trusted beside botocore's own.
+
+    Raises:
+        StoreDeniedError: There are no credentials, or they cannot be renewed.
+        StoreUnavailableError: Their service does not answer.
+    """
+    environment = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
+    key = os.getpid(), profile, ca_bundle, environment
+    with _lock:
+        made, known = _providers.get(key, (0.0, None))
+        if known is None or time.monotonic() - made > _ASK_AGAIN.total_seconds():
+            known = _provider(uri, profile, ca_bundle)
+            _providers.clear()  # others are of another environment, or as old
+            _providers[key] = time.monotonic(), known
+    return known
+
+
+def _provider(uri: str, profile: str | None, ca_bundle: str | None) -> Provider:
+    import boto3
+    import botocore.session
+    from obstore.auth.boto3 import Boto3CredentialProvider
+
+    named = f" of profile {profile!r}" if profile else ""
+    failed = f"Cannot get AWS credentials{named} for {uri} on {socket.gethostname()}"
+    with _errors(failed, uri):
+        session = botocore.session.Session(profile=profile)
+        for name, value in _METADATA.items():
+            if session.get_config_variable(name) == 1:  # botocore's default: otherwise the user's
+                session.set_config_variable(name, value)
+        if ca_bundle is not None:
+            # The clients that botocore makes for STS and SSO verify by it, too.
+            session.set_config_variable("ca_bundle", _authorities_file(ca_bundle))
+        with_region = boto3.Session(botocore_session=session)
+        if with_region.get_credentials() is None:
+            if _metadata_fails(session):
+                raise StoreUnavailableError(
+                    f"{failed}: the instance's metadata service fails. It may answer later; run again.", uri=uri
+                )
+            raise StoreDeniedError(f"{failed}: no credentials were found. {GIVE_CREDENTIALS}.", uri=uri)
+        boto3_provider = Boto3CredentialProvider(with_region, ttl=_ASK_AGAIN)
+
+    class Renewed:
+        config = boto3_provider.config
+
+        def __call__(self) -> S3Credential:
+            with _errors(failed, uri):
+                return boto3_provider()
+
+    provider = Renewed()
+    provider()
+    return provider
+
+
+def _authorities_file(ca_bundle: str) -> str:
+    """Return a file of this process with botocore's own authorities and others: it takes no certificates as text."""
+    from botocore.httpsession import get_cert_path
+
+    text = f"{Path(get_cert_path(True)).read_text(encoding='utf-8')}\n{ca_bundle}"
+    file = process_folder() / f"authorities-{hashlib.sha256(text.encode()).hexdigest()[:12]}.pem"
+    file.write_text(text, encoding="utf-8")
+    return str(file)
+
+
+@contextmanager
+def _errors(failed: str, uri: str) -> Iterator[None]:
+    """Raise botocore's errors as storage errors: as transient ones where a service did not answer."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except (BotoCoreError, ClientError) as error:
+        if _may_pass(error):
+            raise StoreUnavailableError(
+                f"{failed}: {error}. Their service may answer later; run again.", uri=uri
+            ) from error
+        advice = "Log in again (aws sso login), or correct ~/.aws/config and the environment on that machine"
+        raise StoreDeniedError(f"{failed}: {error}. {advice}.", uri=uri) from error
+
+
+def _may_pass(error: BotoCoreError | ClientError) -> bool:
+    from botocore import exceptions as kinds
+
+    if isinstance(error, kinds.ClientError):
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        return status >= 500 or status == 429 or "Throttl" in error.response.get("Error", {}).get("Code", "")
+    if isinstance(error, kinds.CredentialRetrievalError):  # others come from processes and files of this machine
+        return error.kwargs.get("provider") in ("iam-role", "container-role")
+    passing = (kinds.HTTPClientError, kinds.ConnectionError, kinds.MetadataRetrievalError)
+    return isinstance(error, passing) and not isinstance(error, kinds.SSLError)
+
+
+def _metadata_fails(session: Session) -> bool:
+    """Return whether an instance's metadata service answers that it fails: botocore takes that for no credentials."""
+    from botocore.awsrequest import AWSRequest
+    from botocore.exceptions import BotoCoreError
+    from botocore.httpsession import URLLib3Session
+
+    if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
+        return False
+    given = session.get_config_variable("ec2_metadata_service_endpoint")
+    endpoint = (given or "http://169.254.169.254").rstrip("/")
+    request = AWSRequest("GET", f"{endpoint}/latest/meta-data/iam/security-credentials/").prepare()
+    try:
+        status = int(URLLib3Session(timeout=_METADATA["metadata_service_timeout"]).send(request).status_code)
+    except BotoCoreError:
+        return False
+    return status >= 500 or status == 429

@@ -12,7 +12,7 @@ from snapshot_assets.format.layout import data_file_stem, new_attempt
 from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.tags import sealed_by
 from snapshot_assets_tests.schema_documents import write_schema
 

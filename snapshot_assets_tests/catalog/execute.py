@@ -6,12 +6,18 @@ from datetime import timedelta
 from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.operations.collect_garbage import GarbagePlan, execute_collection, plan_collection
-from snapshot_assets.catalog.operations.delete_rows import RowDeletionPlan, execute_row_deletion, plan_row_deletion
+from snapshot_assets.catalog.operations.delete import RowDeletionPlan, execute_row_deletion, plan_row_deletion
 from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, plan_expiry
-from snapshot_assets.catalog.operations.maintain_log import PrunePlan, execute_pruning, plan_pruning
+from snapshot_assets.catalog.operations.garbage import GarbagePlan, execute_collection, plan_collection
+from snapshot_assets.catalog.operations.maintain_log import (
+    PrunePlan,
+    UpgradePlan,
+    execute_pruning,
+    execute_upgrade,
+    plan_pruning,
+    plan_upgrade,
+)
 from snapshot_assets.catalog.operations.rollback import RollbackPlan, execute_rollback, plan_rollback
-from snapshot_assets.catalog.operations.upgrade import UpgradePlan, execute_upgrade, plan_upgrade
 from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import TableName

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.objects import NO_OBJECT, delete_pin, write_pin
-from snapshot_assets.catalog.pins.savepoints import create_savepoint
+from snapshot_assets.catalog.pins.objects import NO_OBJECT, create_savepoint, delete_pin, write_pin
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import TagExistsError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import is_probe
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.probe import probe
+from snapshot_assets.storage.create import probe
 from snapshot_assets_tests.catalog.execute import collect_garbage
 from snapshot_assets_tests.waiting import until
 

@@ -4,12 +4,12 @@ import pytest
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.listing import list_snapshots, summarize
-from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
+from snapshot_assets.catalog.operations.delete import delete_snapshot
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.errors import NoSnapshotError
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.location import Location, parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 
 

@@ -24,8 +24,7 @@ from snapshot_assets.catalog.receipt_selection import adoptable_receipts
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets.storage.options import StoreOptions, open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, prune
 from snapshot_assets_tests.catalog.tags import Killed, damage, dying, replaced

@@ -22,7 +22,7 @@ from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

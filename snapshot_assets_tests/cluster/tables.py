@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 from snapshot_assets_tests.servers.s3 import S3Server
 

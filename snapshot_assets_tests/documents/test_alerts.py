@@ -14,7 +14,7 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.status import location_status
 from snapshot_assets.cli.open_metrics import metrics_of, unreadable
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.documents.blocks import blocks
 

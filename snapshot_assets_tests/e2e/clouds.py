@@ -13,10 +13,9 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.errors import ObjectExistsError, ObjectNotFoundError
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.create import probe
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import StoreOptions
-from snapshot_assets.storage.probe import probe
+from snapshot_assets.storage.options import StoreOptions, open_store
 from snapshot_assets_tests.cli.helpers import RANGE, Snapshots, differing
 
 MIB = 1024 * 1024

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
+from snapshot_assets.catalog.operations.delete import delete_snapshot
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import StoreDeniedError
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.cli.helpers import Snapshots, export, make_plan
 from snapshot_assets_tests.e2e.clouds import commands_work, store_works
 from snapshot_assets_tests.servers.azurite import AzureServer

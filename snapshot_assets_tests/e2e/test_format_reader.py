@@ -14,16 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from snapshot_assets.catalog import rules
-from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
-from snapshot_assets.catalog.pins.holds import hold_tag, release_tag
-from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
+from snapshot_assets.catalog.operations.delete import delete_snapshot
+from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, hold_tag, release_tag, rename_tag, replace_tag
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.export.run import ExportRun, OpenExport
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import ExportFailedError
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.tags import delete_savepoint, save
 from snapshot_assets_tests.e2e.format_reader import Reader, State, fold
 from snapshot_assets_tests.engine.exports import show_progress

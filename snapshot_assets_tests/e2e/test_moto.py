@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets.storage.options import StoreOptions, open_store
 from snapshot_assets_tests.cli.helpers import Snapshots
 from snapshot_assets_tests.e2e.clouds import commands_work, store_works
 

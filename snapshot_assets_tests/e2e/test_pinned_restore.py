@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import snapshot_assets
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.tags import wait_for_clock
 from snapshot_assets_tests.cli.helpers import RANGE, Snapshots, differing
 from snapshot_assets_tests.e2e.test_import_command import execute

@@ -13,7 +13,7 @@ from dagster_aws.s3 import S3Resource
 from pyspark.sql import SparkSession
 
 from snapshot_assets.catalog.listing import list_snapshots
-from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
+from snapshot_assets.catalog.operations.delete import delete_snapshot
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import StoreDeniedError
 from snapshot_assets.pipeline.build import build_definitions
@@ -21,8 +21,7 @@ from snapshot_assets.pipeline.dagster.resources import SPARK
 from snapshot_assets.pipeline.dagster.spark_session import spark_resource
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets.storage.options import StoreOptions, open_store
 from snapshot_assets_tests.cli.helpers import RANGE, Snapshots, export, make_plan
 from snapshot_assets_tests.servers.s3 import S3Server
 

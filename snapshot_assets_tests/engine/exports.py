@@ -24,7 +24,7 @@ from snapshot_assets.errors import SnapshotError
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.faults.source import CHUNKS, PLAN, differences, location
 
 

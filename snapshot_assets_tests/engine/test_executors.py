@@ -19,8 +19,7 @@ from snapshot_assets.engine.session import send_package
 from snapshot_assets.engine.task_python import TaskPython, describe_python
 from snapshot_assets.errors import TaskFailedError
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets.storage.options import StoreOptions, open_store
 
 REMEDY = "On each worker, install this process's minor version of Python with the packages of requirements/run.txt"
 

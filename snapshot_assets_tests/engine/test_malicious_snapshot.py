@@ -14,7 +14,7 @@ from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.documents import MAX_DEPTH
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.engine.forged import Forged, append, nested, table
 from snapshot_assets_tests.engine.restore.imports import Into
 

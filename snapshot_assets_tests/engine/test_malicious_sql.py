@@ -14,7 +14,7 @@ import pytest
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import DocumentError, RestoreError, SchemaIncompleteError, SnapshotError
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.databases.postgresql.helpers import client
 from snapshot_assets_tests.engine.forged import Forged, column, table
 from snapshot_assets_tests.engine.restore.imports import Into

@@ -15,7 +15,7 @@ from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import ChecksumMismatchError, ExportFailedError
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from snapshot_assets.format.header import FileFormat
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.engine.compact.compactions import compact
 from snapshot_assets_tests.engine.export.test_copy import plan, run_of

@@ -10,7 +10,7 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.delete_rows import RowDeletionPlan
+from snapshot_assets.catalog.operations.delete import RowDeletionPlan
 from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.engine.files.read import read_batches

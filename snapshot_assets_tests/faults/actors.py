@@ -13,7 +13,7 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.savepoints import create_savepoint
+from snapshot_assets.catalog.pins.objects import create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.receipt_selection import find_adoptable
 from snapshot_assets.catalog.receipts import Receipt, write_receipt

@@ -38,7 +38,7 @@ from snapshot_assets.errors import SnapshotError
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage import local  # noqa: F401
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into
 from snapshot_assets_tests.faults.source import CHUNKS, PLAN, differences
 from snapshot_assets_tests.faults.store import Fault, FaultyStore

@@ -24,7 +24,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.storage import retry
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.servers.proxy import Fault, Proxy, Weather, proxy_of
 from snapshot_assets_tests.servers.s3 import S3Server
 

@@ -15,7 +15,7 @@ from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 
 REVISIONS = 600
@@ -26,7 +26,7 @@ COMMITTER = f"""
 import sys
 from snapshot_assets.catalog import catalog, rules
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 
 catalog.CHECKPOINT_INTERVAL = {NEVER}
 opened = catalog.Catalog.open_for_writing(open_store(parse_location(sys.argv[1])))

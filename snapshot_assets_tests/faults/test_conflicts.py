@@ -12,7 +12,7 @@ from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.faults.source import CHUNKS, PLAN
 from snapshot_assets_tests.servers.proxy import Fault, proxy_of
 

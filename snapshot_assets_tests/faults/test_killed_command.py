@@ -8,7 +8,7 @@ import pytest
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.cli.helpers import in_own_process
 from snapshot_assets_tests.faults.held import start_held
 

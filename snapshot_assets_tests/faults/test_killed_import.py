@@ -11,7 +11,7 @@ import pytest
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.databases.postgresql.helpers import client
 from snapshot_assets_tests.faults.conftest import by_kind, spread
 from snapshot_assets_tests.faults.source import location

@@ -15,7 +15,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.replica import read_marker
-from snapshot_assets.catalog.replication.guard import is_evidence
+from snapshot_assets.catalog.replication.objects import is_evidence
 from snapshot_assets.catalog.replication.promote import execute_promotion, plan_promotion
 from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.catalog.verify.verify import verify

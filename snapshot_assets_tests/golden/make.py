@@ -22,10 +22,9 @@ from snapshot_assets.catalog import catalog, rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.holds import hold_tag, release_tag
-from snapshot_assets.catalog.pins.savepoints import create_savepoint
-from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
-from snapshot_assets.catalog.rebuild import new_log as beginning
+from snapshot_assets.catalog.pins.objects import create_savepoint
+from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, hold_tag, release_tag, rename_tag, replace_tag
+from snapshot_assets.catalog.rebuild import rebuild as rebuilding
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipts import write_receipt
 from snapshot_assets.catalog.schemas import read_schemas
@@ -45,7 +44,7 @@ from snapshot_assets.format.relations import Column, DatabaseSchema, PrimaryKey,
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.execute import collect_garbage, delete_rows, expire, prune, rollback
 from snapshot_assets_tests.catalog.tags import delete_savepoint
 from snapshot_assets_tests.golden.contents import expected
@@ -331,7 +330,7 @@ def main() -> None:
             store = open_store(parse_location((folder / name).as_uri()))
             with (
                 mock.patch.object(catalog, "writer_name", _writer),
-                mock.patch.object(beginning, "writer_name", _writer),
+                mock.patch.object(rebuilding, "writer_name", _writer),
             ):
                 make(store)
             (folder / f"{name}.json").write_text(json.dumps(expected(store), indent=1, ensure_ascii=False) + "\n")

@@ -21,7 +21,7 @@ from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.layout import checkpoint_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.examples.test_read_catalog import run
 from snapshot_assets_tests.golden.contents import expected
 from snapshot_assets_tests.golden.make import HERE, Exporter

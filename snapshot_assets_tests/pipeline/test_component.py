@@ -19,7 +19,7 @@ from snapshot_assets import SnapshotPlan
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.errors import PlanError
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.documents.blocks import blocks
 from snapshot_assets_tests.pipeline.project import ROOT
 

@@ -15,7 +15,7 @@ from snapshot_assets.pipeline.assets.io_manager import ChunkConfig
 from snapshot_assets.pipeline.dagster.dagster_internals import accepting_unstable_parts
 from snapshot_assets.pipeline.dagster.partitions import partitions_of, window_of
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.documents.blocks import blocks
 from snapshot_assets_tests.pipeline.project import DAY, START, Project
 

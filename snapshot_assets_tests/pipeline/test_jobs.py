@@ -18,7 +18,7 @@ from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.format.layout import checkpoint_path
 from snapshot_assets.format.units import human_bytes
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.pipeline.project import Project, maintain, open_project, run_job
 

@@ -11,7 +11,7 @@ import pytest
 
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.pipeline.project import Project, job, run_job
 from snapshot_assets_tests.pipeline.test_exports import export, tick
 from snapshot_assets_tests.pipeline.test_verification import OP, flip

@@ -18,7 +18,7 @@ from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.errors import PlanError, UnknownSourceError
 from snapshot_assets.pipeline.automation import drill, restore_sensor
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.cli import helpers
 from snapshot_assets_tests.pipeline.project import ROOT, ROWS, Project, job, run_job
 

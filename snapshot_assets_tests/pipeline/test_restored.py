@@ -20,7 +20,7 @@ from snapshot_assets.pipeline.dagster.spark_session import spark_resource
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.cli import helpers
 from snapshot_assets_tests.pipeline.project import ROWS, START, Project, maintain

@@ -25,7 +25,7 @@ from snapshot_assets.format.units import human_bytes
 from snapshot_assets.pipeline.automation import maintenance
 from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import expire
 from snapshot_assets_tests.catalog.tags import reseal, save

@@ -8,7 +8,7 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.plan.file_parts import Needed
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 
 UNSET = """
 sources: {shop: 'postgresql://reader:${SHOP_PASSWORD}@db/shop', other: '${OTHER_URL}', here: 'duckdb:///x.duckdb'}

@@ -21,8 +21,7 @@ import pytest
 from snapshot_assets.errors import StorageError
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets.storage.options import StoreOptions, open_store
 from snapshot_assets_tests.servers.ports import free_port
 from snapshot_assets_tests.waiting import until
 

@@ -10,7 +10,7 @@ import pytest
 
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.storage.opendal_s3 import open_opendal
 
 SPAWN = multiprocessing.get_context("spawn")

@@ -19,8 +19,7 @@ import pytest
 from snapshot_assets.errors import StorageError, StoreDeniedError, StoreUnavailableError
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets.storage.options import StoreOptions, open_store
 from snapshot_assets_tests.servers.certificates import certificates
 from snapshot_assets_tests.servers.s3 import S3Server
 

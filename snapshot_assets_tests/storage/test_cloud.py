@@ -21,10 +21,9 @@ from snapshot_assets.errors import (
     TransientError,
 )
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.in_parallel import hashing_threads
+from snapshot_assets.storage.bulk import hashing_threads
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets.storage.options import StoreOptions, open_store
 from snapshot_assets_tests.servers.s3 import S3Server
 from snapshot_assets_tests.storage.opendal_s3 import open_opendal
 

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets.storage.options import StoreOptions, open_store
 
 PAYER, ENCRYPTION = "x-amz-request-payer", "x-amz-server-side-encryption"
 KEY = f"{ENCRYPTION}-aws-kms-key-id"

@@ -17,8 +17,7 @@ from snapshot_assets.errors import StoreUnavailableError
 from snapshot_assets.storage import retry
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets.storage.options import StoreOptions, open_store
 from snapshot_assets.storage.retry import interruptible
 from snapshot_assets_tests.cli.helpers import make_source
 

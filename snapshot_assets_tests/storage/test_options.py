@@ -23,8 +23,7 @@ from snapshot_assets.errors import PlanError, StorageError, StoreDeniedError, Tr
 from snapshot_assets.plan.read_configuration import parse_configuration
 from snapshot_assets.storage.cloud import CloudStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import VARIABLES, StoreOptions
+from snapshot_assets.storage.options import VARIABLES, StoreOptions, open_store
 from snapshot_assets.storage.oss import OpendalStore
 from snapshot_assets_tests.servers.certificates import certificates
 
@@ -356,7 +355,7 @@ SCRIPT = """
 import sys
 from snapshot_assets.storage.{module} import *
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets.storage.options import StoreOptions
 options = StoreOptions(endpoint=sys.argv[1], access_key_id="a", secret_access_key="b", region="us-east-1", retries=0)
 location = parse_location("s3://bucket/x")
@@ -401,11 +400,11 @@ HEAVY = {"opendal", "dagster", "pyspark", "pyarrow", "duckdb", "boto3", "pydanti
 @pytest.mark.parametrize(
     ("statement", "unwanted"),
     [
-        ("import snapshot_assets.storage.open", HEAVY | {"obstore"}),
-        ("from snapshot_assets.storage.open import open_store as o\n"
+        ("import snapshot_assets.storage.options", HEAVY | {"obstore"}),
+        ("from snapshot_assets.storage.options import open_store as o\n"
          "from snapshot_assets.storage.location import parse_location as p\n"
          "o(p('file:///data/x'))", HEAVY | {"obstore"}),
-        ("from snapshot_assets.storage.open import open_store as o\n"
+        ("from snapshot_assets.storage.options import open_store as o\n"
          "from snapshot_assets.storage.location import parse_location as p\n"
          "o(p('s3://bucket/x'))", HEAVY),
     ],

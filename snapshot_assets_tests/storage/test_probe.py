@@ -7,9 +7,9 @@ import pytest
 
 from snapshot_assets.errors import ConditionalCreateUnsupportedError, StorageError, StoreDeniedError
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.create import probe
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.probe import probe
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.servers.s3 import S3Server
 
 

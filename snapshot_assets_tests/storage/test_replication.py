@@ -13,7 +13,7 @@ from snapshot_assets.catalog.replication import objects
 from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.replication.test_replicate import assert_equal, replace_chunk
 from snapshot_assets_tests.cli.helpers import Snapshots, snapshots  # noqa: F401  a fixture

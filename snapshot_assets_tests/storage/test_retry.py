@@ -20,10 +20,9 @@ from snapshot_assets.errors import (
 from snapshot_assets.storage import retry
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.cloud import CloudStore
-from snapshot_assets.storage.create import SingleWriterStore, create_own
+from snapshot_assets.storage.create import SingleWriterStore, create_own, probe
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.probe import probe
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.servers.proxy import Fault, Proxy, proxy_of
 from snapshot_assets_tests.servers.s3 import S3Server
 from snapshot_assets_tests.storage.opendal_s3 import open_opendal

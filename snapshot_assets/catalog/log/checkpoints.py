@@ -38,8 +38,7 @@ from snapshot_assets.format.checkpoint import (
 )
 from snapshot_assets.format.layout import MANIFEST, checkpoint_path, transaction_path
 from snapshot_assets.format.units import counted
-from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.warn_once import warn_once
+from snapshot_assets.storage.base import ObjectStore, warn_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,25 +87,22 @@ def same_states(one: State, other: State) -> bool:
     if replace(_header(one), released_holds=()) != replace(_header(other), released_holds=()):
         return False  # one may come from a checkpoint of a build that did not record released holds
     first, second = one.files.merged(), other.files.merged()
-    columns = first.bounds.columns | second.bounds.columns  # one at a time: all together may not fit into memory
-    return _equal(first.table, second.table) and all(
-        _equal_bounds(first.bounds.of(column), second.bounds.of(column)) for column in columns
-    )
+    if not _equal(first.table, second.table):
+        return False
+    for column in first.bounds.columns | second.bounds.columns:  # all together may not fit into memory
+        some, others = first.bounds.of(column), second.bounds.of(column)
+        if some.keys() != others.keys() or not all(_equal(table, others[kind]) for kind, table in some.items()):
+            return False
+    return True
 
 
 def _equal(one: pa.Table, other: pa.Table) -> bool:
-    # Dictionaries may differ in their order.
-    return all(_plain(one[name]).equals(_plain(other[name])) for name in one.schema.names)
-
-
-def _equal_bounds(one: ByKind, other: ByKind) -> bool:
-    return one.keys() == other.keys() and all(_equal(table, other[kind]) for kind, table in one.items())
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     import pyarrow as pa
 
-    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+    def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:  # dictionaries may differ in their order
+        return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+
+    return all(plain(one[name]).equals(plain(other[name])) for name in one.schema.names)
 
 
 def _header(state: State) -> Checkpoint:
@@ -133,13 +129,8 @@ def _tables(files: FileColumns) -> Iterator[tuple[str, str, str, pa.Table]]:
 def read_checkpoint(store: ObjectStore, revision: int, *, statistics: bool = False) -> State:
     """Return the state in a checkpoint; it reads statistics when a caller needs them.
 
-    With `statistics`, read all sections now, and refuse an object with bytes that belong to none.
-
-    Raises:
-        ObjectNotFoundError: The checkpoint is missing.
-        MisnamedError: It is of another revision.
-        DamageError: It is not whole, or its content is invalid.
-        UnsupportedVersionError: It is of a newer format.
+    With `statistics`, read all sections now, and refuse an object with bytes that belong to none. A checkpoint that is
+    not whole, of another revision or invalid raises a DamageError.
     """
     from snapshot_assets.catalog.state.data_files import FileSet
 
@@ -168,7 +159,7 @@ def read_checkpoint(store: ObjectStore, revision: int, *, statistics: bool = Fal
 
 
 def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, statistics: bool) -> FileColumns:
-    from snapshot_assets.catalog.state.file_columns import COLUMNS, KINDS, Bounds, FileColumns
+    from snapshot_assets.catalog.state.file_columns import COLUMNS, KINDS, Bounds, FileColumns, schema_of
 
     found = [section for section in header.sections if section.name == FILES]
     if len(found) != 1:
@@ -182,8 +173,6 @@ def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, stat
             read_packed(read, start, section, path)  # of a later version
 
     def of(column: str) -> ByKind:
-        from snapshot_assets.catalog.state.file_columns import schema_of
-
         return {each.kind: read_section(read, start, each, schema_of(each.kind), path) for each in bounds[column]}
 
     known = {column: of(column) for column in bounds} if statistics else None
@@ -193,9 +182,7 @@ def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, stat
 def read_own_checkpoint(
     store: ObjectStore, revision: int, transactions: Sequence[int], *, statistics: bool = False
 ) -> State:
-    """Return the state in a checkpoint of this location that agrees with the log; see `read_checkpoint`.
-
-    `transactions` are the revisions that have one, ascending.
+    """Return the state in a checkpoint of this location that agrees with the log, whose revisions are given.
 
     Raises:
         ForeignLocationError: It belongs to another location.
@@ -238,11 +225,7 @@ def _check_location(store: ObjectStore, state: State, transactions: Sequence[int
 
 
 def check_transaction(store: ObjectStore, state: State, transactions: Sequence[int]) -> None:
-    """Refuse a checkpoint that disagrees with the log's transactions; a damaged transaction proves nothing.
-
-    Raises:
-        ForkError: The checkpoint is of another past of this location.
-    """
+    """Refuse a checkpoint of another past of this location, by a ForkError; a damaged transaction proves nothing."""
     path = transaction_path(state.revision)
     try:
         end = store.head(path).size

@@ -42,7 +42,7 @@ from snapshot_assets.format.layout import (
 from snapshot_assets.format.transactions import decode_transaction, encode_transaction, trailing_sha256
 from snapshot_assets.format.units import counted
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.listed import Listed
+from snapshot_assets.storage.bulk import Listed
 
 _SETTLE_TRIES = 5
 _SETTLE_WAIT = 0.2
@@ -161,11 +161,10 @@ def is_there(store: ObjectStore, path: str) -> bool:
 
 
 def read_entry(store: ObjectStore, revision: int) -> LogEntry:
-    """Return one revision's entry.
+    """Return one revision's entry; see `decode_transaction` for other errors.
 
     Raises:
         ObjectNotFoundError: The transaction is missing.
-        TornObjectError: Its bytes do not match its own checksum; and other errors of `decode_transaction`.
         MisnamedError: It holds another revision, so this one counts as missing.
     """
     path = transaction_path(revision)
@@ -177,10 +176,7 @@ def read_entry(store: ObjectStore, revision: int) -> LogEntry:
 
 
 def append(store: ObjectStore, transaction: act.Transaction) -> tuple[bool, LogEntry]:
-    """Try to commit a complete transaction at its revision.
-
-    Returns:
-        Whether this transaction won its revision, and its entry.
+    """Try to commit a complete transaction at its revision; return whether it won that, and its entry.
 
     Raises:
         LimitExceededError: It is larger than readers accept; nothing was written.
@@ -190,9 +186,8 @@ def append(store: ObjectStore, transaction: act.Transaction) -> tuple[bool, LogE
     path = transaction_path(transaction.revision)
     data = encode_transaction(transaction)
     advice = (
-        f"It has {counted(len(transaction.actions), 'action')}; let one commit change fewer files or chunks. Instead"
-        " of a "
-        "rollback, restore that revision, or export it into another location."
+        f"It has {counted(len(transaction.actions), 'action')}; let one commit change fewer files or chunks. Instead of"
+        " a rollback, restore that revision, or export it into another location."
     )
     check_writable(len(data), documents.MAX_TRANSACTION_BYTES, path, advice)
     entry = LogEntry(transaction, trailing_sha256(data))

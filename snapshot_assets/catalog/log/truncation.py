@@ -77,12 +77,7 @@ def newest_recorded_state(
 
 
 def existing_state(store: ObjectStore) -> State:
-    """Return the head's state; the empty state only if nothing shows that a log existed.
-
-    Raises:
-        LostLogError: The log was lost.
-        DamageError: The log has another fault.
-    """
+    """Return the head's state, the empty one only if nothing shows that a log existed; else raise a LostLogError."""
     state = read_state(store)
     if not state.revision:
         refuse_lost_log(store)
@@ -105,19 +100,14 @@ def refuse_lost_log(store: ObjectStore) -> None:
             "again.",
             uri=store.uri,
         )
-    there = _written_with_log(store)
+    there = next((info.path for info in store.list("data/") if in_layout(info.path)), "")
+    there = there or (MANIFEST if manifest_facts(store, MANIFEST)[0] else "")
     if there and not is_there(store, transaction_path(1)):
         raise newer_manifest(store) or LostLogError(
             f"{store.uri} has no log, but {there} is there: the log was lost. Rebuild it with `snapshots "
             "catalog rebuild`, or bring `transactions/` back from a copy.",
             uri=store.uri,
         )
-
-
-def _written_with_log(store: ObjectStore) -> str:
-    """Return the path of an object that is only written after a log exists; "" if there is none."""
-    there = next((info.path for info in store.list("data/") if in_layout(info.path)), "")
-    return there or (MANIFEST if manifest_facts(store, MANIFEST)[0] else "")
 
 
 def newer_manifest(store: ObjectStore) -> UnsupportedVersionError | None:
@@ -136,11 +126,7 @@ def newer_manifest(store: ObjectStore) -> UnsupportedVersionError | None:
 
 
 def _refuse_other_manifest(store: ObjectStore) -> None:
-    """Refuse to begin a log beside a manifest of another program, which an export would overwrite.
-
-    Raises:
-        LocationNotEmptyError: There is one.
-    """
+    """Refuse to begin a log beside a manifest of another program, which an export would overwrite."""
     if is_there(store, MANIFEST) and not is_there(store, transaction_path(1)):
         raise LocationNotEmptyError(
             f"{store.uri} has no log, but a {MANIFEST} that is damaged or of another program; an export would "
@@ -150,13 +136,7 @@ def _refuse_other_manifest(store: ObjectStore) -> None:
 
 
 def refuse_lost_end(store: ObjectStore) -> None:
-    """Refuse a location where any object names a later revision than the log's last one; reads all receipts.
-
-    Raises:
-        LostLogError: The log, or its end, was lost.
-        ForeignLocationError: An object belongs to another location.
-        DamageError: The log has another fault.
-    """
+    """Refuse a location where any object names a later revision than the log's last one; reads all receipts."""
     newest_recorded_state(store, every_receipt=True)
 
 
@@ -211,12 +191,7 @@ def contradictions(
 
 
 def check_receipt(store: ObjectStore, state: State, receipt: Receipt) -> None:
-    """Refuse a state that a receipt contradicts.
-
-    Raises:
-        LostLogError: The receipt was planned on a later revision, which is missing.
-        ForeignLocationError: It is of another location.
-    """
+    """Refuse a state that a receipt contradicts: it was planned on a later revision, or is of another location."""
     if receipt.location_id or receipt.snapshot_id == state.snapshot_id:
         location = receipt.location_id or state.location_id
         _check_origin(store, state, receipt.path, location, receipt.base_revision)
@@ -233,8 +208,7 @@ def _check_revision(store: ObjectStore, head: int, path: str, revision: int) -> 
         return
     raise LostLogError(
         f"The log of {store.uri} ends at revision {head}, but {path} is of revision {revision}: the log's end was "
-        f"lost. {BRING_BACK} If that reports a whole "
-        f"log, {path} is damaged: move it away.",
+        f"lost. {BRING_BACK} If that reports a whole log, {path} is damaged: move it away.",
         object=transaction_path(head + 1),
         uri=store.uri,
         revision=head,

@@ -1,14 +1,17 @@
-"""Maintains the log's own objects: writes checkpoints on demand, and prunes old transactions.
+"""Maintains the log and what it gives: checkpoints, pruning, repair, and the format version.
 
-Pruning deletes the oldest part of the log, which a checkpoint also holds (InfluxDB IOx, "Pruning").
+Pruning deletes the oldest part of the log, which a checkpoint also holds (InfluxDB IOx, "Pruning"). A repair writes
+hints, receipts, checkpoints, and the objects of tags and savepoints again; it needs no source, and commits nothing. An
+upgrade is one transaction ("Upgradability"). Code reads every version up to its own, and writes the one that the
+location has. So older code works until an upgrade; afterwards it refuses to read and to write, and names both versions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import islice, takewhile
+from itertools import groupby, islice, takewhile
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import is_whole, write_checkpoint
@@ -16,13 +19,32 @@ from snapshot_assets.catalog.log.replay import read_from_log
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.store import is_there, list_log
 from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_end
-from snapshot_assets.catalog.operations.collect_garbage import checked_grace
+from snapshot_assets.catalog.manifest import shown_state, write_hints
+from snapshot_assets.catalog.operations.garbage import checked_grace
+from snapshot_assets.catalog.pins.objects import damaged_objects
+from snapshot_assets.catalog.receipts import receipt_again
+from snapshot_assets.catalog.replica import refuse_replica
+from snapshot_assets.catalog.rules.begin import refuse_deleted
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained import ReleasedObject
-from snapshot_assets.errors import ConflictError, DamageError
-from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, log_revision, revision_of, transaction_path
+from snapshot_assets.catalog.verify.faults import faults_by_object
+from snapshot_assets.catalog.verify.hints import hint_faults
+from snapshot_assets.catalog.verify.retained import older_documents
+from snapshot_assets.errors import ConflictError, DamageError, PlanError
+from snapshot_assets.format import actions as act
+from snapshot_assets.format import documents
+from snapshot_assets.format.actions import ObjectRef
+from snapshot_assets.format.layout import (
+    TRANSACTIONS,
+    checkpoint_path,
+    is_receipt,
+    log_revision,
+    revision_of,
+    transaction_path,
+)
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
-from snapshot_assets.storage.listed import Listed
-from snapshot_assets.storage.probe import probe
+from snapshot_assets.storage.bulk import Listed
+from snapshot_assets.storage.create import probe
 
 _KEPT = 2
 
@@ -187,3 +209,137 @@ def _prunable(store: ObjectStore, checkpoints: Iterable[int], kept: int, before:
             break
         prunable.append(info)
     return prunable
+
+
+@dataclass(frozen=True)
+class RepairPlan:
+    """What a repair writes again.
+
+    Attributes:
+        hints: Paths of the hints that differ from what the log gives; all hints are written again then.
+        objects: The bytes of receipts, tags and savepoints, by path.
+        checkpoints: Revisions of damaged checkpoints that the log before them gives.
+    """
+
+    hints: tuple[str, ...]
+    objects: Mapping[str, bytes]
+    checkpoints: tuple[int, ...]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Paths of everything that is damaged or missing, and is written again."""
+        return (*self.hints, *sorted(self.objects), *map(checkpoint_path, self.checkpoints))
+
+
+def plan_repair(catalog: Catalog) -> RepairPlan:
+    """Return what the log can repair; changes nothing.
+
+    Raises:
+        ReplicaError: The location is a replica: replication brings its objects back.
+        DamageError: The log itself is damaged.
+    """
+    store = catalog.store
+    refuse_replica(store)
+    scan = scan_log(store)
+    refuse_faults(scan, "nothing was repaired")
+    head = catalog.refresh()
+    pinned = {known.pin.object for known in head.pins}
+    whole = pinned - _damaged(store, pinned, "tag/", "savepoint/")
+    return RepairPlan(
+        tuple(dict.fromkeys(fault.object for fault in hint_faults(store, scan, replica=False))),
+        dict(_receipts_again(store, head)) | damaged_objects(head, whole),
+        tuple(sorted(map(log_revision, scan.torn))),
+    )
+
+
+def execute_repair(catalog: Catalog, plan: RepairPlan) -> RepairPlan:
+    """Write again what was planned. If interrupted, it has repaired less.
+
+    Raises:
+        DamageError: The log cannot reproduce a checkpoint; everything else is written.
+    """
+    store = catalog.store
+    for path, data in plan.objects.items():
+        store.put(path, data)
+    if plan.hints:
+        write_hints(store, shown_state(catalog.refresh()), catalog.refresh)
+    mend_checkpoints(store, plan.checkpoints)
+    return plan
+
+
+def _receipts_again(store: ObjectStore, head: State) -> Iterator[tuple[str, bytes]]:
+    """Yield the damaged receipts that readable revisions name, as the newest state that names each gives them."""
+    named = {ref: revisions[-1] for ref, revisions in older_documents(head).items() if is_receipt(ref.path)}
+    named |= {ref: head.revision for known in head.chunks.values() for ref in known.chunk.receipts}
+    paths = frozenset(head.files.paths())
+    damaged = sorted(_damaged(store, named, "data/"), key=named.__getitem__)
+    for revision, refs in groupby(damaged, named.__getitem__):
+        state = head if revision == head.revision else head.at(revision)
+        yield from ((ref.path, receipt_again(state, ref, paths)) for ref in refs)
+
+
+def _damaged(store: ObjectStore, refs: Collection[ObjectRef], *folders: str) -> set[ObjectRef]:
+    """Return the objects that are missing or damaged."""
+    return {ref for ref, _ in faults_by_object(store, refs, Listed(store, *folders))}
+
+
+@dataclass(frozen=True)
+class UpgradePlan:
+    """An upgrade.
+
+    Attributes:
+        previous: Format version before.
+        version: Format version afterwards.
+        revision: The revision of the upgrade; None until then, and if the location has that version already.
+    """
+
+    previous: int
+    version: int
+    revision: int | None = None
+
+
+def plan_upgrade(catalog: Catalog, version: int | None = None) -> UpgradePlan:
+    """Return which versions an upgrade goes from and to; changes nothing.
+
+    Args:
+        catalog: The location.
+        version: The format version; None for the newest that this code writes.
+
+    Raises:
+        PlanError: This code does not write that version, or the location has a newer one.
+    """
+    wanted = documents.FORMAT_VERSION if version is None else version
+    catalog.refresh()
+    return UpgradePlan(_checked(catalog.require_snapshot(), wanted), wanted)
+
+
+def execute_upgrade(catalog: Catalog, plan: UpgradePlan) -> UpgradePlan:
+    """Upgrade a location; rewrites nothing. Runs that planned before the upgrade cannot commit afterwards.
+
+    Returns:
+        The plan with its revision, and the version that the upgrade really replaced.
+
+    Raises:
+        PlanError: The location has a newer version.
+    """
+    previous = plan.previous
+
+    def prepare(state: State) -> Sequence[act.Action] | None:
+        nonlocal previous
+        refuse_deleted(state)
+        previous = _checked(state, plan.version)
+        return [act.Upgraded(plan.version, previous)] if previous < plan.version else None
+
+    revision = catalog.commit(prepare)
+    return replace(plan, previous=previous, revision=revision)
+
+
+def _checked(state: State, wanted: int) -> int:
+    """Return the location's version if it can be upgraded to the one wanted."""
+    if not state.format_version <= wanted <= documents.FORMAT_VERSION:
+        raise PlanError(
+            f"The location has format version {state.format_version} and this code writes up to "
+            f"{documents.FORMAT_VERSION}; format version {wanted} was asked for. A location cannot go back to an older "
+            "version; a newer version needs a newer snapshot_assets."
+        )
+    return state.format_version

@@ -16,9 +16,8 @@ from typing import Literal
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.manifest import checksum_of, consistency_of, write_hints
-from snapshot_assets.catalog.state.exporter import again_with, completed_by
 from snapshot_assets.catalog.state.fold import SealState, State
-from snapshot_assets.catalog.state.totals import missing_text
+from snapshot_assets.catalog.state.totals import again_with, completed_by, missing_text
 from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.catalog.verify.objects import Report, check_head, files_to_seal, verified_revision
 from snapshot_assets.catalog.verify.records import damage_on_record, record_verification

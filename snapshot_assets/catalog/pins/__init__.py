@@ -1,5 +1,5 @@
 """Tags and savepoints: named and numbered pins of sealed revisions (Apache Paimon: tags, savepoints).
 
-`tags` and `savepoints` change them, `objects` writes and reads their objects on storage, `listing` lists them, and
+`tags` changes tags, `objects` writes and reads the objects of both and makes savepoints, `listing` lists them, and
 `automatic` decides which ones the plan's rules create and delete.
 """

@@ -24,7 +24,7 @@ from snapshot_assets.catalog.schemas import read_content
 from snapshot_assets.catalog.state.data_files import FileSet
 from snapshot_assets.catalog.state.file_columns import FileColumns
 from snapshot_assets.catalog.state.fold import LogEntry, State
-from snapshot_assets.catalog.verify.unnamed import named_by
+from snapshot_assets.catalog.state.retained import named_by
 from snapshot_assets.errors import (
     ForkError,
     LocationDeletedError,
@@ -45,7 +45,7 @@ from snapshot_assets.format.layout import (
     transaction_path,
 )
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.listed import Listed
+from snapshot_assets.storage.bulk import Listed
 
 _Read = TypeVar("_Read")
 

@@ -1,32 +1,246 @@
 """Rebuilds the log of a location whose log was lost or damaged.
 
-The new log starts from the newest state that is proved whole. A rebuild deletes nothing and names all that is lost.
+The new log starts from the newest state that is proved whole: a checkpoint of it, and a first transaction, which
+records what is lost. Fences occupy free revisions below it, so that a writer from before the loss cannot commit there.
+A rebuild deletes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-from snapshot_assets.catalog.catalog import writable
+from snapshot_assets.catalog.catalog import writable, writer_name
+from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes
+from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import LogScan, faults_of_log, scan_log
+from snapshot_assets.catalog.log.store import append
 from snapshot_assets.catalog.log.truncation import contradictions
+from snapshot_assets.catalog.manifest import shown_state, write_hints
 from snapshot_assets.catalog.pins.objects import damaged_objects
-from snapshot_assets.catalog.rebuild.base import find_base
+from snapshot_assets.catalog.rebuild.base import Base, find_base, fold
 from snapshot_assets.catalog.rebuild.inventory import Inventory, take_inventory
-from snapshot_assets.catalog.rebuild.new_log import lost_commits, lost_deletions, make_new_log
+from snapshot_assets.catalog.rebuild.pins import KeptPins, keep_pins
 from snapshot_assets.catalog.rebuild.unproved_chunks import Recovered, recover
+from snapshot_assets.catalog.receipts import Receipt
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.retained import needed_events
+from snapshot_assets.catalog.state.totals import again_with, begun_with
 from snapshot_assets.errors import (
     AcceptanceNeededError,
+    ConflictError,
     ForeignLocationError,
     LogWholeError,
     NoSnapshotError,
+    ObjectExistsError,
     UnsupportedVersionError,
 )
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.documents import FORMAT_VERSION
+from snapshot_assets.format.layout import checkpoint_path, transaction_path
+from snapshot_assets.format.name_texts import printed_name
+from snapshot_assets.format.predicates import predicate_json
+from snapshot_assets.format.transactions import encode_transaction, trailing_sha256
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.create import create_own
+
+_LEAST_STEP = timedelta(milliseconds=1)
+
+
+@dataclass
+class NewLog:
+    """A rebuilt log that is not written yet.
+
+    Attributes:
+        state: The state of its checkpoint.
+        transaction: Its first transaction.
+        lost: What is lost, in sentences.
+        fences: The free revisions below it that a writer could still commit at.
+        pins: The objects of pins that are created or written again.
+    """
+
+    state: State
+    transaction: act.Transaction
+    lost: tuple[str, ...]
+    fences: list[int]
+    pins: KeptPins
+
+    def write(self, store: ObjectStore) -> None:
+        """Write the pins' objects, the fences, the checkpoint, and last the transaction.
+
+        Raises:
+            ConflictError: Another writer committed first; the checkpoint is deleted again.
+        """
+        for path, data in self.pins.created.items():
+            create_own(store, path, data)
+        for path, data in self.pins.restored.items():
+            store.put(path, data)
+        for revision in self.fences:
+            actions = (act.Rebuilt("", ()),)
+            fence = replace(self.transaction, revision=revision, uuid=uuid.uuid4().hex, actions=actions)
+            if not append(store, fence)[0]:
+                raise _conflict(store, revision)
+        revision = self.transaction.revision
+        path = checkpoint_path(revision)
+        try:
+            create_own(store, path, checkpoint_bytes(self.state))
+        except ObjectExistsError:
+            raise _conflict(store, revision) from None
+        if not append(store, self.transaction)[0]:
+            store.delete(path)
+            raise _conflict(store, revision)
+        write_hints(store, shown_state(read_state(store)), lambda: read_state(store))
+
+
+def _conflict(store: ObjectStore, revision: int) -> ConflictError:
+    return ConflictError(
+        f"Another writer of {store.uri} took revision {revision} while it was rebuilt; the rebuild has no effect. "
+        "Verify the location, and run again if it still needs a rebuild.",
+        revision=revision,
+    )
+
+
+def make_new_log(base: Base, inventory: Inventory, recovered: Recovered, lost: Iterable[str], now: datetime) -> NewLog:
+    """Return a new log that starts with a base and the chunks that were recovered without proof.
+
+    Args:
+        base: The base; its state becomes the state of the new log.
+        inventory: The location's objects.
+        recovered: The chunks without proof.
+        lost: What is lost, in sentences; sentences on pins and receipts are added.
+        now: The present.
+    """
+    state, writer, log = base.state, writer_name(), inventory.log
+    revision = max([inventory.highest, *log.transactions, *log.checkpoints]) + 1
+    state.location_id = state.location_id or inventory.location_id or uuid.uuid4().hex
+    state.format_version = state.format_version or FORMAT_VERSION
+    missing = _forget_receipts(state, {ref for _, ref in inventory.receipts})
+    live = {known.file.path for known in state.live_files()} - {*recovered.removed}
+    kept = keep_pins(base, inventory, live, writer)
+    rebuilt = act.Rebuilt(recovered.snapshot_id, (*lost, *missing, *kept.lost))
+    at = max(now.replace(microsecond=now.microsecond // 1000 * 1000), state.committed_at + _LEAST_STEP)
+    actions = [rebuilt, *recovered.actions, *kept.actions]
+    fold(state, (revision, at, writer), actions, recovered.removed, recovered.added)
+    state.files.purge(state.files.unreferenced(state.retained()).keys() - inventory.objects.keys())
+    transaction = act.Transaction(
+        location_id=state.location_id,
+        revision=revision,
+        uuid=uuid.uuid4().hex,
+        previous_uuid="",
+        previous_sha256="",
+        writer_id=writer,
+        committed_at=at,
+        actions=(rebuilt,),
+        version=state.format_version,
+    )
+    state.uuid, state.sha256 = transaction.uuid, trailing_sha256(encode_transaction(transaction))
+    return NewLog(state, transaction, rebuilt.lost, _free_revisions(inventory, revision), kept)
+
+
+def _free_revisions(inventory: Inventory, end: int) -> list[int]:
+    """Return the first free revision after each run of transactions and checkpoints, and revision 1 if it is free."""
+    taken = set(inventory.log.transactions)
+    runs = {0, *taken, *inventory.log.checkpoints}
+    return [revision + 1 for revision in sorted(runs) if revision + 1 < end and revision + 1 not in taken]
+
+
+def _forget_receipts(state: State, there: set[act.ObjectRef]) -> list[str]:
+    """Remove missing and damaged receipts from a state; the checksums of their chunks prove the files."""
+    actions = (action for event in needed_events(state, recent_expiries=False) for action in event.actions)
+    lacking = {ref for action in actions if isinstance(action, act.Chunk) for ref in action.receipts} - there
+
+    def without(chunk: act.Chunk) -> act.Chunk:
+        return replace(chunk, receipts=tuple(ref for ref in chunk.receipts if ref in there))
+
+    for place, event in enumerate(state.events):
+        kept = (without(action) if isinstance(action, act.Chunk) else action for action in event.actions)
+        state.events[place] = replace(event, actions=tuple(kept))
+    for number, known in state.chunks.items():
+        state.chunks[number] = replace(known, chunk=without(known.chunk))
+    paths = ", ".join(sorted(ref.path for ref in lacking))
+    return [f"Receipts are missing or damaged and no longer named: {paths}."] if lacking else []
+
+
+def lost_commits(base: Base, inventory: Inventory) -> list[str]:
+    """Return which commits a rebuild loses, and what that means for chunks, in sentences."""
+    sentences = [
+        f"{_lost('Transaction', first, last, inventory)}; the state at revision {last} is recovered from {path}."
+        for first, last, path in base.bridged
+    ]
+    if inventory.highest > base.state.revision:
+        which = _lost("Revision", base.state.revision + 1, inventory.highest, inventory)
+        sentences.append(f"{which}; the chunks they replaced, the rows they deleted and their pins are lost with them.")
+    last = max(inventory.log.transactions, default=0)
+    if inventory.highest not in inventory.transactions or last > inventory.highest:
+        sentences.append(f"It is unknown whether revisions after {inventory.highest} were committed.")
+    return sentences + _lost_exports(base, inventory)
+
+
+def _lost(kind: str, first: int, last: int, inventory: Inventory) -> str:
+    reasons = [text.rstrip(".") for number, text in sorted(inventory.unreadable.items()) if first <= number <= last]
+    why = f" ({'; '.join(reasons)})" if reasons else ""
+    return f"{kind} {first} is lost{why}" if first == last else f"{kind}s {first} to {last} are lost{why}"
+
+
+def lost_deletions(base: Base, inventory: Inventory) -> list[str]:
+    """Return the deletions of rows that objects after the base show and the base lacks, in sentences."""
+    found = {revision: each for revision, each in _later_actions(base, inventory) if isinstance(each, act.Tombstone)}
+    for manifest in inventory.manifests:
+        if manifest.revision > base.state.revision:
+            found |= manifest.tombstones
+    return [
+        f"Rows of {printed_name(each.schema, each.table)} were deleted at revision {revision}, those where "
+        f"{json.dumps(predicate_json(each.predicate))}; they may be back. Delete them again."
+        for revision, each in sorted(found.items())
+        if base.state.tombstones.get(revision) != each
+    ]
+
+
+def _later_actions(base: Base, inventory: Inventory) -> Iterator[tuple[int, act.Action]]:
+    for revision, entry in sorted(inventory.transactions.items()):
+        if revision > base.state.revision:
+            yield from ((revision, action) for action in entry.transaction.actions)
+
+
+def _lost_exports(base: Base, inventory: Inventory) -> list[str]:
+    """Return the chunks that may have been exported again after the base, and the snapshots that start there."""
+    state = base.state
+    if state.header is None or base.is_end(inventory):
+        return []
+    actions = list(_later_actions(base, inventory))
+    chunks = {
+        action.id: transaction_path(revision)
+        for revision, action in actions
+        if isinstance(action, act.Chunk) and action.checksum and not action.exported and state.completed(action.id)
+    }
+    chunks |= {
+        receipt.chunk: ref.path
+        for receipt, ref in inventory.receipts
+        if receipt.snapshot_id == state.snapshot_id and not receipt.compaction and _may_replace(state, receipt)
+    }
+    snapshots = {action.snapshot_id for _, action in actions if isinstance(action, act.Begin)}
+    snapshots |= {receipt.snapshot_id for receipt, _ in inventory.receipts if receipt.base_revision > state.revision}
+    return [
+        f"Chunk {chunk} may have been exported again ({path}); its older version stays. Bring it up to date "
+        f"{again_with(state, chunk)}."
+        for chunk, path in sorted(chunks.items())
+    ] + [
+        f"Snapshot {snapshot_id} starts after revision {state.revision} and is lost. {begun_with(state)}"
+        for snapshot_id in sorted(snapshots - {state.snapshot_id})
+    ]
+
+
+def _may_replace(state: State, receipt: Receipt) -> bool:
+    """Return whether the export of a receipt may have replaced a state's version of the chunk."""
+    live = [known.file for known in state.live_files(receipt.chunk)]
+    if not state.completed(receipt.chunk) or {file.path for file in live} == {file.path for file in receipt.files}:
+        return False
+    later = receipt.base_revision >= state.chunks[receipt.chunk].revision
+    return later or not {file.attempt for file in live}.isdisjoint(receipt.supersedes)
+
 
 _SHOWN = 10
 

@@ -12,8 +12,7 @@ from snapshot_assets.catalog.log.replay import despite_pruning, read_entries, re
 from snapshot_assets.catalog.log.store import list_log
 from snapshot_assets.catalog.log.truncation import newest_recorded_state
 from snapshot_assets.catalog.replica import Replica, marker_or_fault, promotion_text, read_marker, with_versions
-from snapshot_assets.catalog.replication.log_plan import LogPlan, plan_log
-from snapshot_assets.catalog.replication.losses import refuse_losses
+from snapshot_assets.catalog.replication.log_plan import LogPlan, plan_log, refuse_losses
 from snapshot_assets.catalog.replication.objects import check_existing
 from snapshot_assets.catalog.state.fold import LogEntry, State
 from snapshot_assets.catalog.state.retained import documents_of, needed_events
@@ -32,7 +31,7 @@ from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.layout import REPLICA, in_layout, is_probe, revision_of, transaction_path
 from snapshot_assets.format.name_texts import shell_word
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
-from snapshot_assets.storage.listed import Listed
+from snapshot_assets.storage.bulk import Listed
 
 
 def damaged_transactions(source: ObjectStore, target: ObjectStore) -> tuple[str, ...]:

@@ -15,8 +15,8 @@ from snapshot_assets.catalog.catalog import Actions, Catalog, proved
 from snapshot_assets.catalog.log.replay import recorded_state
 from snapshot_assets.catalog.log.scan import faults_of_log, scan_log
 from snapshot_assets.catalog.log.truncation import contradictions, newest_recorded_state
-from snapshot_assets.catalog.replica import Replica, Unchosen, read_marker, unchosen
-from snapshot_assets.catalog.replication.guard import is_evidence
+from snapshot_assets.catalog.replica import MissingVersions, Replica, missing_versions, read_marker
+from snapshot_assets.catalog.replication.objects import is_evidence
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import TagState, held_text
 from snapshot_assets.catalog.verify.records import damage_on_record
@@ -47,7 +47,7 @@ class PromotionPlan:
     replica: Replica
     revision: int
     sealed: bool
-    ends: Unchosen
+    ends: MissingVersions
     released: tuple[str, ...] = ()
     damaged: bool = False
     leftovers: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ def plan_promotion(catalog: Catalog, *, incomplete: bool = False, release: Colle
             object=fault[0],
         )
     state = recorded_state(catalog.store)
-    ends = unchosen(state, marker.revisions)
+    ends = missing_versions(state, marker.revisions)
     held = {known.pin.name: known for known in ends.held}
     for name in sorted(set(release) - held.keys()):
         if name in state.tags or not marker.promoting:  # else an earlier run, which was killed, ended it
@@ -138,7 +138,7 @@ def execute_promotion(catalog: Catalog, plan: PromotionPlan, *, single_writer: b
             raise _changed(store)
         for path in again.leftovers:  # more may have been copied since it was planned
             store.delete(path)
-        committed = None if plan.damaged else _end_unchosen(store, plan)
+        committed = None if plan.damaged else _end_missing_versions(store, plan)
     for tag in plan.ends.tags:
         store.delete(tag.pin.object.path)
     for savepoint in plan.ends.savepoints:
@@ -169,7 +169,7 @@ def _changed(store: ObjectStore) -> ConflictError:
     return ConflictError(f"A replication changed {store.uri} meanwhile; it stays a replica. Promote it again.")
 
 
-def _end_unchosen(store: ObjectStore, plan: PromotionPlan) -> int:
+def _end_missing_versions(store: ObjectStore, plan: PromotionPlan) -> int:
     """Commit the first revision of its own, which ends what the replica lacks; returns it."""
     catalog = Catalog(store, newest_recorded_state(store))
     note = act.HoldNote(catalog.now(), catalog.writer_id, _REASON)

@@ -20,8 +20,7 @@ from snapshot_assets.catalog.log.replay import read_from_log, read_state
 from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.manifest import hints_of, load_manifests_of, shown_state
 from snapshot_assets.catalog.replica import Replica
-from snapshot_assets.catalog.replication.guard import GuardedStore
-from snapshot_assets.catalog.replication.objects import check_existing, copy_object, create_exactly
+from snapshot_assets.catalog.replication.objects import GuardedStore, check_existing, copy_object, create_exactly
 from snapshot_assets.catalog.replication.plan import ReplicationPlan, needed_objects, plan_replication, unneeded
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.errors import ConflictError, DamageError, ObjectExistsError, ObjectNotFoundError, SupersededError
@@ -31,10 +30,8 @@ from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, REPLICA, checkpoi
 from snapshot_assets.format.transactions import decode_transaction, trailing_sha256
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.create import SingleWriterStore, holds
-from snapshot_assets.storage.in_parallel import in_parallel
-from snapshot_assets.storage.listed import Listed
-from snapshot_assets.storage.probe import probe
+from snapshot_assets.storage.bulk import Listed, in_parallel
+from snapshot_assets.storage.create import SingleWriterStore, holds, probe
 
 _ATTEMPTS = 20
 _SHOWN = 10

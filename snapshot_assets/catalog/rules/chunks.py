@@ -140,11 +140,7 @@ def completed_chunk(state: State, number: int, files: Collection[DataFile], **va
 
 
 def chunk_action(state: State, number: int, status: act.ChunkStatus, **values: Any) -> act.Chunk:
-    """Return an action on a chunk, with its window and other values.
-
-    Raises:
-        PlanError: The plan has no such chunk.
-    """
+    """Return an action on a chunk, with its window and other values; raise a PlanError if there is no such chunk."""
     window = None if number == UNTIMED_CHUNK else state.window(number)
     start, end = (window.start, window.end) if window else (None, None)
     return act.Chunk(number, start, end, status, **values)

@@ -28,8 +28,6 @@ class Reversal:
         revision: The revision whose data the head gets.
         head: The revision before the rollback.
         data_revision: The last revision before the rollback that changed data.
-        leaving: Files that leave the state.
-        returning: Files that return to the state.
         undeleted: Tombstones whose rows come back, by revision.
         expired: Newer sealed revisions that expire.
         actions: The actions to commit; none if the head already has that revision's data.
@@ -49,12 +47,7 @@ class Reversal:
 def rollback(
     state: State, token: Token, revision: int, *, undelete: bool = False, discard_newer: bool = False
 ) -> Actions:
-    """Give the head the data and the seal of an older revision, unless it has them already; see `reversal`.
-
-    Raises:
-        SupersededError: Since `token`, another snapshot replaced this one, or the location was upgraded, rebuilt or
-            rolled back.
-    """
+    """Give the head the data and the seal of an older revision, unless it has them already; see `reversal`."""
     refuse_deleted(state)
     changes = reversal(state, revision, undelete=undelete, discard_newer=discard_newer)
     if changes.actions:
@@ -75,7 +68,7 @@ def reversal(state: State, revision: int, *, undelete: bool = False, discard_new
     resolve_version(f"rev:{revision}", state)
     target = next(seal for seal in state.seals if seal.revision == revision)
     then = state.at(revision)
-    undeleted = _undeleted(state, then)
+    undeleted = _returning_tombstones(state, then)
     leaving, returning = state.files.back_to(revision)
     actions: list[act.Action] = []
     if leaving or returning or not (state.sealed and _without_files(state) == _without_files(then)):
@@ -84,7 +77,11 @@ def reversal(state: State, revision: int, *, undelete: bool = False, discard_new
         actions += _rollback_actions(state, then, target, leaving, returning)
     else:
         undeleted = {}
-    newer = _newer(state, revision, keep_newest=not actions) if discard_newer else ()
+    newer: tuple[int, ...] = ()
+    if discard_newer:
+        sealed = [seal.revision for seal in state.seals if seal.revision not in state.expired]
+        newer = tuple(each for each in sealed if each > revision)
+        newer = newer if actions else newer[:-1]  # the newest seal stays
     actions[:0] = [act.Expired(newer)] if newer else []  # a seal comes last in its transaction
     return Reversal(
         revision=revision,
@@ -98,7 +95,7 @@ def reversal(state: State, revision: int, *, undelete: bool = False, discard_new
     )
 
 
-def _undeleted(state: State, then: State) -> dict[int, act.Tombstone]:
+def _returning_tombstones(state: State, then: State) -> dict[int, act.Tombstone]:
     """Return the tombstones that deleted rows of the head's data since an older state.
 
     They include tombstones that a `begin` ended: the user must accept that rows deleted before it come back, even after
@@ -169,9 +166,3 @@ def _rollback_actions(
         *([act.ReturnedFiles(tuple(returning))] if returning else []),
         replace(target.seal, verified_revision=state.revision + 1, exported_at=target.exported_at),
     ]
-
-
-def _newer(state: State, revision: int, *, keep_newest: bool) -> tuple[int, ...]:
-    """Return the sealed revisions after a revision that are not expired yet, with or without the newest."""
-    newer = [seal.revision for seal in state.seals if seal.revision > revision and seal.revision not in state.expired]
-    return tuple(newer[:-1] if keep_newest else newer)

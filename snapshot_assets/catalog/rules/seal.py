@@ -34,11 +34,7 @@ _PERIODS: dict[str, Callable[[datetime], tuple[int, ...]]] = {
 
 @dataclass(frozen=True)
 class Calendar:
-    """How many days, ISO weeks, months and years, in UTC, keep their newest moment; None for no such rule.
-
-    Raises:
-        PlanError: A number is below 1.
-    """
+    """How many days, ISO weeks, months and years, in UTC, keep their newest moment; None for no such rule."""
 
     daily: int | None = None
     weekly: int | None = None
@@ -52,13 +48,16 @@ class Calendar:
 
     def __bool__(self) -> bool:
         """Return whether there is a rule."""
-        return any(True for _ in self._rules())
+        return bool(self._rules())
 
     def kept(self, times: Sequence[datetime]) -> set[int]:
         """Return the places, among moments with the newest first, of those that at least one rule keeps."""
         kept: set[int] = set()
-        for period, count in self._rules():
-            kept |= _newest_of(times, _PERIODS[period], count)
+        for name, count in self._rules():
+            periods = [_PERIODS[name](time.astimezone(UTC)) for time in times]
+            ends = (0, len(periods) - 1)
+            newest = [place for place, each in enumerate(periods) if place in ends or each != periods[place - 1]]
+            kept |= {*newest[:count]}
         return kept
 
     def _rules(self) -> list[tuple[str, int]]:
@@ -67,18 +66,6 @@ class Calendar:
 
 
 NO_CALENDAR = Calendar()
-
-
-def _newest_of(times: Sequence[datetime], period: Callable[[datetime], tuple[int, ...]], count: int) -> set[int]:
-    kept: list[int] = []
-    last = None
-    for place, time in enumerate(times):
-        if len(kept) == count:
-            break
-        if (this := period(time.astimezone(UTC))) != last or place == len(times) - 1:
-            kept.append(place)
-            last = this
-    return set(kept)
 
 
 @dataclass(frozen=True)
@@ -96,7 +83,7 @@ class Backup:
 
 def backups(state: BaseState) -> list[Backup]:
     """Return what was backed up, oldest first."""
-    changes = [(event.revision, _exported(event)) for event in state.events if event.changes_data]
+    changes = [(event.revision, _exporting_revision(event)) for event in state.events if event.changes_data]
     changed = [event for event in state.events if any(isinstance(each, _CHANGES) for each in event.actions)]
     revisions = [event.revision for event in changed]
 
@@ -104,14 +91,14 @@ def backups(state: BaseState) -> list[Backup]:
         place = bisect_right(revisions, seal.revision)
         return max(seal.exported_at, changed[place - 1].committed_at) if place else seal.exported_at
 
-    return [Backup(tuple(seals), min(map(made_at, seals))) for seals in _groups(state.seals, changes)]
+    return [Backup(tuple(seals), min(map(made_at, seals))) for seals in _group_compactions(state.seals, changes)]
 
 
 _CHANGES = act.Tombstone | act.Rollback
 """What makes another backup of an export. Checkpoints keep these actions for ever."""
 
 
-def _groups(seals: Sequence[SealState], changes: Sequence[tuple[int, int]]) -> Iterator[list[SealState]]:
+def _group_compactions(seals: Sequence[SealState], changes: Sequence[tuple[int, int]]) -> Iterator[list[SealState]]:
     """Yield the seals, those that only compact the one before together with it."""
     revisions, exports = [revision for revision, _ in changes], [exported for _, exported in changes]
     group: list[SealState] = []
@@ -127,7 +114,7 @@ def _groups(seals: Sequence[SealState], changes: Sequence[tuple[int, int]]) -> I
         yield group
 
 
-def _exported(event: Event) -> int:
+def _exporting_revision(event: Event) -> int:
     """Return the revision that exported the rows which an event compacts; if it does anything else, its own."""
     chunks = [action for action in event.actions if isinstance(action, act.Chunk)]
     others = [action for action in event.actions if not isinstance(action, act.Chunk | act.Seal)]
@@ -169,10 +156,6 @@ def tombstone(state: State, token: Token, wanted: act.Tombstone) -> Actions:
 
     Commits nothing if an equal tombstone already covers all files of the table: a repeated call changes nothing. The
     tombstone also covers files that other writers read before it and commit later (`tombstones_through`).
-
-    Raises:
-        SupersededError: Another snapshot replaced this one.
-        ConflictError: A schema was added after the one that the predicate was written for.
     """
     check_unchanged(state, token)
     if state.schema_id != token.schema_id:
@@ -207,12 +190,7 @@ def _is_deleted(state: State, wanted: act.Tombstone) -> bool:
 
 @rule
 def delete(state: State, token: Token, *, with_tags: bool = False) -> Actions:
-    """Declare the snapshot deleted, before any of its objects is deleted.
-
-    Raises:
-        TagHeldError: A tag is held.
-        PinnedError: Tags or savepoints pin the snapshot, and `with_tags` is not given.
-    """
+    """Declare the snapshot deleted, before any of its objects is. Pins refuse it; with tags, only a held one does."""
     if state.deleted:
         return None
     check_unchanged(state, token)
@@ -224,11 +202,7 @@ def delete(state: State, token: Token, *, with_tags: bool = False) -> Actions:
 
 @rule
 def purge(state: State, paths: Sequence[str]) -> Actions:
-    """Remove files from the state before garbage collection deletes them. Some may be gone already.
-
-    Raises:
-        ConflictError: A retained revision has one of them.
-    """
+    """Remove files from the state before garbage collection deletes them. Some may be gone already."""
     refuse_deleted(state)
     unreferenced = state.files.unreferenced(state.retained())
     purged = sorted(set(paths) & state.files.paths())
@@ -294,10 +268,6 @@ def expire(
 
     Pinned revisions may be among them; these stay readable until they lose their last pin. `version` is the location's
     format version at the time of planning.
-
-    Raises:
-        LocationDeletedError: The snapshot was deleted.
-        SupersededError: The location was upgraded meanwhile.
     """
     refuse_deleted(state)
     refuse_upgraded(state, version)

@@ -52,10 +52,7 @@ class DiffRow:
         kind: What changed. The row of a chunk counts the same files as the rows of its files.
         change: For a file `added` or `removed`. For a chunk also `rewritten` if files were added and removed. Without
             changed files: `deleted` if tombstones now delete rows of the chunk, `undeleted` if they no longer do.
-        chunk: The chunk, for a chunk or file.
-        schema: The schema, for a tombstone, chunk or file; None for a chunk without files.
-        table: The table, like `schema`.
-        path: The path, for a file.
+        schema: As is `table`, None for a chunk without files.
         detail: For the header, the field and its values; for a schema, its id; for a tombstone, its revision and
             predicate; for a chunk without files, its status.
         rows_added: Rows of the added files; None (unknown) for a chunk where tombstones are undone.
@@ -89,7 +86,7 @@ def difference(state: State, first: int, second: int) -> list[DiffRow]:
     chunks = _chunks(files, _places(common, _only(after, before)), _places(common, _only(before, after)))
     listed = {row.chunk for row in chunks}
     chunks += [row for row in _statuses(before, after) if row.chunk not in listed]
-    return [*_header(before, after), *_schemas(before, after), *_tombstones(before, after), *chunks, *files]
+    return [*_header(before, after), *_schemas_and_tombstones(before, after), *chunks, *files]
 
 
 def _files(columns: FileColumns, before: np.ndarray, after: np.ndarray) -> tuple[list[DiffRow], np.ndarray]:
@@ -157,15 +154,14 @@ def _statuses(before: State, after: State) -> Iterator[DiffRow]:
 
 def _header(before: State, after: State) -> Iterator[DiffRow]:
     """Yield the header's changed fields, such as the end of its range."""
-    old, new = _header_fields(before), _header_fields(after)
+    old, new = (
+        {"snapshot_id": each.snapshot_id} | ({} if each.header is None else vars(each.header))
+        for each in (before, after)
+    )
     for name in new:
         if old.get(name) != new[name]:
             detail = f"{name}: {_text(name, old.get(name))} → {_text(name, new[name])}"
             yield DiffRow(Kind.HEADER, Change.CHANGED, detail=detail)
-
-
-def _header_fields(state: State) -> dict[str, object]:
-    return {"snapshot_id": state.snapshot_id} | ({} if state.header is None else vars(state.header))
 
 
 def _text(name: str, value: object) -> str:
@@ -178,15 +174,13 @@ def _text(name: str, value: object) -> str:
     return "none" if value in (None, "") else str(value)
 
 
-def _schemas(before: State, after: State) -> Iterator[DiffRow]:
-    for change, state, other in ((Change.REMOVED, before, after), (Change.ADDED, after, before)):
+def _schemas_and_tombstones(before: State, after: State) -> Iterator[DiffRow]:
+    both = ((Change.REMOVED, before, after), (Change.ADDED, after, before))
+    for change, state, other in both:
         for number in sorted(state.schemas):
             if other.schemas.get(number) != state.schemas[number]:
                 yield DiffRow(Kind.SCHEMA, change, detail=str(number))
-
-
-def _tombstones(before: State, after: State) -> Iterator[DiffRow]:
-    for change, state, other in ((Change.REMOVED, before, after), (Change.ADDED, after, before)):
+    for change, state, other in both:
         for revision, each in _only(state, other).items():
             detail = f"revision {revision}: {predicate_text(each.predicate)}"
             yield DiffRow(Kind.TOMBSTONE, change, schema=each.schema, table=each.table, detail=detail)

@@ -96,7 +96,7 @@ class Bounds:
         places[rows] = np.arange(len(rows))
 
         def read(column: str) -> ByKind:
-            moved = {kind: _moved(table, places) for kind, table in self.of(column).items()}
+            moved = {kind: _renumber(table, places) for kind, table in self.of(column).items()}
             return {kind: table for kind, table in moved.items() if table.num_rows}
 
         return Bounds(lambda: self.columns, read)
@@ -114,7 +114,7 @@ class Bounds:
         return Bounds(lambda: self.columns | other.columns, read)
 
 
-def _moved(table: pa.Table, places: np.ndarray) -> pa.Table:
+def _renumber(table: pa.Table, places: np.ndarray) -> pa.Table:
     files = places[table["file"].to_numpy()]
     kept = np.flatnonzero(files >= 0)
     kept = kept[np.argsort(files[kept], kind="stable")]
@@ -186,13 +186,7 @@ Removal = tuple[int, datetime]
 
 @dataclass(frozen=True)
 class FileState:
-    """A data file and an interval of its life.
-
-    Attributes:
-        added: Revision that added it.
-        removed: Revision that removed it; 0 while it is live.
-        removed_at: When that revision was committed.
-    """
+    """A data file and an interval of its life; `removed` is 0 while it is live."""
 
     file: DataFile
     added: int
@@ -206,12 +200,7 @@ class FileState:
 
 @dataclass(frozen=True)
 class FileColumns:
-    """Files in columns.
-
-    Attributes:
-        table: Columns as in `COLUMNS`.
-        bounds: Statistics of the files by their row in the table.
-    """
+    """Files in columns as in `COLUMNS`, and their statistics by their row in the table."""
 
     table: pa.Table
     bounds: Bounds

@@ -6,7 +6,7 @@ that no rule and no operation needs a check of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, TypeVar
@@ -33,11 +33,7 @@ _Pin = TypeVar("_Pin", bound=act.TagCreated | act.SavepointCreated, covariant=Tr
 
 @dataclass(frozen=True)
 class CommittedPin(Generic[_Pin]):
-    """A tag or savepoint, the writer and revision that created it, and the format version of its object.
-
-    Attributes:
-        hold: The legal hold on a tag; None without one.
-    """
+    """A tag or savepoint, the writer and revision that created it, its object's format version, and a tag's hold."""
 
     pin: _Pin
     created_by: str
@@ -60,11 +56,9 @@ Place = tuple[str, int, int]
 
 @dataclass
 class Pins:
-    """All pins of a location.
+    """All pins of a location: tags by name, savepoints by id.
 
     Attributes:
-        tags: By name.
-        savepoints: By id.
         last_savepoint: The greatest id ever used, 0 for none.
         releases: The revision of the last release from a legal hold, by the tag's name; the tag may be deleted since.
     """
@@ -179,11 +173,7 @@ def held_tags(pins: Pins) -> dict[str, TagState]:
 
 
 def refuse_changes(pins: Pins, actions: Iterable[act.Action]) -> None:
-    """Refuse actions that would delete, rename or replace a held tag, or delete the location.
-
-    Raises:
-        TagHeldError: There is such an action. Names the tags.
-    """
+    """Refuse actions that would delete, rename or replace a held tag, or delete the location, by a TagHeldError."""
     held = held_tags(pins)
     if held:
         refuse_held(held[name] for name in dict.fromkeys(_ended(held, actions)))
@@ -199,8 +189,10 @@ def refuse_held(tags: Iterable[PinState]) -> None:
     if held:
         names = [known.pin.name for known in held if isinstance(known.pin, act.TagCreated)]
         releases = [f"`snapshots tag release {name} --reason …`" for name in names]
+        text = "; ".join(map(held_text, held))
         raise TagHeldError(
-            f"{_sentence(held)}; nothing was changed or deleted. Release first: {', '.join(releases)}.", tags=names
+            f"{text[0].upper()}{text[1:]}; nothing was changed or deleted. Release first: {', '.join(releases)}.",
+            tags=names,
         )
 
 
@@ -208,11 +200,6 @@ def held_text(known: PinState) -> str:
     """Return who holds a tag, since when, and why, as text."""
     assert known.hold is not None
     return f"{known.pin} is held since {time_text(known.hold.at)} by {known.hold.by} ({known.hold.reason})"
-
-
-def _sentence(held: Sequence[PinState]) -> str:
-    text = "; ".join(map(held_text, held))
-    return text[0].upper() + text[1:]
 
 
 def _ended(held: dict[str, TagState], actions: Iterable[act.Action]) -> Iterator[str]:

@@ -96,7 +96,7 @@ def lives(events: Iterable[Event]) -> Iterator[tuple[Event, act.Action, int, Eve
     living: dict[tuple[object, ...], tuple[Event, act.Action, int]] = {}
     for event in events:
         for action in event.actions:
-            for key in _ended_keys(action, living):
+            for key in _keys_ended_by(action, living):
                 yield *living.pop(key), event
             match action:
                 case act.Chunk():
@@ -109,7 +109,7 @@ def lives(events: Iterable[Event]) -> Iterator[tuple[Event, act.Action, int, Eve
         yield added, action, number, None
 
 
-def _ended_keys(action: act.Action, living: Mapping[tuple[object, ...], object]) -> list[tuple[object, ...]]:
+def _keys_ended_by(action: act.Action, living: Mapping[tuple[object, ...], object]) -> list[tuple[object, ...]]:
     match action:
         case act.Begin() | act.Rollback():
             return list(living)
@@ -129,6 +129,18 @@ def documents_of(action: act.Action) -> tuple[act.ObjectRef, ...]:
     return ()
 
 
+def named_by(action: act.Action) -> list[str]:
+    """Return the paths of the objects that an action names."""
+    match action:
+        case act.AddFile():
+            return [action.file.path]
+        case act.TagCreated() | act.SavepointCreated():
+            return [action.object.path]
+        case act.TagRenamed() | act.TagReplaced() | act.TagHeld() | act.TagReleased():
+            return [action.tag.object.path]
+    return [ref.path for ref in documents_of(action)]
+
+
 def between(revisions: Sequence[int], first: int, end: int) -> Sequence[int]:
     """Return those of some ascending revisions that lie in `[first, end)`."""
     return revisions[bisect_left(revisions, first) : bisect_left(revisions, end)]
@@ -143,9 +155,8 @@ TAG_DELETED = "tag deleted"
 class ReleasedObject:
     """An object that nothing needs after a change.
 
-    Attributes:
-        reason: Why its last user goes: `expired`, `tag deleted`, `tag replaced` or `savepoint deleted`; `replaced` or
-            `orphan` as in garbage collection; `pin object` for the object of a tag or savepoint.
+    `reason` is why its last user goes: `expired`, `tag deleted`, `tag replaced` or `savepoint deleted`; `replaced` or
+    `orphan` as in garbage collection; `pin object` for the object of a tag or savepoint.
     """
 
     path: str

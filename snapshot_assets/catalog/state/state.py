@@ -178,11 +178,7 @@ class BaseState:
         return plan_windows(header.start, header.end, timedelta(microseconds=header.chunk_time_window))
 
     def window(self, chunk: int) -> Window:
-        """Return a chunk's window.
-
-        Raises:
-            PlanError: The range has no window of that id.
-        """
+        """Return a chunk's window; raise a PlanError if the range has none of that id."""
         header = self.header
         assert header is not None
         assert header.start is not None

@@ -1,15 +1,17 @@
-"""Totals: rows, files and bytes of each table and of each readable revision, and the number of chunks by status.
+"""What a snapshot has and lacks: totals, and sentences on what was not exported and what exports it.
 
-The totals of all revisions take one pass over the files. Folding each revision separately would take as long as the
-number of revisions times the number of files.
+Commands stand between backticks, without the location. A command or the assets of its plan export a database;
+`snapshots copy` or the asset `copy` a query's rows; a Dagster asset its own rows.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.catalog.state.fold import SealState, State
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from snapshot_assets.catalog.state.file_columns import FileColumns
+
 
 _NAMED = 3
 """Tables with rows outside the range that a sentence names."""
@@ -83,29 +86,20 @@ def outside_end(header: act.Header) -> datetime | None:
 def rows_text(outside: Sequence[act.RowsOutside], start: datetime, end: datetime | None) -> str:
     """Return a sentence part on rows outside a range, or before it if it has no end; "" without such rows.
 
-    It names the tables with most of these rows.
+    It names the tables with most of these rows, such as `main.orders 1,200, main.visits 7 and 2 more`.
     """
     rows = sum(each.rows for each in outside)
     if not rows:
         return ""
     where = f"outside {time_text(start)} … {time_text(end)}" if end is not None else f"before {time_text(start)}"
-    return f"{counted(rows, 'row')} {where} {noun(rows, 'was', 'were')} not exported ({_tables_text(outside)})"
-
-
-def _tables_text(outside: Sequence[act.RowsOutside]) -> str:
-    """Return tables with their rows, such as `main.orders 1,200, main.visits 7 and 2 more`; the largest first."""
     tables = sorted((each for each in outside if each.rows), key=lambda each: -each.rows)
-    named = (f"{TableName(each.schema, each.table)} {number_text(each.rows)}" for each in tables[:_NAMED])
+    named = ", ".join(f"{TableName(each.schema, each.table)} {number_text(each.rows)}" for each in tables[:_NAMED])
     more = f" and {number_text(len(tables) - _NAMED)} more" if len(tables) > _NAMED else ""
-    return ", ".join(named) + more
+    return f"{counted(rows, 'row')} {where} {noun(rows, 'was', 'were')} not exported ({named}{more})"
 
 
 def refuse_outside(outside: Sequence[act.RowsOutside], start: datetime, end: datetime | None) -> None:
-    """Refuse rows outside a range, for a plan that allows none.
-
-    Raises:
-        RowsOutsideError: There are some; its attribute `tables` has the rows of every table.
-    """
+    """Refuse rows outside a range, for a plan that allows none; the error's `tables` has the rows of every table."""
     if text := rows_text(outside, start, end):
         raise RowsOutsideError(
             f"{text}, and fail_on_rows_outside allows none. Change start_time or end_time so that the range holds them,"
@@ -122,11 +116,9 @@ def refuse_recorded(state: State) -> None:
 
 @dataclass(frozen=True)
 class RevisionSummary:
-    """A readable revision.
+    """A readable revision, with its newest schema, 0 for none, and the totals of all its files.
 
-    Attributes:
-        schema_id: Its newest schema, 0 for none.
-        rows: Rows of all its files. Rows deleted by a tombstone count until compaction drops them.
+    Rows deleted by a tombstone count until compaction drops them.
     """
 
     sealed: SealState
@@ -137,24 +129,22 @@ class RevisionSummary:
 
 
 def revision_summaries(state: State) -> Mapping[int, RevisionSummary]:
-    """Return a summary of each revision that the head can read, ascending."""
+    """Return a summary of each revision that the head can read, ascending, by one pass over the files."""
     import numpy as np
 
     seals = state.readable()
     revisions = np.array([seal.revision for seal in seals], dtype=np.int64)
     files = state.files.merged()
-    totals = zip(*(_totals(files, name, revisions) for name in ("rows", "", "bytes")), strict=True)
+    values = (files.column("rows"), np.ones(files.table.num_rows, dtype=np.int64), files.column("bytes"))
+    totals = zip(*(_totals(files, each, revisions) for each in values), strict=True)
     return {
         seal.revision: RevisionSummary(seal, schema_id, *counts)
         for seal, schema_id, counts in zip(seals, schema_ids(state, revisions), totals, strict=True)
     }
 
 
-def _totals(files: FileColumns, column: str, revisions: np.ndarray) -> list[int]:
-    """Return the sum of a column over the files of each revision; without a column, their number."""
-    import numpy as np
-
-    values = files.column(column) if column else np.ones(files.table.num_rows, dtype=np.int64)
+def _totals(files: FileColumns, values: np.ndarray, revisions: np.ndarray) -> list[int]:
+    """Return the sum of a column over the files of each revision."""
     closed = ~files.live
     total_added = _sums_through(files.column("added"), values, revisions)
     total_removed = _sums_through(files.column("removed")[closed], values[closed], revisions)
@@ -185,3 +175,107 @@ def schema_ids(state: State, revisions: np.ndarray) -> list[int]:
                     marks.append(event.revision)
                     ids.append(max(ids[-1], action.schema_id))
     return [ids[place - 1] for place in np.searchsorted(marks, revisions, side="right").tolist()]
+
+
+class _Exporter(Enum):
+    """What exports a snapshot; a copy without windows is not continued once it is sealed, only replaced."""
+
+    DATABASE = auto()
+    COPY_OF_WINDOWS = auto()
+    COPY = auto()
+    ASSET = auto()
+
+
+def _exporter(state: State) -> _Exporter:
+    header = state.header
+    if header is not None and header.asset:
+        return _Exporter.ASSET
+    if header is not None and header.query:
+        return _Exporter.COPY if header.start is None else _Exporter.COPY_OF_WINDOWS
+    return _Exporter.DATABASE
+
+
+def exporter_text(state: State) -> str:
+    """Return what exports the chunks of a snapshot."""
+    header = state.header
+    if header is not None and header.asset:
+        return f"the Dagster asset `{header.asset}`"
+    return "`snapshots copy`" if header is not None and header.query else "`snapshots export create`"
+
+
+def finished_by(state: State, uri: str, replicated: str | None = None) -> str:
+    """Return what finishes and seals the snapshot at a location; `replicated` is the URI of a replica's source."""
+    if replicated is not None:
+        command = f"`snapshots replicate --snapshot {shlex.quote(replicated)} --to {shlex.quote(uri)}`"
+        return f"once its source is sealed, run {command}"
+    match _exporter(state):
+        case _Exporter.DATABASE:
+            return f"run {exporter_text(state)} again"
+        case _Exporter.ASSET:
+            missing = f"the missing partitions of {exporter_text(state)}, then " if state.missing() else ""
+            return f"materialise {missing}the asset `manifest`"
+        case _:
+            return f"run the same {exporter_text(state)} again"
+
+
+def completed_by(state: State) -> str:
+    """Return the sentence on what exports missing chunks, and seals then."""
+    match _exporter(state):
+        case _Exporter.DATABASE:
+            return (
+                "Materialise these partitions of the asset `chunks`, or the asset `untimed_tables` for chunk 0, then"
+                f" seal again; {exporter_text(state)} does both."
+            )
+        case _Exporter.ASSET:
+            return f"Materialise these partitions of {exporter_text(state)}, then seal again."
+        case _:
+            return f"The same {exporter_text(state)}, run again, copies and seals them."
+
+
+def described_by(state: State) -> str:
+    """Return the sentence on what writes a schema document again."""
+    match _exporter(state):
+        case _Exporter.ASSET:  # its runs read the documents
+            return "Bring it back from a copy."
+        case _Exporter.COPY if state.sealed:
+            another = "`snapshots copy --overwrite`, run with the same query,"
+            return f"Bring it back from a copy of this location; {another} replaces all of it."
+        case _:
+            text = f"{exporter_text(state)} writes it again from a source whose schema is as it was"
+            return f"{text}; else bring it back from a copy."
+
+
+def again_with(state: State, chunk: int) -> str:
+    """Return what exports a completed chunk again."""
+    exporter = _exporter(state)
+    if exporter is _Exporter.COPY:
+        return "with `snapshots copy --overwrite` of the same query"
+    if chunk == UNTIMED_CHUNK:
+        return "by materialising the asset `untimed_tables` with `replace: true`"
+    window = state.window(chunk)
+    if exporter is _Exporter.DATABASE:
+        return f"with {replaced_by(state, window.start, window.end)}"
+    return f"by materialising the partition {time_text(window.start)} of {_asset(state)} with `replace: true`"
+
+
+def replaced_by(state: State, start: datetime, end: datetime) -> str:
+    """Return what exports completed windows again; begins a sentence."""
+    if _exporter(state) is _Exporter.DATABASE:
+        return f"`snapshots export create --replace {time_text(start)}/{time_text(end)}`"
+    return f"Materialising their partitions of {_asset(state)} with `replace: true`"
+
+
+def _asset(state: State) -> str:
+    """Return the Dagster asset whose partitions are the windows of a snapshot that no command exports again."""
+    return exporter_text(state) if _exporter(state) is _Exporter.ASSET else "the asset `copy`"
+
+
+def begun_with(state: State) -> str:
+    """Return the sentence on what exports a snapshot again that began after a state, from the same source."""
+    match _exporter(state):
+        case _Exporter.DATABASE:
+            return "Export it again with `snapshots export create --force`."
+        case _Exporter.ASSET:
+            return f"Give the plan another location, and materialise the partitions of {exporter_text(state)}."
+        case _:
+            return "Copy it again with `snapshots copy --overwrite`."

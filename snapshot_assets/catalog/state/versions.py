@@ -44,11 +44,7 @@ def resolve_version(text: str, state: State) -> int:
 
 
 def version_to_pin(text: str | None, state: State) -> int:
-    """Return the sealed revision of a version; for None, the newest seal of the snapshot.
-
-    Raises:
-        VersionNotFoundError: See `resolve_version`. For None: the snapshot has no seal yet.
-    """
+    """Return the sealed revision of a version; for None, the newest seal of the snapshot. See `resolve_version`."""
     if text is not None:
         return resolve_version(text, state)
     if state.newest_seal is None:
@@ -105,13 +101,13 @@ def _at_time(text: str, state: State) -> int:
     moment = parse_given_time(text)
     by_then = [seal for seal in state.readable() if seal.committed_at <= moment]
     if by_then:
-        _name_older(text, by_then[-1], moment, state)
+        _warn_of_expired(text, by_then[-1], moment, state)
         return by_then[-1].revision
     nothing = "Nothing that can still be read" if state.expired else "Nothing"
     raise VersionNotFoundError(f"{nothing} was sealed by {time_text(moment)}; {_sealed_text(state)}", version=text)
 
 
-def _name_older(text: str, taken: SealState, moment: datetime, state: State) -> None:
+def _warn_of_expired(text: str, taken: SealState, moment: datetime, state: State) -> None:
     """Log what a time returns if a later revision was sealed by then, as far as is known, and can no longer be read."""
     if taken.committed_at == moment:
         return

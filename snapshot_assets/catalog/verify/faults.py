@@ -13,15 +13,15 @@ from enum import StrEnum
 
 from snapshot_assets.catalog.receipts import stands_for
 from snapshot_assets.catalog.rules import Retention
-from snapshot_assets.catalog.state.exporter import again_with
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState
+from snapshot_assets.catalog.state.totals import again_with
 from snapshot_assets.errors import DamageError, NotAFileError, ObjectNotFoundError
 from snapshot_assets.format.actions import ObjectRef, TagCreated
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, sha256_hex
 from snapshot_assets.format.layout import chunk_of, is_receipt
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.in_parallel import threads
+from snapshot_assets.storage.bulk import threads
 
 REPAIRED = "`snapshots catalog repair` writes it again from the log."
 _READERS = 4

@@ -23,7 +23,7 @@ from snapshot_assets.format.actions import DataFile, ObjectRef
 from snapshot_assets.format.layout import is_receipt, transaction_path
 from snapshot_assets.format.units import noun
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.listed import Listed
+from snapshot_assets.storage.bulk import Listed
 
 _SHOWN = 5
 

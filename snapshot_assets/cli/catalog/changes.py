@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from snapshot_assets.catalog.operations.delete_rows import RowDeletionPlan, execute_row_deletion, plan_row_deletion
+from snapshot_assets.catalog.operations.delete import RowDeletionPlan, execute_row_deletion, plan_row_deletion
 from snapshot_assets.catalog.operations.rollback import RollbackPlan, execute_rollback, plan_rollback
 from snapshot_assets.catalog.rules.rollback import Reversal
 from snapshot_assets.catalog.state.versions import resolve_version

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.listing import list_savepoints
-from snapshot_assets.catalog.pins.savepoints import sealed_head
+from snapshot_assets.catalog.pins.objects import sealed_head
 from snapshot_assets.cli.location import open_catalog, place_of
 from snapshot_assets.cli.output import only_results_on_stdout, plain, show, show_json
 from snapshot_assets.cli.recorded_runs import Run, run_recorded

@@ -5,9 +5,18 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from snapshot_assets.catalog.operations.maintain_log import PrunePlan, checkpoint_head, execute_pruning, plan_pruning
-from snapshot_assets.catalog.operations.repair import RepairPlan, execute_repair, plan_repair
-from snapshot_assets.catalog.operations.upgrade import UpgradePlan, execute_upgrade, plan_upgrade
+from snapshot_assets.catalog.operations.maintain_log import (
+    PrunePlan,
+    RepairPlan,
+    UpgradePlan,
+    checkpoint_head,
+    execute_pruning,
+    execute_repair,
+    execute_upgrade,
+    plan_pruning,
+    plan_repair,
+    plan_upgrade,
+)
 from snapshot_assets.catalog.rebuild.rebuild import Rebuild
 from snapshot_assets.catalog.rebuild.rebuild import rebuild as rebuild_log
 from snapshot_assets.cli.confirm import execute_confirmed

@@ -7,9 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.operations.collect_garbage import GarbagePlan, execute_collection, plan_collection
 from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, plan_expiry
-from snapshot_assets.catalog.operations.garbage import Garbage
+from snapshot_assets.catalog.operations.garbage import Garbage, GarbagePlan, execute_collection, plan_collection
 from snapshot_assets.catalog.pins.automatic import TagRule
 from snapshot_assets.catalog.rules import RULES, Retention
 from snapshot_assets.catalog.rules.seal import Calendar

@@ -24,7 +24,7 @@ from snapshot_assets.format.predicate_text import predicate_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import counted, human_bytes
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.listed import Listed
+from snapshot_assets.storage.bulk import Listed
 
 _SHOWN_SEALS = 5
 

@@ -11,16 +11,15 @@ from snapshot_assets.catalog.listing import SnapshotSummary, list_snapshots, sum
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.store import has_log
 from snapshot_assets.catalog.log.truncation import refuse_lost_log
-from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
+from snapshot_assets.catalog.operations.delete import delete_snapshot
 from snapshot_assets.catalog.rules.begin import refuse_pinned
 from snapshot_assets.catalog.state.diff import Change, DiffRow, Kind, difference
 from snapshot_assets.catalog.state.pins import refuse_held
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.faults import Remedy
-from snapshot_assets.catalog.verify.objects import Depth, Report
+from snapshot_assets.catalog.verify.objects import Depth, Report, Rotation
 from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.retained import some_of
-from snapshot_assets.catalog.verify.rotation import Rotation
 from snapshot_assets.catalog.verify.verify import verify as verify_location
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.exit_status import ExitStatus

@@ -32,8 +32,7 @@ from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.plan.spark_settings import DEFAULT_PARALLELISM, merged_settings, shown_place
 from snapshot_assets.plan.unset import NO_SOURCE
 from snapshot_assets.storage.location import FILE, parse_location
-from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets.storage.options import StoreOptions, open_store
 
 _NOWHERE = "file:///nowhere/at/all"
 """Location of a plan that is made for a source alone."""

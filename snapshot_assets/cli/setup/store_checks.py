@@ -10,10 +10,9 @@ from datetime import UTC, datetime
 from snapshot_assets.catalog.catalog import MAX_CLOCK_SKEW
 from snapshot_assets.cli.setup.checks import Check, failed
 from snapshot_assets.format.units import duration_text
+from snapshot_assets.storage.create import ProbeResult, probe
 from snapshot_assets.storage.location import FILE, Location, parse_location
-from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import StoreOptions
-from snapshot_assets.storage.probe import ProbeResult, probe
+from snapshot_assets.storage.options import StoreOptions, open_store
 
 _PATIENCE = "10s"
 _CONDITIONAL = (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.pins.savepoints import UncompactedError, create_savepoint, sealed_head
+from snapshot_assets.catalog.pins.objects import UncompactedError, create_savepoint, sealed_head
 from snapshot_assets.catalog.state.file_pruning import match_files, pending_tombstones
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import SavepointState

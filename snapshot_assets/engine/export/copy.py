@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import manifest_facts
 from snapshot_assets.catalog.log.truncation import refuse_lost_log
-from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
+from snapshot_assets.catalog.operations.delete import delete_snapshot
 from snapshot_assets.catalog.operations.seal import Sealed
 from snapshot_assets.catalog.rules import check_same_plan
 from snapshot_assets.catalog.state.fold import State

@@ -8,8 +8,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from snapshot_assets.catalog.federation.federation import Federation, OpenBelow, open_federation
-from snapshot_assets.catalog.federation.table import FederatedTable, Member, Span
+from snapshot_assets.catalog.federation import FederatedTable, Federation, Member, OpenBelow, Span, open_federation
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.engine.reading.options import ReadOptions, parse_versions
 from snapshot_assets.engine.reading.parts import FilePart, file_parts, grouped

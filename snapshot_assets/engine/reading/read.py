@@ -26,7 +26,7 @@ from snapshot_assets.engine.session import master_of, send_package, spark_errors
 from snapshot_assets.errors import ObjectNotFoundError, PlanError, TaskFailedError, TaskLostError
 from snapshot_assets.format.actions import DataFile
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.in_parallel import hashing_threads, threads
+from snapshot_assets.storage.bulk import hashing_threads, threads
 from snapshot_assets.storage.location import FILE, Location
 from snapshot_assets.storage.options import StoreOptions
 

@@ -31,8 +31,7 @@ from snapshot_assets.engine.session_settings import is_local
 from snapshot_assets.engine.time_range import in_zone
 from snapshot_assets.errors import PlanError
 from snapshot_assets.storage.location import FILE, Location
-from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import VARIABLES, StoreOptions
+from snapshot_assets.storage.options import VARIABLES, StoreOptions, open_store
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 """Setting without which Spark fails a read whose reader takes filters."""

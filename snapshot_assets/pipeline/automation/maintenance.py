@@ -10,8 +10,8 @@ import dagster as dg
 from pydantic import Field
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.operations.collect_garbage import execute_collection, plan_collection
 from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, plan_expiry
+from snapshot_assets.catalog.operations.garbage import execute_collection, plan_collection
 from snapshot_assets.catalog.operations.maintain_log import checkpoint_head
 from snapshot_assets.catalog.pins.automatic import NewTag, due, with_new_tag
 from snapshot_assets.catalog.pins.objects import delete_pin

@@ -12,9 +12,8 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.replica import marker_or_fault
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, with_replicas_remedy
-from snapshot_assets.catalog.verify.objects import Report, check_head, files_to_seal, verified_revision
+from snapshot_assets.catalog.verify.objects import Report, Rotation, check_head, files_to_seal, verified_revision
 from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
-from snapshot_assets.catalog.verify.rotation import Rotation
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import REPLICA, is_probe
 from snapshot_assets.format.units import human_seconds, parse_share

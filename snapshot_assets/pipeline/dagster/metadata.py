@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.collect_garbage import GarbagePlan
+from snapshot_assets.catalog.operations.garbage import GarbagePlan
 from snapshot_assets.catalog.operations.maintain_log import WrittenCheckpoint
 from snapshot_assets.catalog.operations.seal import Sealed
 from snapshot_assets.catalog.state.fold import State

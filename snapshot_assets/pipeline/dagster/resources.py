@@ -33,8 +33,7 @@ from snapshot_assets.plan.query_fields import resolve_location
 from snapshot_assets.plan.spark_settings import MASTER
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets.storage.options import StoreOptions, open_store
 
 if TYPE_CHECKING:
     from dagster_aws.s3 import S3Resource  # see `build`

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.catalog.federation.federation import Federation, open_federation
+from snapshot_assets.catalog.federation import Federation, open_federation
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.errors import (
@@ -24,7 +24,7 @@ from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.format.relations import Column, PrimaryKey, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
 
 M = TableName("main", "m")

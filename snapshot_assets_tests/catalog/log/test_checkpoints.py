@@ -36,7 +36,7 @@ from snapshot_assets.format.predicates import Comparison, Literal, Operator
 from snapshot_assets.format.transactions import encode_transaction
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import SCHEMA, Writer
 from snapshot_assets_tests.catalog.execute import prune
 from snapshot_assets_tests.catalog.histories import some_history, with_bounds

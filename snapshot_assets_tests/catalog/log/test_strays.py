@@ -15,8 +15,8 @@ from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.history import History
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.collect_garbage import plan_collection
 from snapshot_assets.catalog.operations.expire import plan_expiry
+from snapshot_assets.catalog.operations.garbage import plan_collection
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.rules import Retention
@@ -25,7 +25,7 @@ from snapshot_assets.errors import DamageError, ForeignLocationError, ForkError
 from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune
 from snapshot_assets_tests.catalog.tags import objects, replaced, wait_for_clock

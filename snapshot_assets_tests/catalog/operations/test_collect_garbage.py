@@ -15,7 +15,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.collect_garbage import execute_collection, plan_collection
+from snapshot_assets.catalog.operations.garbage import execute_collection, plan_collection
 from snapshot_assets.catalog.operations.maintain_log import execute_pruning, plan_pruning
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag

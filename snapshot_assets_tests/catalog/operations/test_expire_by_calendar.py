@@ -21,7 +21,7 @@ from snapshot_assets.catalog.rules.seal import Calendar, backups
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import delete_rows, expire, rollback
 from snapshot_assets_tests.catalog.merging import merge

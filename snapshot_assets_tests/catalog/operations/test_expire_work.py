@@ -17,7 +17,7 @@ from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.catalog.state.pins import TagState
 from snapshot_assets.format import actions as act
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import HEADER
 
 START = datetime(2025, 1, 1, tzinfo=UTC)

@@ -14,10 +14,9 @@ from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes, write_chec
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.operations.compact import receipts_of
-from snapshot_assets.catalog.operations.repair import execute_repair, plan_repair
+from snapshot_assets.catalog.operations.maintain_log import execute_repair, plan_repair
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.holds import hold_tag
-from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.catalog.pins.tags import create_tag, hold_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipt_selection import adoptable_receipts
 from snapshot_assets.catalog.replication.objects import check_existing
@@ -36,7 +35,7 @@ from snapshot_assets.format.layout import (
 )
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.tags import Changed, reseal
 

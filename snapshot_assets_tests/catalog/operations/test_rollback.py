@@ -25,7 +25,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.predicates import IsNull
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
 from snapshot_assets_tests.catalog.execute import delete_rows, expire, rollback
 from snapshot_assets_tests.catalog.tags import SEAL, Changed, collected, file_of, flip, readable, reseal, sealed_by

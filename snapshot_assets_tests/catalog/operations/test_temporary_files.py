@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.catalog.operations.collect_garbage import plan_collection
-from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
+from snapshot_assets.catalog.operations.delete import delete_snapshot
+from snapshot_assets.catalog.operations.garbage import plan_collection
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.format.layout import is_temporary, tag_path, transaction_path
 from snapshot_assets.storage.location import parse_location
@@ -102,7 +102,7 @@ def test_temporary_files_in_other_folders_are_not_touched(sealed: Writer) -> Non
 _WRITING = """
 import sys
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 with open_store(parse_location(sys.argv[1])).open_writer(sys.argv[2]) as writer:
     writer.write(b"some rows")
     print("written", flush=True)

@@ -13,8 +13,8 @@ from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.store import append
 from snapshot_assets.catalog.manifest import manifest_of
+from snapshot_assets.catalog.operations.maintain_log import UpgradePlan, plan_upgrade
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.operations.upgrade import UpgradePlan, plan_upgrade
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import NoSnapshotError, PlanError, SnapshotError, SupersededError, UnsupportedVersionError

@@ -9,10 +9,10 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.listing import summarize
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.collect_garbage import plan_collection
-from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
+from snapshot_assets.catalog.operations.delete import delete_snapshot
+from snapshot_assets.catalog.operations.garbage import plan_collection
 from snapshot_assets.catalog.pins.listing import list_savepoints
-from snapshot_assets.catalog.pins.savepoints import UncompactedError, create_savepoint
+from snapshot_assets.catalog.pins.objects import UncompactedError, create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.faults import FaultKind

@@ -14,7 +14,7 @@ from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import OutcomeUnknownError, StoreUnavailableError, TagExistsError
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.tags import SEAL, Changed, faults, meeting, path_of, race, reseal, save, tag_objects
 
 

@@ -14,7 +14,7 @@ from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.rebuild.test_rebuild import lose
 from snapshot_assets_tests.catalog.tags import damage, reseal, sealed_by

@@ -13,11 +13,10 @@ from snapshot_assets.catalog.listing import list_snapshots
 from snapshot_assets.catalog.log.replay import read_state, recorded_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.truncation import existing_state, newest_state
-from snapshot_assets.catalog.operations.collect_garbage import plan_collection
+from snapshot_assets.catalog.operations.garbage import plan_collection
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.holds import hold_tag
-from snapshot_assets.catalog.pins.savepoints import create_savepoint
-from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
+from snapshot_assets.catalog.pins.objects import create_savepoint
+from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, hold_tag
 from snapshot_assets.catalog.replication.promote import execute_promotion, plan_promotion
 from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.catalog.state.fold import State
@@ -27,7 +26,7 @@ from snapshot_assets.errors import ReplicaError, TagHeldError, UsageError, Versi
 from snapshot_assets.format.layout import REPLICA
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire
 from snapshot_assets_tests.catalog.replication.test_replicate import NOW, replace_chunk

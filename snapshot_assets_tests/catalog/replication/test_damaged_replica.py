@@ -27,7 +27,7 @@ from snapshot_assets.format.layout import LOAD_MANIFESTS, REPLICA, checkpoint_pa
 from snapshot_assets.pipeline.automation.verification import _report
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.tags import Changed, reseal, sealed_by
 

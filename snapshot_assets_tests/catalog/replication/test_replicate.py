@@ -26,7 +26,7 @@ from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
 from snapshot_assets.format.layout import REPLICA, TRANSACTIONS, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune, rollback
 

@@ -16,7 +16,7 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.scan import scan_log
-from snapshot_assets.catalog.pins.savepoints import UncompactedError
+from snapshot_assets.catalog.pins.objects import UncompactedError
 from snapshot_assets.catalog.rules.chunks import CompactedMeanwhileError
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (
@@ -37,7 +37,7 @@ from snapshot_assets.errors import (
 from snapshot_assets.format import actions as act
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.next_version import next_version
 from snapshot_assets_tests.catalog.rules.conflict_actions import COLUMNS, ROWS, STARTS, WITHOUT_ROW, history

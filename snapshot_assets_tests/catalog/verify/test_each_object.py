@@ -31,7 +31,7 @@ from snapshot_assets.format.layout import checkpoint_path, checkpointed_revision
 from snapshot_assets.format.relations import Column
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import SCHEMA, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, prune
 from snapshot_assets_tests.catalog.histories import with_bounds

@@ -14,12 +14,12 @@ from snapshot_assets.catalog.verify import objects as module
 from snapshot_assets.catalog.verify.objects import (
     check_head,
     damaged_chunks,
+    due_files,
     files_after_seal,
     files_to_seal,
     verified_revision,
 )
 from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
-from snapshot_assets.catalog.verify.rotation import due_files
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.actions import DataFile

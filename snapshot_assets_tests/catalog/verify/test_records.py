@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
+from snapshot_assets.catalog.operations.delete import delete_snapshot
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.verify import records as module
-from snapshot_assets.catalog.verify.objects import Depth, Report, Scope, check_head
+from snapshot_assets.catalog.verify.objects import Depth, Report, Rotation, Scope, check_head
 from snapshot_assets.catalog.verify.records import (
     current_verifications,
     damage_on_record,
@@ -21,7 +21,6 @@ from snapshot_assets.catalog.verify.records import (
     record_verification,
     superseded,
 )
-from snapshot_assets.catalog.verify.rotation import Rotation
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import StoreDeniedError
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshot_assets.catalog.verify.rotation import Rotation
+from snapshot_assets.catalog.verify.objects import Rotation
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.units import parse_share

@@ -10,9 +10,9 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.store import append
 from snapshot_assets.catalog.manifest import manifest_of, write_hints
-from snapshot_assets.catalog.operations.repair import execute_repair, plan_repair
+from snapshot_assets.catalog.operations.maintain_log import execute_repair, plan_repair
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.savepoints import create_savepoint
+from snapshot_assets.catalog.pins.objects import create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.state.versions import resolve_version

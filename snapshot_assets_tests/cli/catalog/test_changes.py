@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.upgrade import UpgradePlan
+from snapshot_assets.catalog.operations.maintain_log import UpgradePlan
 from snapshot_assets_tests.cli.helpers import Result, Snapshots, catalog, contents, store_of
 
 WHERE = "moment >= '2025-01-02T00:00:00Z' and value < 36"

@@ -10,8 +10,7 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.pins.holds import hold_tag
-from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.catalog.pins.tags import create_tag, hold_tag
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import delete_rows, rollback

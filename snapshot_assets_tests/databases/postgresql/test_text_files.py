@@ -8,7 +8,7 @@ import pytest
 
 from snapshot_assets.format.header import FileFormat
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.databases.postgresql.helpers import execute, load, opened, read, table_of, texts
 from snapshot_assets_tests.engine.files.text.files import read as read_files
 from snapshot_assets_tests.engine.files.text.files import write

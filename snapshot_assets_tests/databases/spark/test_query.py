@@ -15,7 +15,7 @@ from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 
 SOURCE = "spark:spark_catalog"
 NUMBERS = "SELECT id AS n, timestamp_seconds(1735689600 + id * 3600) AS moment FROM range(48)"

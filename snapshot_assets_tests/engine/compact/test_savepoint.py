@@ -17,7 +17,7 @@ from snapshot_assets.engine.compact.savepoint import compact_and_pin
 from snapshot_assets.errors import CompactionFailedError, ConflictError, UnsealedError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.catalog.merging import MERGED, commit_merged

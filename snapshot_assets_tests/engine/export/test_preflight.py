@@ -15,7 +15,7 @@ from snapshot_assets.errors import ExportFailedError, StorageError, StoreDeniedE
 from snapshot_assets.format.layout import is_probe
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.engine.export.test_copy import plan, run_of
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.servers.disks import Disk

@@ -23,7 +23,7 @@ from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import ExportFailedError
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.databases.postgresql.helpers import execute
 
 CREATE = """

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
+from snapshot_assets.catalog.operations.delete import delete_snapshot
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import (
     ConflictError,

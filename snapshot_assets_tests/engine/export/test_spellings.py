@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.operations.delete_rows import plan_row_deletion
+from snapshot_assets.catalog.operations.delete import plan_row_deletion
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.engine.compact.options import CompactionOptions
 from snapshot_assets.engine.compact.plan import plan_compaction

@@ -25,8 +25,7 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format.relations import Table
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets.storage.options import StoreOptions, open_store
 from snapshot_assets_tests.cli.helpers import export, make_plan
 from snapshot_assets_tests.databases.duckdb.test_types import CASES
 from snapshot_assets_tests.databases.postgresql.helpers import client, opened, table_of

@@ -26,7 +26,7 @@ from snapshot_assets.errors import (
     VersionNotFoundError,
 )
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.reading.data_source import RANGE, Load, source, source_rows, store_options
 from snapshot_assets_tests.servers.s3 import S3Server

@@ -21,7 +21,7 @@ from snapshot_assets.errors import ChecksumMismatchError, ObjectNotFoundError, P
 from snapshot_assets.format.arrow_types import with_leaves
 from snapshot_assets.format.names import parse_table
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.databases.duckdb.test_types import CASES
 from snapshot_assets_tests.engine.compact.compactions import compact

@@ -33,8 +33,7 @@ from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import time_text
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets.storage.options import StoreOptions, open_store
 from snapshot_assets_tests.cli.helpers import export, make_plan
 from snapshot_assets_tests.servers.s3 import S3Server
 

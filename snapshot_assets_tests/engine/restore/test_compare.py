@@ -22,7 +22,7 @@ from snapshot_assets.errors import DatabaseError, DatabaseLockedError, RestoreEr
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.databases.postgresql.helpers import EVERYTHING, ROWS
 from snapshot_assets_tests.databases.postgresql.values import every_type_script
 from snapshot_assets_tests.engine.exports import CHUNKS, Place

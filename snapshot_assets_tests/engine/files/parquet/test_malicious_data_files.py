@@ -24,7 +24,7 @@ from snapshot_assets.format.actions import ColumnStatistics
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.engine.files.parquet.forged_parquet import (
     BYTE_ARRAY,
     DELTA_LENGTH,

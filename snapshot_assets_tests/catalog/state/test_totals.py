@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.state.exporter import (
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.totals import (
     again_with,
     begun_with,
     completed_by,
@@ -17,7 +18,6 @@ from snapshot_assets.catalog.state.exporter import (
     finished_by,
     replaced_by,
 )
-from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.units import time_text
 from snapshot_assets.storage.base import ObjectStore

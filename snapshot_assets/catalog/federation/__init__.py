@@ -1,1 +1,0 @@
-"""Federation: the locations of several writers read as one (InfluxDB IOx, "Writer Federation")."""
