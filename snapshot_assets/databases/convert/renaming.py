@@ -163,11 +163,6 @@ def check_distinct(named: Iterable[tuple[str, TableName]]) -> None:
             )
 
 
-def check_distinct_folded(named: Iterable[tuple[str, TableName]]) -> None:
-    """Do the same for a target that ignores case."""
-    check_distinct((what, TableName(new.schema.lower(), new.table.lower())) for what, new in named)
-
-
 def derived_name(name: str, old: str, new: str) -> str:
     """Return the name of an object that belongs to a table which is renamed: `orders_pkey` becomes `sales_pkey`.
 

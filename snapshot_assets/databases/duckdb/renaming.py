@@ -16,7 +16,7 @@ import duckdb
 
 from snapshot_assets.databases.convert.renaming import (
     Renaming,
-    check_distinct_folded,
+    check_distinct,
     derived_name,
     renamed_foreign_keys,
     renamed_schemas,
@@ -63,7 +63,8 @@ class _Documents:
         self._sequences = by_folded_name([*sequences, *loose])
         self._types = by_folded_name([kind.table_name for every in options for kind in every.types])
         self._lost: list[str] = []
-        check_distinct_folded((f"table {old}", new) for old, new in self._relations.items())
+        folded = {old: TableName(new.schema.lower(), new.table.lower()) for old, new in self._relations.items()}
+        check_distinct((f"table {old}", new) for old, new in folded.items())  # DuckDB ignores case
 
     def renamed(self) -> tuple[DatabaseSchema, tuple[str, ...]]:
         tables, views = tuple(map(self._table, self._schema.tables)), tuple(self._views())

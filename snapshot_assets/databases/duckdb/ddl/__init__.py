@@ -34,7 +34,7 @@ from snapshot_assets.databases.selection.exclusions import uncarried
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.format.kinds import capital
 from snapshot_assets.format.options import SchemaOptions
-from snapshot_assets.format.relations import Column, DatabaseSchema, Sequence, Table, TableName, UserType, View
+from snapshot_assets.format.relations import Column, DatabaseSchema, Sequence, Table, TableName, View
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
@@ -59,7 +59,14 @@ class _Defining:
         by_name = {table.table_name: table for table in keyed}
         tables = tuple(by_name[table.table_name] for table in tables)
         sequences = self._sequences()
-        before = [*self._schemas(), *self._types(), *(_create_sequence(each) for each, _ in sequences)]
+        before = [*self._schemas(), *self._types()]
+        for sequence, _ in sequences:
+            name = sequence.table_name
+            sql = (
+                f"CREATE SEQUENCE {target_name(name)} INCREMENT BY {sequence.increment} MINVALUE {sequence.minimum}"
+                f" MAXVALUE {sequence.maximum} START {sequence.start}{' CYCLE' if sequence.cycle else ''}"
+            )
+            before.append(Create(ObjectKey("sequence", name), sql, there=has_sequence(name)))
         for table in tables:
             name = table.table_name
             before.append(Statement(ObjectKey("table", name), create_table(table, self._texts), name))
@@ -131,14 +138,12 @@ class _Defining:
         for schema in self._schema.schemas:
             for kind in SchemaOptions.of(schema).types:
                 quoted, key = target_name(kind.table_name), ObjectKey("type", kind.table_name)
-                sql = f"CREATE TYPE {quoted} AS {self._type_text(kind)}"
-                yield Create(key, sql, there=has_type(kind.table_name))
+                if kind.kind == "enum":
+                    body = f"ENUM ({', '.join(map(literal, kind.labels))})"
+                else:
+                    body = str(self._texts.type(str(kind.definition.get("type")), str(kind.table_name)))
+                yield Create(key, f"CREATE TYPE {quoted} AS {body}", there=has_type(kind.table_name))
                 yield from comment(f"TYPE {quoted}", kind.comment, key, None)
-
-    def _type_text(self, kind: UserType) -> str:
-        if kind.kind == "enum":
-            return f"ENUM ({', '.join(map(literal, kind.labels))})"
-        return str(self._texts.type(str(kind.definition.get("type")), str(kind.table_name)))
 
     def _sequences(self) -> Collection[tuple[Sequence, list[tuple[Table, str]]]]:
         """Return the sequences with the columns that draw from each."""
@@ -199,16 +204,6 @@ class _Defining:
                 sql = f"CREATE VIEW {target_name(name)} {columns} AS {view.definition}"
                 yield Statement(ObjectKey("view", name), sql, name)
                 yield from self._comments(view)
-
-
-def _create_sequence(sequence: Sequence) -> Statement:
-    return Create(
-        ObjectKey("sequence", sequence.table_name),
-        f"CREATE SEQUENCE {target_name(sequence.table_name)} INCREMENT BY {sequence.increment}"
-        f" MINVALUE {sequence.minimum} MAXVALUE {sequence.maximum} START {sequence.start}"
-        f"{' CYCLE' if sequence.cycle else ''}",
-        there=has_sequence(sequence.table_name),
-    )
 
 
 @dataclass(frozen=True)

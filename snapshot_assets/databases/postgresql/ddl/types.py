@@ -176,7 +176,12 @@ def create(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
         labels = ", ".join(map(literal, kind.labels))
         sql = f"CREATE TYPE {qualified(name)} AS ENUM ({labels})"
     elif kind.kind == "composite":
-        sql = f"CREATE TYPE {qualified(name)} AS ({_attributes(kind, what)})"
+        attributes = []
+        for each in TypeDefinition.of_type(kind).attributes:
+            place = f"attribute {each.name} of {what}"
+            attribute = f"{identifier(each.name)} {text.type_text(each.type, place)}{collate(each.collation, place)}"
+            attributes.append(attribute)
+        sql = f"CREATE TYPE {qualified(name)} AS ({', '.join(attributes)})"
         later += _attribute_comments(kind, key)
     elif kind.kind == "range":
         sql = f"CREATE TYPE {qualified(name)} AS RANGE ({_range(context, kind, what)})"
@@ -186,14 +191,6 @@ def create(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
     described = f"{there} AND pg_catalog.obj_description(t.oid, 'pg_type') IS NOT NULL"
     yield from comment(f"TYPE {qualified(name)}", kind.comment, key, None, described)
     yield from later
-
-
-def _attributes(kind: UserType, what: str) -> str:
-    attributes = []
-    for each in TypeDefinition.of_type(kind).attributes:
-        place = f"attribute {each.name} of {what}"
-        attributes.append(f"{identifier(each.name)} {text.type_text(each.type, place)}{collate(each.collation, place)}")
-    return ", ".join(attributes)
 
 
 def _attribute_comments(kind: UserType, key: ObjectKey) -> Iterator[Statement]:
