@@ -18,7 +18,13 @@ from snapshot_assets.databases.duckdb.introspect import extract_schema, spelled
 from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.duckdb.types import RANGED, carry
-from snapshot_assets.databases.duckdb.unfit_values import BATCH_BYTES, MOST_VECTORS, conform, merged, unfit_conditions
+from snapshot_assets.databases.duckdb.unfit_values import (
+    BATCH_BYTES,
+    MOST_VECTORS,
+    conform,
+    merge_batches,
+    unfit_conditions,
+)
 from snapshot_assets.databases.protocol.query import Query, is_query, query_schema
 from snapshot_assets.databases.protocol.ranges import SAMPLE_ROWS, ColumnRange, Quantiles, fractions
 from snapshot_assets.databases.protocol.refusals import Refusals
@@ -217,7 +223,7 @@ class DuckDBDatabase(TimedSource):
     ) -> Generator[pa.RecordBatch, None, None]:
         with self._session.translated(doing):
             if query.order or not query.row_ids:  # may be costly to run, so it runs once, without a look at its rows
-                yield from merged(_stream(cursor, query.sql() + query.order, _VECTOR))
+                yield from merge_batches(_stream(cursor, query.sql() + query.order, _VECTOR))
                 return
             width = self._row_bytes(cursor, query)
             vectors = int(BATCH_BYTES / (width * _VECTOR)) if width else MOST_VECTORS

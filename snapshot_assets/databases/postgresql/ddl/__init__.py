@@ -73,7 +73,7 @@ def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = Fal
     for use in used:
         before += columns.own_sequence(use)
     if not context.code:  # else they are in the order
-        before += types.loose(context)
+        before += types.create_unused_types(context)
     after = [*unvalidated, *_after(context, list(restored.values()), used), *late.statements(restored, late.after)]
     documented = tuple(restored[name] for name in context.tables)
     lost, needed = tuple(context.lost), _needs(context, (*before, *after))

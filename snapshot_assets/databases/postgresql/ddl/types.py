@@ -132,7 +132,7 @@ def _create_extensions(context: RestoreContext) -> Iterator[Statement]:
         yield from all_checked(each.made, None, each.statements())
 
 
-def loose(context: RestoreContext) -> Iterator[Statement]:
+def create_unused_types(context: RestoreContext) -> Iterator[Statement]:
     """Yield the statements that create the types that no table or view uses, each after those that it needs."""
     kinds = {kind.table_name: kind for options in context.schemas.values() for kind in options.types}
     needs = {name: TypeDefinition.of_type(kind).needs for name, kind in kinds.items()}
@@ -146,11 +146,11 @@ def loose(context: RestoreContext) -> Iterator[Statement]:
             context.lose(f"Type {name} is left out: it needs {', '.join(missing)}, which is not restored.")
             continue
         created.add(name)
-        yield from _loose(context, kinds[name])
+        yield from _create_unused(context, kinds[name])
         yield from unvalidated_checks(context, kinds[name])
 
 
-def _loose(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
+def _create_unused(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
     """Yield the statements that create a type, unless it calls a function that the target does not have."""
     functions = TypeDefinition.of_type(kind).functions
     for function in functions:
