@@ -124,7 +124,6 @@ class LateDefaults:
     """The tables whose defaults are set later.
 
     Attributes:
-        context: The restore.
         before: Those whose code is created before the rows.
         after: Those whose code is created with the views.
     """

@@ -198,11 +198,8 @@ class RestoreContext:
     """The schema that is restored, and what the statements built so far leave out.
 
     Attributes:
-        expressions: Whether SQL text of the documents is restored.
-        with_code: Whether the code of the documents is restored.
+        expressions: Whether SQL text of the documents is restored, other than code.
         needs: What code, types, tables and views need directly; see `ddl.order`.
-        schemas: Options of the schemas.
-        views: Options of the views.
         partition_keys: Partition keys of the tables that are restored with their partitions.
         relations: Names of all tables, partitions and views; the table of large objects does not exist.
         over_foreign_tables: Partitioned relations with a partition, at any level, that was a foreign table.
