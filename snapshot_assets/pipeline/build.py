@@ -51,7 +51,8 @@ from snapshot_assets.pipeline.dagster.metadata import schema_metadata, seal_meta
 from snapshot_assets.pipeline.dagster.partitions import partitions_of
 from snapshot_assets.pipeline.dagster.resources import IO_MANAGER, PLAN, SNAPSHOTS, SPARK, Snapshots, snapshots_of
 from snapshot_assets.plan.configuration import Configuration
-from snapshot_assets.plan.plan import Plan, require_range
+from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.windows import require_range
 
 if TYPE_CHECKING:
     from dagster_aws.s3 import S3Resource  # loads dagster_aws's other services, too, which takes 50 MB

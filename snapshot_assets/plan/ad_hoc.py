@@ -11,7 +11,7 @@ from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.file_parts import Needed
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.read_configuration import load_configuration
-from snapshot_assets.plan.source_fields import NAME
+from snapshot_assets.plan.rules import NAME
 from snapshot_assets.storage.location import parse_location
 
 _FILLED_IN = "~"

@@ -31,7 +31,8 @@ from snapshot_assets.pipeline.dagster.dagster_internals import (
 from snapshot_assets.pipeline.dagster.keys import asset_key, chunk_assets
 from snapshot_assets.pipeline.dagster.metadata import fault_metadata, with_sizes
 from snapshot_assets.pipeline.dagster.partitions import key_of_chunk
-from snapshot_assets.plan.plan import Plan, windows_of
+from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.windows import windows_of
 from snapshot_assets.storage.base import ObjectStore
 
 CHECKSUM, INTACT, COVERAGE, FILES = "snapshot_checksum", "files_intact", "coverage", "file_checksums"

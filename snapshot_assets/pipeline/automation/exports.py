@@ -24,7 +24,8 @@ from snapshot_assets.pipeline.dagster.keys import asset_key, exported_assets, op
 from snapshot_assets.pipeline.dagster.partitions import chunks_of_run, closing_cron, window_of
 from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, Snapshots, snapshots_of
 from snapshot_assets.pipeline.dagster.runs import why_to_wait
-from snapshot_assets.plan.plan import Plan, windows_of
+from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.windows import windows_of
 
 _TO_CATCH_UP = timedelta(days=30)
 """How long after the end of its range a plan still has a schedule, for windows that are missing."""

@@ -15,7 +15,8 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.units import duration_text, parse_time, time_text
 from snapshot_assets.format.windows import Window, partition_key, window_at, window_holding
-from snapshot_assets.plan.plan import Plan, require_range, windows_of
+from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.windows import require_range, windows_of
 
 _KEY_FORMAT = "%Y-%m-%dT%H:%M"
 _MINUTE, _HOUR, _DAY, _WEEK = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=7)
