@@ -42,11 +42,10 @@ from snapshot_assets.errors import (
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.units import counted
 from snapshot_assets.format.windows import partition_key
-from snapshot_assets.plan.ad_hoc import plan_name
 from snapshot_assets.plan.fields import DatabaseReference, is_asset
 from snapshot_assets.plan.file_parts import Needed
 from snapshot_assets.plan.plan import Plan
-from snapshot_assets.plan.read_configuration import load_configuration
+from snapshot_assets.plan.read_configuration import load_configuration, plan_name
 from snapshot_assets.plan.spark_settings import merged_settings
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location

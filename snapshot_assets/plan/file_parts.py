@@ -6,10 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from snapshot_assets.plan.configuration import Configuration, unknown_plan
+from snapshot_assets.plan.configuration import NO_SOURCE, Configuration, unknown_plan
 from snapshot_assets.plan.fields import DatabaseReference
 from snapshot_assets.plan.problems import plan_error
-from snapshot_assets.plan.unset import NO_SOURCE
 
 DATABASES = ("source", "target", "scratch")
 """Fields of a plan that name a database."""

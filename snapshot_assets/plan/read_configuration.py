@@ -40,8 +40,10 @@ plain `${`. `${CONFIG_DIR}` is the folder of the file itself. Texts stay texts: 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -50,15 +52,23 @@ from snapshot_assets.databases.protocol.encodings import parse_encoding
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.selection.selection import suggestion
 from snapshot_assets.errors import PlanError, UnknownSourceError
-from snapshot_assets.plan.configuration import CONFIG_VARIABLE, DEFAULT_FILE, Configuration, StorageByScheme
+from snapshot_assets.plan.configuration import (
+    CONFIG_VARIABLE,
+    DEFAULT_FILE,
+    NO_SOURCE,
+    Configuration,
+    StorageByScheme,
+    UnsetAddress,
+    UnsetOptions,
+)
 from snapshot_assets.plan.fields import ALIAS, DatabaseReference
 from snapshot_assets.plan.file_parts import DATABASES, Needed, location_part
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.problems import plan_error, problems_of
-from snapshot_assets.plan.references import References
+from snapshot_assets.plan.references import References, parse_yaml
+from snapshot_assets.plan.rules import NAME
 from snapshot_assets.plan.spark_settings import parse_spark_settings
-from snapshot_assets.plan.unset import NO_SOURCE, UnsetAddress, UnsetOptions
-from snapshot_assets.plan.yaml_text import parse_yaml
+from snapshot_assets.storage.location import parse_location
 
 FOLDER_VARIABLE = "CONFIG_DIR"
 _SECTIONS = ("sources", "storage", "spark", "plans")
@@ -297,3 +307,35 @@ class _Reader:
                 yield Plan(**{**fields, "name": name})
             except PlanError as error:
                 self._references.collect(path, error.attributes["problems"])
+
+
+_FILLED_IN = "~"
+"""Stands for a name in braces in a location."""
+_LONGEST_NAME = 100
+
+
+def ad_hoc_configuration(path: str | os.PathLike[str] | None, fields: Mapping[str, Any]) -> Configuration:
+    """Return the configuration with one plan, made from a call's arguments.
+
+    Of the file's sources, only those that the call uses need the variables that they refer to.
+
+    Args:
+        path: The configuration file; None as in `load_configuration`.
+        fields: Fields of the plan. The default `name` is the last segment of its location.
+
+    Raises:
+        PlanError: The file or a field is wrong.
+        LocationUriError: `to` is not a valid location.
+    """
+    named = {"name": plan_name(fields["to"])} | dict(fields) if "to" in fields else fields
+    plan = Plan(**named)
+    used = [each.alias for each in (plan.source, plan.target) if each is not None and each.uri is None]
+    return load_configuration(path, needed=Needed(aliases=used)).with_plan(plan)
+
+
+def plan_name(to: str) -> str:
+    """Return the last segment of a location as a plan's name, which starts with a letter."""
+    written = parse_location(re.sub(r"\{[^{}]*\}", _FILLED_IN, to)).segments
+    segments = [segment for segment in written if _FILLED_IN not in segment]
+    name = re.sub(r"[^A-Za-z0-9_]", "_", segments[-1] if segments else "copy")[:_LONGEST_NAME]
+    return name if NAME.fullmatch(name) else f"plan_{name}"[:_LONGEST_NAME]
