@@ -1,6 +1,8 @@
 """The content of `snapshots.yaml`: databases, storage options, the Spark session and plans.
 
-`snapshot_assets.plan.read_configuration` says how it is written.
+`snapshot_assets.plan.read_configuration` says how it is written. Databases and storage options may refer to environment
+variables that are not set: definitions load with them, because only runs open databases and stores, where Dagster's
+`EnvVar` is read, too.
 """
 
 from __future__ import annotations

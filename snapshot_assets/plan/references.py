@@ -1,4 +1,9 @@
-"""References to environment variables in a configuration: replaced by their values, which no mistake shows."""
+"""The YAML of a configuration, and its references to environment variables.
+
+PyYAML follows YAML 1.1, where `no`, `1:30` and `2013-01-01` are a boolean, a number of base 60 and a date, and where
+the second of two equal keys silently wins. Here only `true`, `false`, `null` and decimal numbers are not texts, as in
+the core schema of YAML 1.2. References are replaced by their values, which no mistake shows.
+"""
 
 from __future__ import annotations
 

@@ -4,8 +4,12 @@ import pytest
 
 from snapshot_assets.errors import LocationUriError, PlanError, UnknownSourceError
 from snapshot_assets.plan.configuration import Configuration
-from snapshot_assets.plan.file_parts import Needed
-from snapshot_assets.plan.read_configuration import ad_hoc_configuration, load_configuration, parse_configuration
+from snapshot_assets.plan.read_configuration import (
+    Needed,
+    ad_hoc_configuration,
+    load_configuration,
+    parse_configuration,
+)
 from snapshot_assets.storage.location import parse_location
 
 PASSWORD = "hunter2hunter2"

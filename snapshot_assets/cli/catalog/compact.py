@@ -22,8 +22,7 @@ from snapshot_assets.engine.compact.savepoint import compact_and_pin, compaction
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import counted, human_bytes, parse_file_size
-from snapshot_assets.plan.file_parts import Needed
-from snapshot_assets.plan.read_configuration import load_configuration, plan_name
+from snapshot_assets.plan.read_configuration import Needed, load_configuration, plan_name
 from snapshot_assets.plan.spark_settings import merged_settings
 
 if TYPE_CHECKING:

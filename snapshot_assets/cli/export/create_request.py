@@ -27,10 +27,9 @@ from snapshot_assets.format.names import rule_of
 from snapshot_assets.format.units import parse_given_time, time_text
 from snapshot_assets.format.windows import TimeRange, Window
 from snapshot_assets.plan.configuration import Configuration
-from snapshot_assets.plan.file_parts import DATABASES, Needed
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.problems import Problem, plan_error
-from snapshot_assets.plan.read_configuration import ad_hoc_configuration, load_configuration
+from snapshot_assets.plan.read_configuration import DATABASES, Needed, ad_hoc_configuration, load_configuration
 from snapshot_assets.plan.rules import NotOf
 
 _NO_DATA = NotOf.SCHEMAS.value
