@@ -2,6 +2,5 @@
 
 `plan` has the plan's fields, `rules` what contradicts among them, `fields` their types, `retention` and
 `dagster_fields` the parts about keeping and automation; `windows` counts a plan's windows. `read_configuration` reads
-the file into a `configuration`, `references` its YAML and `${NAME}`; `problems` turns mistakes into one error that lists
-them.
+the file into a `configuration`, `references` its YAML and `${NAME}`; `problems` turns mistakes into one error.
 """
