@@ -257,9 +257,7 @@ _LASTING_CONFLICTS = {"BlobImmutableDueToPolicy", "SnapshotsPresent"}
 def cloud_errors(operation: str, uri: str) -> Iterator[None]:
     """Raise every obstore error inside as its `StorageError` kind; nothing else may run inside.
 
-    Args:
-        operation: The verb for the message: read, write, create, list, delete.
-        uri: The object or location of the operation.
+    `operation` is the verb for the message: read, write, create, list, delete.
     """
     try:
         yield

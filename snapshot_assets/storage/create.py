@@ -62,9 +62,6 @@ class SingleWriterStore:
     """A store whose `create` looks for the object and then puts it, for a location with a single writer.
 
     Two writers at once could both succeed. All other methods are the store's own.
-
-    Args:
-        store: A store without conditional creates.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -105,11 +102,8 @@ class ProbeResult:
 def probe(store: ObjectStore, *, single_writer: bool = False) -> ProbeResult:
     """Test that a location can be written, read, listed and deleted from, and that creates are conditional.
 
-    Writes one object, `transactions/probe-<uuid>`, and deletes it again.
-
-    Args:
-        store: The location's objects.
-        single_writer: Accept a store without conditional creates; the caller promises to be the only writer.
+    Writes one object, `transactions/probe-<uuid>`, and deletes it again. With `single_writer`, accept a store without
+    conditional creates: the caller promises to be the only writer.
 
     Raises:
         StoreDeniedError: A right is missing; the message names the operation and the object.

@@ -49,9 +49,7 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 def storage_errors(operation: str, uri: str) -> Iterator[None]:
     """Raise every `OSError` inside as its `StorageError` kind.
 
-    Args:
-        operation: The verb for the message: read, write, create (link a written file to its name), list, delete.
-        uri: The object or location of the operation.
+    `operation` is the verb for the message: read, write, create (link a written file to its name), list, delete.
     """
     try:
         yield

@@ -119,10 +119,6 @@ class StoreOptions:
         A store does this once, when it is opened, so that a pickled store works on machines with another environment.
         Credentials are taken as a whole: a key of these options is never combined with a token of the environment.
 
-        Args:
-            scheme: The location's scheme.
-            environment: The environment's variables.
-
         Raises:
             PlanError: An option has no effect on such a location, the environment has only a part of the credentials,
                 or a file of credentials or certificates cannot be read.
@@ -250,11 +246,7 @@ def open_store(
 ) -> ObjectStore:
     """Return the store of a location. Connects to nothing, but imports the driver's library.
 
-    Args:
-        location: The location.
-        options: Endpoint and credentials. The rest is taken from the environment now, so that the store may be
-            pickled to another process.
-        environment: Variables that complete the options; by default those of this process.
+    What the options lack is taken from the environment now, so that the store may be pickled to another process.
 
     Raises:
         PlanError: The options contradict each other, one has no effect there, or the extra for `oss` is not installed.

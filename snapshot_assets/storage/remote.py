@@ -46,9 +46,7 @@ IN_FLIGHT = 4
 def buffered(get_range: Callable[[int, int], bytes], size: int) -> io.BufferedReader:
     """Return an object as a file of bytes, which must be closed.
 
-    Args:
-        get_range: Returns a number of bytes from a position; they lie inside the object.
-        size: The object's bytes.
+    `get_range` returns a number of bytes from a position; they lie inside the object.
     """
     return io.BufferedReader(_ReadAhead(get_range, size), BLOCK)
 
@@ -216,11 +214,6 @@ class RemoteStore(ABC, Generic[_Client]):
         second that there is no such upload. Data files have names that no other writer uses, so an object of the
         upload's size is its own.
 
-        Args:
-            path: The object.
-            size: The bytes of the upload.
-            error: Why it failed.
-
         Raises:
             StorageError: There is no such object (then this is the given error), or the store does not answer.
         """
@@ -290,12 +283,8 @@ class RemoteStore(ABC, Generic[_Client]):
 def certificate_error(operation: str, uri: str, text: str) -> StorageError | None:
     """Return the error for a certificate that is not trusted, or None if a client's error has another cause.
 
-    The clients report such a certificate as a failed connection, in text alone.
-
-    Args:
-        operation: The verb for the message.
-        uri: The object or location of the operation.
-        text: The whole text of the client's error.
+    The clients report such a certificate as a failed connection, in text alone. `operation` is the verb for the
+    message, `text` the whole text of the client's error.
     """
     match = _INVALID_CERTIFICATE.search(text)
     if match is None and (broken := _NO_TLS.search(text)) is not None:

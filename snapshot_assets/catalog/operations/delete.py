@@ -71,10 +71,7 @@ class RowDeletionPlan:
 def plan_row_deletion(catalog: Catalog, table: TableName, predicate: Predicate | str) -> RowDeletionPlan:
     """Return the files that may hold rows of a table for which a predicate is true; changes nothing.
 
-    Args:
-        catalog: The location.
-        table: The table, as the newest schema has it; its source decides how names are compared.
-        predicate: A predicate, or its text (see `predicate_text`).
+    The table's source decides how names are compared. The predicate may be text (see `predicate_text`).
 
     Raises:
         UnknownRelationError: There is no such table.
@@ -182,13 +179,9 @@ def delete_snapshot(
     """Delete the snapshot at a location, or finish a deletion that was interrupted.
 
     Objects are deleted only after the deletion is committed, so that no reader sees a snapshot with missing files. Only
-    objects that match the layout are deleted, and temporary files beside them.
-
-    Args:
-        store: The location.
-        with_tags: Delete tags and savepoints with it.
-        single_writer: Accept a store without conditional creates; the caller promises to be the only writer.
-        progress: Called with the path of each deleted object.
+    objects that match the layout are deleted, and temporary files beside them. `with_tags` deletes tags and savepoints
+    with it. `single_writer` accepts a store without conditional creates: the caller promises to be the only writer.
+    `progress` is called with the path of each deleted object.
 
     Raises:
         PinnedError: Tags or savepoints pin it, and `with_tags` is not given; names them.

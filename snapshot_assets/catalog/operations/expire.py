@@ -57,13 +57,9 @@ def plan_expiry(
 ) -> ExpiryPlan:
     """Return which tags outlived their time, and which tags and sealed revisions no rule keeps; changes nothing.
 
-    The newest seal and the head always stay, and so do tags under legal hold.
-
-    Args:
-        catalog: The location.
-        retention: Which sealed revisions stay; None for all.
-        tags: Which automatic tags stay; None for all whose time to live is not over.
-        state: What the head will be when the plan is executed; None for the head as it is.
+    The newest seal and the head always stay, and so do tags under legal hold. Without `retention` all sealed revisions
+    stay, and without `tags` all automatic tags whose time to live is not over. `state` is what the head will be when
+    the plan is executed; None for the head as it is.
 
     Raises:
         LostLogError: The log's end was lost.

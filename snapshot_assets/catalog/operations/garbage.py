@@ -123,12 +123,8 @@ def scan_head(store: ObjectStore, before: datetime, pinned: PinnedPaths) -> Garb
 
     The head is read from storage. A process that slept while the log after its own state was pruned would take that
     state for the newest. An object that cannot be read is a fault only if the head did not change meanwhile: the
-    deletion of a tag, for example, removes its object.
-
-    Args:
-        store: The location.
-        before: Expiries since this time still protect what they released.
-        pinned: What was read of pins before; it gets the others.
+    deletion of a tag, for example, removes its object. Expiries since `before` still protect what they released.
+    `pinned` has what was read of pins, and gets the others.
 
     Raises:
         DamageError: A tag, savepoint or receipt cannot be read, or the log has a fault.
@@ -149,12 +145,7 @@ def scan_state(
 ) -> GarbageScan:
     """Return the garbage at a head; see `scan_head`.
 
-    Args:
-        store: The location.
-        state: The head.
-        objects: The location's objects. Receipts are read after they were listed: what is written later does not count.
-        before: See `scan_head`.
-        pinned: Paths that the head's pins name.
+    Receipts are read after `objects` were listed: what is written later does not count. The head's pins name `pinned`.
     """
     clock = _LogTimes(store, objects)
     expiries = expiries_since(state, before, clock.of)
@@ -292,10 +283,7 @@ class GarbagePlan:
 def plan_collection(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = False) -> GarbagePlan:
     """Return what a garbage collection would delete; changes nothing.
 
-    Args:
-        catalog: The location.
-        grace: How long garbage stays; None for the plan's own grace period.
-        unsafe: Accept a grace period that is shorter than the plan's: no writer may be at work.
+    `grace` is None for the plan's own grace period. `unsafe` accepts a shorter one: no writer may be at work.
 
     Raises:
         PlanError: The grace period is shorter than the plan's, or longer than twice that.
@@ -325,15 +313,8 @@ def execute_collection(
     """Delete the garbage of a plan: commits that the files leave the state, then deletes the objects.
 
     Deletes nothing but what was planned, and is still garbage and old enough on the store's clock. If interrupted, it
-    leaves objects that no transaction names; the next collection deletes them.
-
-    Args:
-        catalog: The location.
-        plan: What is to be deleted.
-        progress: Called for each deleted object.
-
-    Returns:
-        The plan with what was really deleted. Other planned garbage is `waiting`, unless it is needed again or gone.
+    leaves objects that no transaction names; the next collection deletes them. `progress` is called for each deleted
+    object. In the plan that is returned, other planned garbage is `waiting`, unless it is needed again or gone.
 
     Raises:
         LostLogError: The log's end was lost.

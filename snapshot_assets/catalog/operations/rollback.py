@@ -48,13 +48,8 @@ def plan_rollback(
 ) -> RollbackPlan:
     """Return what changes if the head gets the data of an older sealed revision; changes nothing.
 
-    Tags, savepoints, expiry and the format version stay.
-
-    Args:
-        catalog: The location.
-        revision: The revision to go back to.
-        undelete: Accept that rows come back that were deleted since.
-        discard_newer: Expire all newer revisions; pinned ones stay readable.
+    Tags, savepoints, expiry and the format version stay. `undelete` accepts that rows come back that were deleted
+    since. `discard_newer` expires all newer revisions; pinned ones stay readable.
 
     Raises:
         VersionNotFoundError: The revision is not sealed, or expired.

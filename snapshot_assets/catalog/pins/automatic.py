@@ -139,14 +139,7 @@ def check_pattern(name: str) -> str:
 
 
 def due(state: State, now: datetime, *, tag: TagRule | None = None, savepoint: SavepointRule | None = None) -> Due:
-    """Return what a plan's rules require.
-
-    Args:
-        state: The head.
-        now: The current time.
-        tag: The rule of tags, if there is one.
-        savepoint: The rule of savepoints, if there is one.
-    """
+    """Return what a plan's rules require."""
     new = tag_due(tag, state, now) if tag is not None else None
     savepoints = state.pins.savepoints.values()
     wanted = savepoint is not None and _savepoint_due(savepoint, state, now)
@@ -158,11 +151,7 @@ def tags_to_delete(state: State, now: datetime, rule: TagRule | None = None) -> 
     """Return the tags to delete: all whose time to live is over, then the automatic ones that the rule does not keep.
 
     A tag that is due counts only once it exists: create it first, so that there are never fewer than the rule keeps.
-
-    Args:
-        state: The head.
-        now: The current time.
-        rule: The rule of automatic tags; without one, only tags whose time to live is over are deleted.
+    Without a rule, only tags whose time to live is over are deleted.
     """
     outlived = sorted((known for known in state.tags.values() if known.outlived(now)), key=_age)
     rest = [known for known in state.tags.values() if not known.outlived(now)]
@@ -217,10 +206,7 @@ def _savepoint_due(rule: SavepointRule, state: State, now: datetime) -> bool:
 def _surplus(known: Collection[_Pin], rule: TagRule | SavepointRule, new: datetime | None) -> tuple[_Pin, ...]:
     """Return the automatic pins that neither a rule nor a hold keeps, oldest first. Held tags count for rules.
 
-    Args:
-        known: The pins.
-        rule: Which ones stay.
-        new: When one more is about to be created, which counts as the newest; None if none is.
+    `new` is when one more is about to be created, which counts as the newest.
     """
     if rule.num_retained_max is None and not rule.calendar:
         return ()

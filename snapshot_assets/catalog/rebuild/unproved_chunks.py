@@ -112,11 +112,7 @@ class Recovered:
 def recover(store: ObjectStore, inventory: Inventory, base: Base, *, from_files: bool) -> Recovered:
     """Return the chunks without proof: all if there is no base, else those of files that no receipt names.
 
-    Args:
-        store: The location.
-        inventory: Its objects.
-        base: The newest state that is proved whole.
-        from_files: Use the footers of data files in place of missing receipts.
+    `from_files` uses the footers of data files in place of missing receipts.
     """
     state = base.state
     recovered = Recovered(state.snapshot_id, state.header, dict(state.schemas))

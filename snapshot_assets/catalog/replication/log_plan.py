@@ -52,13 +52,8 @@ def refuse_losses(
 ) -> None:
     """Refuse a source that lacks what its replica has, without a transaction that removed it.
 
-    Args:
-        source: The source.
-        target: The replica.
-        head: The source's head.
-        replica: The replica's head.
-        revisions: The older revisions that the replica has; None for all.
-        accepted: Whether the user accepts the loss of everything but legal holds.
+    `revisions` are the older ones that the replica has; None for all. If the loss is `accepted`, only legal holds
+    count.
 
     Raises:
         ReplicaLossError: It lacks something. Names it.
@@ -237,13 +232,8 @@ def plan_log(
 ) -> LogPlan:
     """Return what is missing in the replica's log.
 
-    Args:
-        source: The source.
-        target: The replica.
-        state: The source's head.
-        needed: Paths of the objects that the head needs, and that are copied.
-        prune: Whether the replica loses what the source has pruned, even where it may stay.
-        damaged: Paths in which verifications of the replica found damage.
+    The head needs the objects at the paths `needed`, which are copied. With `prune`, the replica loses what the source
+    has pruned, even where it may stay. `damaged` are the paths in which verifications of the replica found damage.
 
     Raises:
         ReplicaConflictError: The replica's log is not a beginning of the source's.

@@ -47,13 +47,7 @@ def damaged_transactions(source: ObjectStore, target: ObjectStore) -> tuple[str,
 
 
 class MendedStore:
-    """A replica's store with some objects as its source has them. All other methods are the replica's own.
-
-    Args:
-        target: The replica's store.
-        source: The source's store.
-        paths: Paths of the objects that are read from the source.
-    """
+    """A replica's store with some objects as its source has them. All other methods are the replica's own."""
 
     def __init__(self, target: ObjectStore, source: ObjectStore, paths: Collection[str]) -> None:
         self._target, self._source, self._paths = target, source, paths
@@ -142,12 +136,7 @@ def plan_replication(
 ) -> ReplicationPlan:
     """Return what a replication copies; changes nothing.
 
-    Args:
-        source: The source.
-        target: The replica, which may be empty.
-        delete: Whether the replica loses what the source has deleted.
-        only: Versions that the replica gets beside the head and those that it was given before; none for all.
-        accept_loss: Follow a source that lost what the replica has, by a rebuild for example; see `refuse_losses`.
+    See `replicate` for the options.
 
     Raises:
         VersionNotFoundError: One of `only` cannot be read.
@@ -261,11 +250,7 @@ def _replica_state(source: ObjectStore, target: ObjectStore, damaged: Collection
 def check_target(target: ObjectStore, marker: Replica | None, state: State, source: str) -> None:
     """Refuse a target that is not a replica of the source and not empty.
 
-    Args:
-        target: The replica, or an empty location.
-        marker: The target's marker, if it is a replica.
-        state: The source's state; one without a snapshot is no source of an existing replica.
-        source: The source's URI.
+    A state without a snapshot is no source of an existing replica.
 
     Raises:
         ReplicaError: It is a location of its own, or a replica of another one.
@@ -326,10 +311,7 @@ def unneeded(source: ObjectStore, objects: Listed, needed: dict[str, ObjectRef])
 def refuse_same(source: ObjectStore, target: ObjectStore, *, same_service: bool) -> None:
     """Refuse a replica that is the source itself, or within it, or around it.
 
-    Args:
-        source: The source.
-        target: The replica.
-        same_service: Whether both are reached with the same storage options.
+    They are only compared if both are reached with the same storage options (`same_service`).
 
     Raises:
         UsageError: They overlap.

@@ -82,12 +82,8 @@ def due_files(files: Sequence[DataFile], now: datetime, most: int) -> set[str]:
     Otherwise this is a run of files in the order of their paths, which continues from the last file to the first. Each
     day the run starts a golden section of all bytes later. These starts spread evenly, whatever the interval between
     two calls. So every file is due at some time, though nothing records what was hashed: in a snapshot of `n * most`
-    bytes after `2 * n` daily calls, or `5 * n` calls at other regular intervals.
-
-    Args:
-        files: All files.
-        now: The present.
-        most: Most bytes; a single file may be larger.
+    bytes after `2 * n` daily calls, or `5 * n` calls at other regular intervals. A single file may be larger than
+    `most` bytes.
     """
     files = sorted(files, key=lambda file: file.path)
     ends = list(accumulate(file.bytes for file in files))
@@ -181,13 +177,8 @@ def check_files(
 ) -> Iterator[Fault]:
     """Return the faults of live data files, which are checked as these are taken.
 
-    Args:
-        store: The location.
-        state: The state whose files are checked.
-        objects: The location's objects by path.
-        report: Its depth decides whether files are hashed; it gets the counts.
-        progress: Called for each file done.
-        hashed: Paths of the files that are hashed unless the depth is `quick`; None for all.
+    The report's depth decides whether files are hashed: unless it is `quick`, those in `hashed`; all if that is None.
+    The report gets the counts.
     """
     reads = report.depth != "quick"
     files = (known.file for known in state.live_files())
@@ -279,13 +270,8 @@ def damaged_chunks(
 ) -> dict[int, tuple[Fault, ...]]:
     """Return the faults of chunks whose files or receipts are damaged, by chunk.
 
-    All objects must exist, and files must have their size. The objects of a few chunks are hashed, too.
-
-    Args:
-        store: The location.
-        state: The newest state.
-        chunks: Completed chunks, in order.
-        hashed: Whether the files of many chunks are hashed, too.
+    All objects must exist, and files must have their size. The objects of a few chunks are hashed, too. The chunks are
+    completed, and in order. With `hashed`, the files of many chunks are hashed, too.
     """
     if not chunks:
         return {}
@@ -314,11 +300,7 @@ def check_head(
 ) -> Report:
     """Check the live files and the documents of a state.
 
-    Args:
-        store: The location.
-        state: The newest state, or the state of an older revision.
-        hashed: Paths of the files that are hashed.
-        progress: Called for each file done.
+    The files in `hashed` are hashed.
     """
     objects = Listed(store, "data/", "schema/")
     report = Report(store.uri, "sample" if hashed else "quick", "newest", state.location_id)
@@ -331,10 +313,7 @@ def check_head(
 def files_to_seal(state: State, now: datetime, verified: int) -> set[str]:
     """Return the paths of the files that a seal hashes: new files, or without any, those due today.
 
-    Args:
-        state: The newest state.
-        now: The present; see `due_files`.
-        verified: Files that were added after this revision are new.
+    Files that were added after the revision `verified` are new.
     """
     new, older = _by_age(state, verified)
     return {file.path for file in new} or due_files(older, now, HASHED_AGAIN)
@@ -343,10 +322,7 @@ def files_to_seal(state: State, now: datetime, verified: int) -> set[str]:
 def files_after_seal(state: State, now: datetime, verified: int) -> set[str]:
     """Return the paths of the files that are due today and that a seal of this state did not hash.
 
-    Args:
-        state: The state that was sealed.
-        now: The present; see `due_files`.
-        verified: The revision after which files were new to the seal.
+    To the seal, files that were added after the revision `verified` were new.
     """
     new, older = _by_age(state, verified)
     return due_files(older, now, HASHED_AGAIN) if new else set()
